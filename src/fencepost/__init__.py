@@ -1,0 +1,78 @@
+"""Fencepost checks replicated-log protocols written as ordinary Python.
+
+A protocol file needs no other import than this package:
+
+    from fencepost import Protocol, action, constant, invariant, require, state
+"""
+
+from fencepost.check import check
+from fencepost.engines.interface import Options, Progress
+from fencepost.errors import FencepostError, NotAProtocol, OptionError, ProtocolRaised, SystemFailure
+from fencepost.result import ActionCount, Result, Violation
+from fencepost.spec.context import one_of, require
+from fencepost.spec.fields import PerKey, Table, per_key, state, table
+from fencepost.spec.network import Envelope, Network, network
+from fencepost.spec.protocol import (
+    Protocol,
+    action,
+    assumption,
+    configuration,
+    constant,
+    constraint,
+    initial,
+    invariant,
+    model_values,
+    step_constraint,
+    step_invariant,
+    view,
+)
+from fencepost.spec.values import Map, Message, ModelValue, Record, canonical, subsets
+from fencepost.step import State
+from fencepost.trace import Step, Trace
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ActionCount",
+    "Envelope",
+    "FencepostError",
+    "Map",
+    "Message",
+    "ModelValue",
+    "Network",
+    "NotAProtocol",
+    "OptionError",
+    "Options",
+    "PerKey",
+    "Progress",
+    "Protocol",
+    "ProtocolRaised",
+    "Record",
+    "Result",
+    "State",
+    "Step",
+    "SystemFailure",
+    "Table",
+    "Trace",
+    "Violation",
+    "action",
+    "assumption",
+    "canonical",
+    "check",
+    "configuration",
+    "constant",
+    "constraint",
+    "initial",
+    "invariant",
+    "model_values",
+    "network",
+    "one_of",
+    "per_key",
+    "require",
+    "state",
+    "step_constraint",
+    "step_invariant",
+    "subsets",
+    "table",
+    "view",
+]

@@ -1,0 +1,1 @@
+"""Explorers of state spaces. One small interface: a stepper and limits in, an exploration out."""

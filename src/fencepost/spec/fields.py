@@ -1,0 +1,437 @@
+"""State variables: how a declaration becomes slots, and the views through which the author's Python uses them.
+
+- a plain value is one slot;
+- a :class:`Record` as a variable's type is a slot per field, nested as deep as it goes;
+- :func:`per_key` over a constant is one of these for each key;
+- :func:`table` is a map whose keys appear as they are written, a slot per key and one for the set of keys;
+- a network (see `network`) is a slot per channel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar, cast
+
+from fencepost.errors import FencepostError
+from fencepost.spec.context import Cursor, Slot
+from fencepost.spec.values import Map, NotAValue, Record, Set, Value, freeze, show
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+
+Keys = Iterable[Any] | Callable[[Any], Iterable[Any]]
+"""Keys of a map: a constant of the protocol, any iterable, or a function of the protocol."""
+
+
+class _Absent:
+    """What a table's slot holds while its key is not there."""
+
+    def __repr__(self) -> str:
+        return "∅"
+
+
+class Shape:
+    """How a variable is laid out. Made once per protocol from its declaration, with the constants known."""
+
+    def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
+        """The slots that exist in every state."""
+        raise NotImplementedError
+
+    def get(self, cursor: Cursor, path: tuple[Any, ...]) -> Any:
+        """What the author sees when reading the variable: a value, or a view of its parts."""
+        raise NotImplementedError
+
+    def set(self, cursor: Cursor, path: tuple[Any, ...], value: Any) -> None:
+        """Assign the whole variable."""
+        raise NotImplementedError
+
+    def value(self, read: Callable[[Slot], Value], path: tuple[Any, ...]) -> Value:
+        """The whole variable as one immutable value."""
+        raise NotImplementedError
+
+
+class Leaf(Shape):
+    """One slot."""
+
+    def __init__(self, default: Value) -> None:
+        self.default = freeze(default)
+
+    def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
+        yield Slot(path, self.default)
+
+    def get(self, cursor: Cursor, path: tuple[Any, ...]) -> Value:
+        return cursor.read(Slot(path, self.default))
+
+    def set(self, cursor: Cursor, path: tuple[Any, ...], value: Any) -> None:
+        cursor.write(Slot(path, self.default), value)
+
+    def value(self, read: Callable[[Slot], Value], path: tuple[Any, ...]) -> Value:
+        return read(Slot(path, self.default))
+
+
+class Struct(Shape):
+    """A record whose fields are parts of the state of their own."""
+
+    def __init__(self, record: type[Record], parts: dict[str, Shape]) -> None:
+        self.record = record
+        self.parts = parts
+
+    def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
+        for name, part in self.parts.items():
+            yield from part.slots((*path, name))
+
+    def get(self, cursor: Cursor, path: tuple[Any, ...]) -> RecordView:
+        return RecordView(self, cursor, path)
+
+    def set(self, cursor: Cursor, path: tuple[Any, ...], value: Any) -> None:
+        if isinstance(value, RecordView):
+            value = value.__value__()
+        if type(value) is not self.record:
+            raise NotAValue(f"{show(value)} where a {self.record.__name__} belongs")
+        for name, part in self.parts.items():
+            part.set(cursor, (*path, name), getattr(value, name))
+
+    def value(self, read: Callable[[Slot], Value], path: tuple[Any, ...]) -> Value:
+        return self.record(**{name: part.value(read, (*path, name)) for name, part in self.parts.items()})
+
+
+class PerKeyShape(Shape):
+    """The same shape once for each key of a constant set."""
+
+    def __init__(self, elements: dict[Any, Shape]) -> None:
+        self.elements = elements
+
+    def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
+        for key, element in self.elements.items():
+            yield from element.slots((*path, key))
+
+    def get(self, cursor: Cursor, path: tuple[Any, ...]) -> PerKeyView[Any, Any]:
+        return PerKeyView(self, cursor, path)
+
+    def set(self, cursor: Cursor, path: tuple[Any, ...], value: Any) -> None:
+        if not isinstance(value, (Mapping, PerKeyView)) or set(value) != set(self.elements):
+            raise NotAValue(f"{show(value)} where a map over {{{', '.join(map(show, self.elements))}}} belongs")
+        for key, element in self.elements.items():
+            element.set(cursor, (*path, key), value[key])
+
+    def value(self, read: Callable[[Slot], Value], path: tuple[Any, ...]) -> Value:
+        return Map({key: element.value(read, (*path, key)) for key, element in self.elements.items()})
+
+
+class TableShape(Shape):
+    """A map whose keys appear as they are written."""
+
+    ABSENT = None  # an absent key and a key that holds None are told apart by the set of keys
+
+    def __init__(self, default: Mapping[Any, Any]) -> None:
+        self.default = Map(freeze(Map(default)))
+
+    def _keys(self, path: tuple[Any, ...]) -> Slot:
+        return Slot((*path, "keys"), Set(self.default))
+
+    def _cell(self, path: tuple[Any, ...], key: Any) -> Slot:
+        # One element, or none: a table may hold None, and an absent key must not look like it.
+        default = (self.default[key],) if key in self.default else ()
+        return Slot((*path, key), default, constant=False)
+
+    def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
+        yield self._keys(path)
+        for key in self.default:
+            yield self._cell(path, key)
+
+    def get(self, cursor: Cursor, path: tuple[Any, ...]) -> TableView[Any, Any]:
+        return TableView(self, cursor, path)
+
+    def set(self, cursor: Cursor, path: tuple[Any, ...], value: Any) -> None:
+        view: TableView[Any, Any] = TableView(self, cursor, path)
+        items = dict(value)
+        for key in list(view):
+            if key not in items:
+                del view[key]
+        for key, item in items.items():
+            view[key] = item
+
+    def value(self, read: Callable[[Slot], Value], path: tuple[Any, ...]) -> Value:
+        return Map({key: read(self._cell(path, key))[0] for key in read(self._keys(path))})
+
+
+class RecordView:
+    """A record that lives in the state: its fields are read and assigned one by one."""
+
+    __slots__ = ("_cursor", "_path", "_shape")
+
+    def __init__(self, shape: Struct, cursor: Cursor, path: tuple[Any, ...]) -> None:
+        object.__setattr__(self, "_shape", shape)
+        object.__setattr__(self, "_cursor", cursor)
+        object.__setattr__(self, "_path", path)
+
+    def __getattr__(self, name: str) -> Any:
+        part = self._shape.parts.get(name)
+        if part is None:
+            # Methods and properties of the record work on its parts in place.
+            attribute = getattr(self._shape.record, name, None)
+            if isinstance(attribute, property) and attribute.fget is not None:
+                return attribute.fget(self)
+            if name == "replace":
+                return self.__value__().replace
+            if callable(attribute):
+                return attribute.__get__(self)
+            raise AttributeError(f"{self._shape.record.__name__} has no field {name!r}")
+        return part.get(self._cursor, (*self._path, name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        part = self._shape.parts.get(name)
+        if part is None:
+            raise AttributeError(f"{self._shape.record.__name__} has no field {name!r}")
+        part.set(self._cursor, (*self._path, name), value)
+
+    def __value__(self) -> Value:
+        return self._shape.value(self._cursor.read, self._path)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.__value__() == (other.__value__() if isinstance(other, RecordView) else other))
+
+    def __hash__(self) -> int:
+        return hash(self.__value__())
+
+    def __repr__(self) -> str:
+        return show(self.__value__())
+
+
+class PerKey(Generic[K, V]):
+    """The type of a map over a constant set of keys: ``self.bookie[b].fenced``, ``for b in self.bookie``."""
+
+    if typing.TYPE_CHECKING:
+
+        def __getitem__(self, key: K) -> V: ...
+        def __setitem__(self, key: K, value: V) -> None: ...
+        def __iter__(self) -> Iterator[K]: ...
+        def __len__(self) -> int: ...
+        def __contains__(self, key: object) -> bool: ...
+        def keys(self) -> Iterable[K]: ...
+        def values(self) -> Iterable[V]: ...
+        def items(self) -> Iterable[tuple[K, V]]: ...
+
+
+class PerKeyView(PerKey[K, V]):
+    """A map over constant keys that lives in the state."""
+
+    __slots__ = ("_cursor", "_path", "_shape")
+
+    def __init__(self, shape: PerKeyShape, cursor: Cursor, path: tuple[Any, ...]) -> None:
+        self._shape = shape
+        self._cursor = cursor
+        self._path = path
+
+    def _element(self, key: K) -> Shape:
+        try:
+            return self._shape.elements[key]
+        except KeyError:
+            keys = ", ".join(map(show, self._shape.elements))
+            raise KeyError(f"{show(key)} is not a key of {'.'.join(map(str, self._path))} ({keys})") from None
+
+    def __getitem__(self, key: K) -> V:
+        return cast(V, self._element(key).get(self._cursor, (*self._path, key)))
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._element(key).set(self._cursor, (*self._path, key), value)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._shape.elements)
+
+    def __len__(self) -> int:
+        return len(self._shape.elements)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._shape.elements
+
+    def keys(self) -> Iterable[K]:
+        return list(self)
+
+    def values(self) -> Iterable[V]:
+        return [self[k] for k in self]
+
+    def items(self) -> Iterable[tuple[K, V]]:
+        return [(k, self[k]) for k in self]
+
+    def __value__(self) -> Value:
+        return self._shape.value(self._cursor.read, self._path)
+
+    def __repr__(self) -> str:
+        return show(self.__value__())
+
+
+class Table(PerKey[K, V]):
+    """The type of a map whose keys appear as they are written; absent until then. Its values are immutable values."""
+
+    if typing.TYPE_CHECKING:
+
+        def __delitem__(self, key: K) -> None: ...
+        def get(self, key: K, default: V | None = None) -> V | None: ...
+
+
+class TableView(Table[K, V]):
+    """A table that lives in the state."""
+
+    __slots__ = ("_cursor", "_path", "_shape")
+
+    def __init__(self, shape: TableShape, cursor: Cursor, path: tuple[Any, ...]) -> None:
+        self._shape = shape
+        self._cursor = cursor
+        self._path = path
+
+    def __getitem__(self, key: K) -> V:
+        cell = self._cursor.read(self._shape._cell(self._path, freeze(key)))
+        if not cell:
+            raise KeyError(f"{show(key)} is not in {'.'.join(map(str, self._path))}")
+        return cast(V, cell[0])
+
+    def get(self, key: K, default: V | None = None) -> V | None:
+        cell = self._cursor.read(self._shape._cell(self._path, freeze(key)))
+        return cast(V, cell[0]) if cell else default
+
+    def __setitem__(self, key: K, value: V) -> None:
+        key = freeze(key)
+        cell = self._shape._cell(self._path, key)
+        if not self._cursor.read(cell):
+            keys = self._shape._keys(self._path)
+            self._cursor.write(keys, self._cursor.read(keys) | {key})
+        self._cursor.write(cell, (value,))
+
+    def __delitem__(self, key: K) -> None:
+        key = freeze(key)
+        cell = self._shape._cell(self._path, key)
+        if not self._cursor.read(cell):
+            raise KeyError(f"{show(key)} is not in {'.'.join(map(str, self._path))}")
+        keys = self._shape._keys(self._path)
+        self._cursor.write(keys, self._cursor.read(keys) - {key})
+        self._cursor.write(cell, ())
+
+    def __contains__(self, key: object) -> bool:
+        return bool(self._cursor.read(self._shape._cell(self._path, freeze(key))))
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._cursor.read(self._shape._keys(self._path)))
+
+    def __len__(self) -> int:
+        return len(self._cursor.read(self._shape._keys(self._path)))
+
+    def keys(self) -> Iterable[K]:
+        return list(self)
+
+    def values(self) -> Iterable[V]:
+        return [self[k] for k in self]
+
+    def items(self) -> Iterable[tuple[K, V]]:
+        return [(k, self[k]) for k in self]
+
+    def __value__(self) -> Value:
+        return self._shape.value(self._cursor.read, self._path)
+
+    def __repr__(self) -> str:
+        return show(self.__value__())
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PerKeyOf:
+    """What :func:`per_key` declares, until the constants are known."""
+
+    keys: Keys
+    element: Any
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TableOf:
+    """What :func:`table` declares."""
+
+    default: Mapping[Any, Any]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class VariableOf:
+    """What :func:`state` declares: an initial value, or a record class, and whose lifeline it belongs to."""
+
+    initial: Any
+    held_by: str | None = None
+
+
+def state(initial: Any, *, held_by: str | None = None) -> Any:
+    """A state variable: a value, or a :class:`Record` class (or instance) whose fields become parts of the state.
+
+    ``held_by`` names who holds it in a sequence diagram: a change made by another actor is drawn as an arrow to it.
+    """
+    return VariableOf(initial, held_by)
+
+
+def per_key(keys: Keys, element: Any) -> Any:
+    """A map over constant ``keys``: ``element`` (a value, a record class, another ``per_key``) for each of them.
+
+    Inside a record, where the protocol's constants are out of sight, give a function: ``per_key(lambda p: p.bookies, ...)``.
+    """
+    return PerKeyOf(keys, element)
+
+
+def table(initial: Mapping[Any, Any] | None = None) -> Any:
+    """A map whose keys may appear later; ``initial`` holds those that are there from the start."""
+    return TableOf(initial or {})
+
+
+def shape_of(declared: Any, protocol: Any) -> Shape:
+    """The shape of a declaration, now that ``protocol`` knows its constants."""
+    if isinstance(declared, VariableOf):
+        return shape_of(declared.initial, protocol)
+    if isinstance(declared, PerKeyOf):
+        keys = declared.keys(protocol) if callable(declared.keys) else _resolve(declared.keys, protocol)
+        return PerKeyShape({freeze(key): shape_of(declared.element, protocol) for key in keys})
+    if isinstance(declared, TableOf):
+        return TableShape(declared.default)
+    if isinstance(declared, type) and issubclass(declared, Record):
+        return _struct(declared, {}, protocol)
+    if isinstance(declared, Record):
+        return _struct(type(declared), {n: getattr(declared, n) for n in declared._fields}, protocol)
+    if isinstance(declared, Shape):
+        return declared
+    return Leaf(declared)
+
+
+def _resolve(keys: Any, protocol: Any) -> Iterable[Any]:
+    constant = getattr(keys, "__constant_name__", None)
+    return getattr(protocol, constant) if constant is not None else keys
+
+
+def _struct(record: type[Record], given: dict[str, Any], protocol: Any) -> Struct:
+    parts: dict[str, Shape] = {}
+    for field in dataclasses.fields(record):  # type: ignore[arg-type]
+        if field.name in given:
+            initial = given[field.name]
+        elif field.default is not dataclasses.MISSING:
+            initial = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            initial = field.default_factory()
+        else:
+            initial = _nested_default(record, field.name)
+        is_value = isinstance(initial, Record) and not _is_nested(record, field.name)
+        parts[field.name] = Leaf(initial) if is_value else shape_of(initial, protocol)
+    return Struct(record, parts)
+
+
+def _annotation(record: type[Record], name: str) -> Any:
+    try:
+        return typing.get_type_hints(record).get(name)
+    except NameError:
+        return None
+
+
+def _is_nested(record: type[Record], name: str) -> bool:
+    annotation = _annotation(record, name)
+    return isinstance(annotation, type) and issubclass(annotation, Record)
+
+
+def _nested_default(record: type[Record], name: str) -> Any:
+    annotation = _annotation(record, name)
+    if isinstance(annotation, type) and issubclass(annotation, Record):
+        return annotation
+    raise FencepostError(f"{record.__name__}.{name} has no default: a record in the state needs an initial value for it")

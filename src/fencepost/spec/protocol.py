@@ -1,0 +1,410 @@
+"""A protocol: a class of constants, state variables, actions and properties.
+
+    class Counter(Protocol):
+        limit: int = constant(3)
+        count: int = state(0)
+
+        @action
+        def tick(self) -> None:
+            require(self.count < self.limit)
+            self.count += 1
+
+        @invariant
+        def never_above_the_limit(self) -> bool:
+            return self.count <= self.limit
+
+``Counter(limit=5)`` is a configured protocol. Inside an action or a property, ``self`` is one state of it.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, ClassVar, TypeVar, cast, overload
+
+from fencepost.errors import FencepostError, OptionError
+from fencepost.spec.context import Cursor
+from fencepost.spec.fields import PerKeyOf, Shape, TableOf, VariableOf, shape_of
+from fencepost.spec.network import NetworkOf, NetworkShape
+from fencepost.spec.values import ModelValue, NotAValue, Set, Value, canonical, freeze, show
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+# -- constants --------------------------------------------------------------------------------------------------------
+
+
+class Constant:
+    """A constant of a protocol: its default, its type, and how a user's text becomes a value of it."""
+
+    def __init__(self, default: Any, doc: str = "", prefix: str | None = None) -> None:
+        self.prefix = prefix
+        self.doc = doc
+        self.name = ""
+        self.default = default
+        self.__constant_name__ = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = self.__constant_name__ = name
+        self.default = self.convert(self.default)
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        return instance.__dict__["_constants"][self.name]
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        raise AttributeError(f"{self.name} is a constant: actions can only assign state variables")
+
+    @property
+    def kind(self) -> str:
+        """The type as a user reads it."""
+        if self.prefix is not None:
+            return "set of model values"
+        if isinstance(self.default, enum.Enum):
+            return "one of " + ", ".join(type(self.default).__members__)
+        if isinstance(self.default, (frozenset, tuple)):
+            return "set" if isinstance(self.default, frozenset) else "sequence"
+        return {bool: "true or false", int: "a whole number", str: "text", float: "a number"}.get(
+            type(self.default), type(self.default).__name__
+        )
+
+    def _wrong(self, given: Any) -> OptionError:
+        example = {"set of model values": f"{self.name}=3 or {self.name}={self.prefix}1,{self.prefix}2"}.get(self.kind)
+        hint = f", for example {example}" if example else f", for example {self.name}={show(self.default).lower()}"
+        return OptionError(f"constant {self.name} is {self.kind}, not {given!r}{hint}")
+
+    def convert(self, given: Any) -> Value:
+        """``given`` (from Python or, as text, from a command line) as a value of this constant.
+
+        Raises :class:`OptionError` if it is of another type.
+        """
+        if self.prefix is not None:
+            return self._model_values(given)
+        default = self.default
+        if isinstance(given, str) and not isinstance(default, str):
+            return self._parse(given)
+        if isinstance(default, frozenset) and isinstance(given, (set, frozenset, list, tuple)):
+            return self._frozen(frozenset(given))
+        if isinstance(default, tuple) and isinstance(given, (list, tuple)):
+            return self._frozen(tuple(given))
+        if default is not None and type(given) is not type(default):
+            raise self._wrong(given)
+        return self._frozen(given)
+
+    def _frozen(self, given: Any) -> Value:
+        try:
+            return freeze(given)
+        except NotAValue as error:
+            raise OptionError(f"constant {self.name} can not be {error}") from None
+
+    def _parse(self, text: str) -> Value:
+        default = self.default
+        if isinstance(default, bool):
+            if text.lower() in ("true", "yes", "on"):
+                return True
+            if text.lower() in ("false", "no", "off"):
+                return False
+            raise self._wrong(text)
+        if isinstance(default, enum.Enum):
+            for member in type(default):
+                if member.name.lower() == text.lower():
+                    return member
+            raise self._wrong(text)
+        if isinstance(default, (int, float)):
+            try:
+                return type(default)(text)
+            except ValueError:
+                raise self._wrong(text) from None
+        if isinstance(default, (frozenset, tuple)):
+            element = next(iter(default), "")
+            parts = [p.strip() for p in text.strip("{}()").split(",") if p.strip()]
+            try:
+                parsed = [type(element)(p) for p in parts] if isinstance(element, (int, float)) else parts
+            except ValueError:
+                raise self._wrong(text) from None
+            return Set(parsed) if isinstance(default, frozenset) else tuple(parsed)
+        raise self._wrong(text)
+
+    def _model_values(self, given: Any) -> tuple[ModelValue, ...]:
+        if isinstance(given, bool):
+            raise self._wrong(given)
+        if isinstance(given, str):
+            try:
+                given = int(given)
+            except ValueError:
+                given = [name.strip() for name in given.strip("{}").split(",")]
+        if isinstance(given, int):
+            if not 1 <= given <= 1000:
+                raise OptionError(f"constant {self.name} needs between 1 and 1000 model values, not {given}")
+            return tuple(ModelValue(f"{self.prefix}{i + 1}", i) for i in range(given))
+        if not isinstance(given, (list, tuple, set, frozenset)):
+            raise self._wrong(given)
+        ordered = canonical(given) if isinstance(given, (set, frozenset)) else list(given)
+        names = [v.name if isinstance(v, ModelValue) else v for v in ordered]
+        for name in names:
+            if not isinstance(name, str) or not re.fullmatch(r"\w+", name):
+                raise self._wrong(name)
+        if len(set(names)) != len(names):
+            raise OptionError(f"constant {self.name} names a model value twice: {', '.join(names)}")
+        if not names:
+            raise self._wrong("")
+        return tuple(ModelValue(name, i) for i, name in enumerate(names))
+
+
+def constant(default: T, doc: str = "") -> T:
+    """A constant: a number, a boolean, text, an enum member, a frozenset or a tuple. Its type is its default's."""
+    return cast(T, Constant(default, doc))
+
+
+def model_values(prefix: str, count: int | Iterable[str], doc: str = "") -> tuple[ModelValue, ...]:
+    """A constant set of model values, in declaration order: ``count`` of them (``b1``, ``b2``, ...) or the given names."""
+    given = count if isinstance(count, int) else tuple(count)
+    return cast("tuple[ModelValue, ...]", Constant(given, doc, prefix))
+
+
+# -- actions and properties -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Declared:
+    """A method of a protocol that Fencepost runs: an action or a property."""
+
+    kind: str
+    function: Callable[..., Any]
+    domains: Mapping[str, Any] = field(default_factory=dict)
+    by: Any = None
+    when: Callable[[Any], bool] | None = None
+    name: str = ""
+
+    @property
+    def doc(self) -> str:
+        """The docstring, tidied; empty if there is none."""
+        return inspect.getdoc(self.function) or ""
+
+    def parameters(self, protocol: Any) -> list[dict[str, Value]]:
+        """Every binding of the parameters to members of their domains, in canonical order; one empty binding if none."""
+        names = list(self.domains)
+        domains: list[list[Any]] = []
+        for name in names:
+            domain = self.domains[name]
+            declared = getattr(domain, "__constant_name__", None)
+            if declared:
+                domain = getattr(protocol, declared)
+            elif callable(domain):
+                domain = domain(protocol)
+            if isinstance(domain, (set, frozenset)):
+                domain = canonical(domain)
+            domains.append([freeze(v) for v in domain])
+        return [dict(zip(names, values, strict=True)) for values in itertools.product(*domains)]
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self if instance is None else self.function.__get__(instance)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+
+def _declare(kind: str, function: Callable[..., Any], **details: Any) -> Any:
+    return Declared(kind, function, **details)
+
+
+@overload
+def action(function: F, /) -> F: ...
+@overload
+def action(*, by: Any = None, **domains: Any) -> Callable[[F], F]: ...
+def action(function: Any = None, /, *, by: Any = None, **domains: Any) -> Any:
+    """An action: it asks ``require(...)`` for what enables it, and assigns to the state.
+
+    Each parameter of the method is drawn from the domain given for its name: ``@action(b=bookies)``, a constant, any
+    iterable, or a function of the protocol. ``by`` tells who acts, for the reader of a trace: a name, or a parameter's name.
+    """
+    if function is not None:
+        return _declare("action", function)
+    return lambda f: _declare("action", f, domains=domains, by=by)
+
+
+@overload
+def invariant(function: F, /) -> F: ...
+@overload
+def invariant(*, when: Callable[[Any], bool] | None = None) -> Callable[[F], F]: ...
+def invariant(function: Any = None, /, *, when: Any = None) -> Any:
+    """A state invariant: it must be true in every state. ``when`` (a function of the constants) turns it off by default."""
+    return _declare("invariant", function) if function else lambda f: _declare("invariant", f, when=when)
+
+
+@overload
+def step_invariant(function: F, /) -> F: ...
+@overload
+def step_invariant(*, when: Callable[[Any], bool] | None = None) -> Callable[[F], F]: ...
+def step_invariant(function: Any = None, /, *, when: Any = None) -> Any:
+    """A step invariant: ``def fenced_stays(self, after)`` must be true of every state and each of its successors."""
+    return _declare("step_invariant", function) if function else lambda f: _declare("step_invariant", f, when=when)
+
+
+def constraint(function: F, /) -> F:
+    """A state constraint: states in which it is false are checked but neither counted nor explored further."""
+    return cast(F, _declare("constraint", function))
+
+
+def step_constraint(function: F, /) -> F:
+    """A step constraint: ``def f(self, after)``; steps of which it is false are not taken."""
+    return cast(F, _declare("step_constraint", function))
+
+
+def assumption(function: F, /) -> F:
+    """An assumption about the constants, checked before anything is explored."""
+    return cast(F, _declare("assumption", function))
+
+
+def initial(function: F, /) -> F:
+    """Sets up the initial state, starting from the declared values; with ``one_of`` there is a set of them."""
+    return cast(F, _declare("initial", function))
+
+
+def view(function: F, /) -> F:
+    """A view: two states for which it returns equal values count as one state."""
+    return cast(F, _declare("view", function))
+
+
+# -- configurations ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Named values for the constants, with the verdict that is expected: ``holds`` or the name of what is violated."""
+
+    constants: Mapping[str, Any]
+    expect: str = "holds"
+    doc: str = ""
+
+
+def configuration(expect: str = "holds", doc: str = "", **constants: Any) -> Configuration:
+    """A named configuration of a protocol, for ``--config``; see :attr:`Protocol.configurations`."""
+    return Configuration(constants, expect, doc)
+
+
+# -- the protocol -----------------------------------------------------------------------------------------------------
+
+
+class Variable:
+    """A state variable as a class attribute: the way from ``self.name`` in an action to the cursor."""
+
+    def __init__(self, name: str, declared: Any) -> None:
+        self.name = name
+        self.declared = declared
+        self.held_by: str | None = getattr(declared, "held_by", None)
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        cursor = instance.__dict__.get("_cursor")
+        if cursor is None:
+            raise FencepostError(f"{self.name} is a state variable: it has a value only inside an action or a property")
+        return instance.__dict__["_shapes"][self.name].get(cursor, (self.name,))
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        cursor = instance.__dict__.get("_cursor")
+        if cursor is None:
+            raise FencepostError(f"{self.name} is a state variable: it can be assigned only inside an action")
+        if getattr(value, "_path", None) == (self.name,):
+            return  # self.table |= ... and the like: the view was changed in place
+        instance.__dict__["_shapes"][self.name].set(cursor, (self.name,), value)
+
+
+class Protocol:
+    """The base of every protocol. Keyword arguments override constants; an unknown or ill-typed one raises
+    :class:`fencepost.OptionError`.
+
+    Class attributes a protocol may set: ``name`` (how the command line calls it) and ``configurations``.
+    """
+
+    name: ClassVar[str] = ""
+    configurations: ClassVar[Mapping[str, Configuration]] = {}
+    _declared_constants: ClassVar[dict[str, Constant]] = {}
+    _declared_variables: ClassVar[dict[str, Variable]] = {}
+    _declared: ClassVar[dict[str, Declared]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" not in cls.__dict__:
+            cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
+        constants, variables, declared = dict(cls._declared_constants), dict(cls._declared_variables), dict(cls._declared)
+        for name, attribute in list(cls.__dict__.items()):
+            if isinstance(attribute, Constant):
+                constants[name] = attribute
+            elif isinstance(attribute, (VariableOf, PerKeyOf, TableOf, NetworkOf)):
+                variables[name] = Variable(name, attribute)
+                setattr(cls, name, variables[name])
+            elif isinstance(attribute, Declared):
+                declared[name] = attribute
+        cls._declared_constants, cls._declared_variables, cls._declared = constants, variables, declared
+
+    def __init__(self, **constants: Any) -> None:
+        values = {name: c.default for name, c in self._declared_constants.items()}
+        for name, given in constants.items():
+            if name not in self._declared_constants:
+                raise OptionError(_unknown("constant", name, self._declared_constants, self.name))
+            values[name] = self._declared_constants[name].convert(given)
+        self.__dict__["_constants"] = values
+        self.__dict__["_cursor"] = None
+        self.__dict__["_shapes"] = {n: self._shape(v.declared) for n, v in self._declared_variables.items()}
+
+    def _shape(self, declared: Any) -> Shape:
+        return NetworkShape(declared, self) if isinstance(declared, NetworkOf) else shape_of(declared, self)
+
+    @classmethod
+    def configured(cls, configuration: str | None = None, **constants: Any) -> Protocol:
+        """The protocol in one of its named configurations, with further constants on top of it."""
+        given: dict[str, Any] = {}
+        if configuration is not None:
+            if configuration not in cls.configurations:
+                raise OptionError(_unknown("configuration", configuration, cls.configurations, cls.name))
+            given.update(cls.configurations[configuration].constants)
+        given.update(constants)
+        return cls(**given)
+
+    @property
+    def constants(self) -> Mapping[str, Value]:
+        """The value of every constant."""
+        return cast("Mapping[str, Value]", self.__dict__["_constants"])
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """The shape of every state variable, in declaration order."""
+        return cast("Mapping[str, Shape]", self.__dict__["_shapes"])
+
+    @classmethod
+    def declared(cls, kind: str) -> list[Declared]:
+        """The actions or properties of one kind, in declaration order."""
+        return [d for d in cls._declared.values() if d.kind == kind]
+
+    def bound_to(self, cursor: Cursor) -> Protocol:
+        """This protocol with its variables read from and written to ``cursor``: one state, as an action sees it."""
+        bound = object.__new__(type(self))
+        bound.__dict__.update(self.__dict__)
+        bound.__dict__["_cursor"] = cursor
+        return bound
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._declared_variables or name in self._declared_constants:
+            object.__setattr__(self, name, value)
+            return
+        raise AttributeError(f"{name} is not a state variable of {self.name}: declare it with state(...) to assign it")
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{n}={show(v)}" for n, v in self.constants.items())
+        return f"{type(self).__name__}({given})"
+
+
+def _unknown(what: str, name: str, known: Iterable[str], owner: str) -> str:
+    names = list(known)
+    near = get_close_matches(name, names, n=1)
+    listed = f"did you mean {near[0]}?" if near else f"it has {', '.join(names) or 'none'}"
+    return f"{owner} has no {what} named {name}: {listed}"

@@ -1,0 +1,332 @@
+"""The values a protocol's state is made of: immutable, canonically ordered, hashed by content.
+
+A value is ``None``, a bool, an int, a float, a string, bytes, an enum member, a :class:`ModelValue`, a tuple, a frozen set, a
+:class:`Map` or a :class:`Record`. :func:`freeze` turns what an author wrote into such a value or says why it can not;
+:func:`encode` gives each value bytes that are equal exactly when the values are (``True``, ``1`` and ``1.0`` are three values),
+in every process whatever its hash seed; :func:`order_key` is the one order in which anything is ever iterated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import combinations
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+R = TypeVar("R", bound="Record")
+
+Value = Any
+"""Any immutable value as listed above; Python can not spell the recursive union usefully."""
+
+
+class NotAValue(TypeError):
+    """Something that can not be part of a state: mutable, unhashable or of an unknown kind."""
+
+
+class ModelValue:
+    """A name that equals only itself, as TLA+'s model values: a bookie ``b1``, a client ``c2``.
+
+    ``index`` is its place in the constant it was declared in and decides its place in every canonical order.
+    """
+
+    __slots__ = ("_hash", "index", "name")
+    name: str
+    index: int
+
+    def __init__(self, name: str, index: int = 0) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "index", index)
+        # Not hash(name): that changes with the hash seed, and with it the order in which Python walks a set of these.
+        object.__setattr__(self, "_hash", zlib.crc32(name.encode()))
+
+    def __setattr__(self, key: str, value: object) -> None:
+        raise AttributeError(f"model value {self.name} is immutable")
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, ModelValue) and other.name == self.name)
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[attr-defined, no-any-return]
+
+    def __lt__(self, other: ModelValue) -> bool:
+        return (self.index, self.name) < (other.index, other.name)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (ModelValue, (self.name, self.index))
+
+
+class Set(frozenset[T_co]):
+    """A frozen set that is walked in canonical order. Every set read from a state is one."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[T_co]:
+        return iter(canonical(frozenset.__iter__(self)))
+
+    def __repr__(self) -> str:
+        return show(self)
+
+    def __or__(self, other: Any) -> Any:
+        return Set(frozenset.__or__(self, other))
+
+    def __ror__(self, other: Any) -> Any:
+        return Set(frozenset.__or__(self, other))
+
+    def __and__(self, other: Any) -> Any:
+        return Set(frozenset.__and__(self, other))
+
+    def __sub__(self, other: Any) -> Any:
+        return Set(frozenset.__sub__(self, other))
+
+    def __xor__(self, other: Any) -> Any:
+        return Set(frozenset.__xor__(self, other))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Set, (list(frozenset.__iter__(self)),))
+
+
+class Map(Mapping[K, V]):
+    """An immutable mapping, walked in the canonical order of its keys.
+
+    ``m.set(k, v)`` and ``m.without(k)`` give changed copies; ``m | other`` merges as for ``dict``.
+    """
+
+    __slots__ = ("_hash", "_items")
+
+    def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:
+        pairs = dict(items)
+        self._items: dict[K, V] = {k: pairs[k] for k in canonical(pairs)}
+        self._hash: int | None = None
+
+    def __getitem__(self, key: K) -> V:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Map) and self._items == other._items
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self._items.items()))
+        return self._hash
+
+    def __or__(self, other: Mapping[K, V]) -> Map[K, V]:
+        return Map({**self._items, **other})
+
+    def set(self, key: K, value: V) -> Map[K, V]:
+        """A copy in which ``key`` has ``value``."""
+        return Map({**self._items, key: value})
+
+    def without(self, key: K) -> Map[K, V]:
+        """A copy that lacks ``key``; the same map if it never had it."""
+        return Map({k: v for k, v in self._items.items() if k != key})
+
+    def __repr__(self) -> str:
+        return show(self)
+
+
+@dataclass_transform()
+class Record:
+    """A named group of values, declared like a dataclass.
+
+    Used as the type of a state variable, a record is flattened: each field is a part of the state of its own, which actions
+    read and assign one by one (``self.writer.status = ...``). Everywhere else it is one immutable value; make a changed copy
+    with :meth:`replace`.
+    """
+
+    _fields: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        dataclasses.dataclass(eq=False, repr=False)(cls)
+        cls._fields = tuple(f.name for f in dataclasses.fields(cls))  # type: ignore[arg-type]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_sealed", True)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if self.__dict__.get("_sealed"):
+            raise AttributeError(
+                f"a {type(self).__name__} is an immutable value: make a changed copy with .replace({name}=...)"
+            )
+        object.__setattr__(self, name, value)
+
+    def replace(self: R, **changes: Any) -> R:
+        """A copy with the named fields changed."""
+        return type(self)(**{name: changes.pop(name, getattr(self, name)) for name in self._fields}, **changes)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, n) == getattr(other, n) for n in self._fields)
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, *(getattr(self, n) for n in self._fields)))
+
+    def __repr__(self) -> str:
+        return show(self)
+
+
+class Message(Record):
+    """A record that travels over a :class:`~fencepost.spec.network.Network`; its class is the kind of message."""
+
+
+def canonical(items: Iterable[T]) -> list[T]:
+    """``items`` in the one order in which Fencepost walks anything, the same in every process."""
+    return sorted(items, key=order_key)
+
+
+def subsets(items: Iterable[T], size: int | None = None) -> list[frozenset[T]]:
+    """Every subset of ``items`` (of ``size`` elements if given), smallest first, in canonical order."""
+    members = canonical(set(items))
+    sizes = range(len(members) + 1) if size is None else (size,)
+    return [Set(chosen) for n in sizes for chosen in combinations(members, n)]
+
+
+def order_key(value: Value) -> tuple[Any, ...]:
+    """A sort key over all values: by kind, then naturally (numbers by size, enum members and model values as declared)."""
+    if value is None:
+        return (0,)
+    if isinstance(value, enum.Enum):
+        return (5, type(value).__name__, list(type(value)).index(value))
+    if isinstance(value, bool):
+        return (1, value)
+    if isinstance(value, int):
+        return (2, value)
+    if isinstance(value, float):
+        return (3, value)
+    if isinstance(value, str):
+        return (4, value)
+    if isinstance(value, ModelValue):
+        return (6, value.index, value.name)
+    if isinstance(value, tuple):
+        return (7, len(value), tuple(order_key(v) for v in value))
+    if isinstance(value, (frozenset, set)):
+        return (8, len(value), tuple(sorted(order_key(v) for v in frozenset.__iter__(frozenset(value)))))
+    if isinstance(value, Record):
+        return (9, type(value).__name__, tuple(order_key(getattr(value, n)) for n in value._fields))
+    if isinstance(value, Mapping):
+        return (10, len(value), tuple((order_key(k), order_key(value[k])) for k in value))
+    if isinstance(value, bytes):
+        return (11, value)
+    frozen = freeze(value)
+    if type(frozen) is type(value):
+        raise NotAValue(f"{value!r} ({type(value).__name__}) has no canonical order")
+    return order_key(frozen)
+
+
+def encode(value: Value) -> bytes:
+    """Bytes that are equal exactly when two values are, type and content; the basis of interning and of fingerprints."""
+    return _encode(value)
+
+
+def _text(tag: bytes, text: str) -> bytes:
+    raw = text.encode()
+    return tag + str(len(raw)).encode() + b":" + raw
+
+
+def _encode(value: Value) -> bytes:
+    kind = type(value)
+    if value is None:
+        return b"N"
+    if kind is bool:
+        return b"T" if value else b"F"
+    if kind is int:
+        return b"i%d;" % value
+    if kind is str:
+        return _text(b"s", value)
+    if kind is ModelValue:
+        return _text(b"m", value.name)
+    if isinstance(value, enum.Enum):
+        return _text(b"e", f"{kind.__name__}.{value.name}")
+    if kind is tuple:
+        return b"(" + b"".join(map(_encode, value)) + b")"
+    if kind is Set or kind is frozenset:
+        return b"{" + b"".join(sorted(map(_encode, frozenset.__iter__(value)))) + b"}"
+    if isinstance(value, Record):
+        return _text(b"r", kind.__name__) + b"".join(_encode(getattr(value, n)) for n in value._fields) + b"."
+    if kind is Map:
+        return b"[" + b"".join(sorted(_encode(k) + _encode(v) for k, v in value.items())) + b"]"
+    if kind is float:
+        return b"f" + struct.pack("<d", value)
+    if kind is bytes:
+        return b"b" + str(len(value)).encode() + b":" + value
+    raise NotAValue(f"{value!r} ({kind.__name__}) is not a value")
+
+
+_ATOMS = frozenset({type(None), bool, int, str, ModelValue, bytes})
+_ADVICE: dict[type, str] = {
+    list: "a tuple",
+    set: "a frozenset",
+    dict: "a fencepost.Map",
+    bytearray: "bytes",
+}
+
+
+def freeze(value: Value) -> Value:
+    """The value as a state keeps it: the same content, sets and maps in their canonical kind, record views as records.
+
+    Raises :class:`NotAValue` for anything mutable or unknown, naming what to write instead.
+    """
+    kind = type(value)
+    if kind in _ATOMS or isinstance(value, enum.Enum):
+        return value
+    if kind is tuple:
+        return tuple(freeze(v) for v in value)
+    if isinstance(value, frozenset):
+        return Set(freeze(v) for v in frozenset.__iter__(value))
+    if isinstance(value, Record):
+        fields = {n: getattr(value, n) for n in value._fields}
+        frozen = {n: freeze(v) for n, v in fields.items()}
+        return value if all(frozen[n] is fields[n] for n in fields) else value.replace(**frozen)
+    if kind is Map:
+        return Map({freeze(k): freeze(v) for k, v in value.items()})
+    if kind is float:
+        if value != value:
+            raise NotAValue("NaN is not a value: it does not equal itself")
+        return value
+    view: Callable[[], Value] | None = getattr(value, "__value__", None)
+    if view is not None:
+        return freeze(view())
+    if isinstance(value, tuple):
+        raise NotAValue(f"a named tuple ({kind.__name__}); declare a fencepost.Record")
+    for mutable, instead in _ADVICE.items():
+        if isinstance(value, mutable):
+            raise NotAValue(f"a {mutable.__name__}, which is mutable; use {instead}")
+    try:
+        hash(value)
+    except TypeError:
+        raise NotAValue(f"a {kind.__name__}, which is unhashable") from None
+    raise NotAValue(f"a {kind.__name__}, which Fencepost does not know; declare a fencepost.Record or an enum")
+
+
+def show(value: Value) -> str:
+    """A value as a person reads it: ``{b1, b2}``, ``Entry(id=1, data=1)``, ``OPEN``."""
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, ModelValue):
+        return value.name
+    if isinstance(value, tuple):
+        return "⟨" + ", ".join(map(show, value)) + "⟩"
+    if isinstance(value, (frozenset, set)):
+        return "{" + ", ".join(map(show, canonical(frozenset.__iter__(frozenset(value))))) + "}"
+    if isinstance(value, Record):
+        return f"{type(value).__name__}(" + ", ".join(f"{n}={show(getattr(value, n))}" for n in value._fields) + ")"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{show(k)}: {show(v)}" for k, v in value.items()) + "}"
+    return repr(value)

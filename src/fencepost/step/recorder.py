@@ -1,0 +1,384 @@
+"""Runs an action or a property in one state and records, in order, what it read, chose and wrote.
+
+The record of one evaluation is a decision tree with a single way through its reads and every way through its choices: a chain of
+:class:`Read`, a :class:`Fork` where options go on to read different things, and :class:`Leaf` with what comes out. The
+compiler grows tries from these; the reference explorer, replay and checking mode walk them as they are.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencepost.errors import FencepostError, ProtocolRaised
+from fencepost.spec.context import Disabled, Event, Slot, current
+from fencepost.spec.fields import PerKeyView, RecordView
+from fencepost.spec.network import Network
+from fencepost.spec.protocol import Declared, Protocol
+from fencepost.spec.values import NotAValue, Value, freeze, show
+from fencepost.step.state import State, Store
+
+MAX_BRANCHES = 100_000
+"""The most ways through its choices that one action may have in one state."""
+
+PROPERTIES = ("constraint", "invariant")
+STEP_PROPERTIES = ("step_constraint", "step_invariant")
+
+
+@dataclass(frozen=True)
+class Root:
+    """Something that is evaluated in every state: an action with its parameters bound, or a property.
+
+    ``index`` orders roots: constraints, invariants, step constraints, step invariants, then actions, each as declared.
+    """
+
+    index: int
+    declared: Declared
+    parameters: dict[str, Value]
+
+    @property
+    def kind(self) -> str:
+        """``action``, ``invariant``, ``constraint``, ``step_invariant`` or ``step_constraint``."""
+        return self.declared.kind
+
+    @property
+    def name(self) -> str:
+        """The action's or property's name."""
+        return self.declared.name
+
+    @property
+    def title(self) -> str:
+        """The name with its parameters: ``bookie_confirms_add(b=b1)``."""
+        bound = ", ".join(f"{n}={show(v)}" for n, v in self.parameters.items())
+        return f"{self.name}({bound})" if bound else self.name
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One way an evaluation can end.
+
+    ``choices`` are the numbers of the options taken, ``labels`` what they were. ``writes`` maps a slot to its (old, new) value
+    numbers, only where they differ. ``events`` are what the action told for a trace.
+    """
+
+    choices: tuple[int, ...]
+    labels: tuple[Value, ...]
+    writes: dict[int, tuple[int, int]]
+    events: tuple[Event, ...] = ()
+
+
+@dataclass
+class Leaf:
+    """Where an evaluation ends: nothing if it is not enabled (or the property holds), else every outcome, in order."""
+
+    outcomes: list[Outcome]
+
+
+@dataclass
+class Read:
+    """``slot`` was read and held value number ``value``. For step properties, slot 2i is i before and 2i+1 is i after."""
+
+    slot: int
+    value: int
+    then: Branch
+
+
+@dataclass
+class Fork:
+    """A choice between options that go on to read: every branch is taken."""
+
+    branches: list[Branch]
+
+
+Branch = Read | Fork | Leaf
+
+
+@dataclass
+class _Path:
+    """One evaluation with its choices fixed."""
+
+    trail: list[tuple[str, int, int]] = field(default_factory=list)  # ("read", slot, value) or ("choose", options, taken)
+    labels: list[Value] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    enabled: bool = True
+    writes: dict[int, int] = field(default_factory=dict)
+
+
+class _Recorder:
+    """The cursor behind one evaluation: a state, the choices to take, and the trail of what happened."""
+
+    def __init__(self, store: Store, ids: Sequence[int], script: Sequence[int], path: _Path, lane: int | None = None) -> None:
+        self.store = store
+        self.ids = ids
+        self.script = script
+        self.path = path
+        self.lane = lane
+        self.seen: set[int] = set()
+        self.taken = 0
+        self.read_only = lane is not None
+
+    def _number(self, index: int) -> int:
+        return int(self.ids[index]) if index < len(self.ids) else 0
+
+    def _note_read(self, index: int) -> None:
+        if index not in self.seen:
+            self.seen.add(index)
+            slot = index if self.lane is None else 2 * index + self.lane
+            self.path.trail.append(("read", slot, self._number(index)))
+
+    def read(self, slot: Slot) -> Value:
+        index = self.store.slot(slot)
+        if index in self.path.writes and self.lane is None:
+            return self.store.values[index][self.path.writes[index]]
+        self._note_read(index)
+        return self.store.values[index][self._number(index)]
+
+    def write(self, slot: Slot, value: Value) -> None:
+        if self.read_only:
+            raise NotAValue("a property can not assign to the state")
+        index = self.store.slot(slot)
+        try:
+            frozen = freeze(value)
+        except NotAValue as error:
+            raise NotAValue(f"{slot.name} is assigned {error}") from None
+        # Reading what is overwritten makes the effect on the fingerprint a constant of the path.
+        self._note_read(index)
+        self.path.writes[index] = self.store.intern(index, frozen)
+
+    def choose(self, options: Sequence[Value]) -> Value:
+        if self.read_only:
+            raise NotAValue("a property can not choose")
+        taken = self.script[self.taken] if self.taken < len(self.script) else 0
+        if taken >= len(options):
+            raise FencepostError("was not deterministic: the same choice had fewer options the second time")
+        self.taken += 1
+        self.path.trail.append(("choose", len(options), taken))
+        self.path.labels.append(freeze(options[taken]))
+        return options[taken]
+
+    def tell(self, event: Event) -> None:
+        self.path.events.append(event)
+
+
+class Stepper:
+    """A protocol that can be stepped: its roots, its store of values, and the evaluation of one root in one state.
+
+    ``invariants`` selects state and step invariants by name; by default all that are not turned off by their ``when``. Raises
+    :class:`fencepost.OptionError` for a name the protocol does not have.
+    """
+
+    def __init__(self, protocol: Protocol, invariants: Sequence[str] | None = None) -> None:
+        self.protocol = protocol
+        self.store = Store(protocol)
+        self.evaluations = 0
+        self.roots: list[Root] = []
+        for kind in ("constraint", "invariant", "step_constraint", "step_invariant"):
+            for declared in protocol.declared(kind):
+                if self._selected(declared, invariants):
+                    self.roots.append(Root(len(self.roots), declared, {}))
+        for declared in protocol.declared("action"):
+            for parameters in declared.parameters(protocol):
+                self.roots.append(Root(len(self.roots), declared, parameters))
+        self._view = next(iter(protocol.declared("view")), None)
+        self._view_slot = Slot(("view",), None, constant=False)
+        self._project()
+
+    def _selected(self, declared: Declared, invariants: Sequence[str] | None) -> bool:
+        if declared.kind not in ("invariant", "step_invariant"):
+            return True
+        if invariants:
+            return declared.name in invariants
+        return declared.when is None or bool(declared.when(self.protocol))
+
+    def of_kind(self, *kinds: str) -> list[Root]:
+        """The roots of these kinds, in order."""
+        return [r for r in self.roots if r.kind in kinds]
+
+    # -- evaluating ---------------------------------------------------------------------------------------------------
+
+    def initial_states(self) -> list[State]:
+        """Every initial state, in the order of the choices that lead to it; duplicates removed."""
+        blank: list[int] = []
+        setups = self.protocol.declared("initial")
+        root = Root(-1, setups[0], {}) if setups else None
+        found: dict[tuple[int, ...], State] = {}
+        for path in self._paths(root, blank) if root else [self._viewed(_Path(), blank)]:
+            if path.enabled:
+                state = State(self.store, self._apply(blank, path.writes))
+                found.setdefault(state.ids, state)
+        return list(found.values())
+
+    def evaluate(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> Branch:
+        """The decision tree of ``root`` in the state ``ids`` (and, for a step property, its successor ``after``).
+
+        Raises :class:`fencepost.ProtocolRaised` if the author's Python does, or breaks a rule of the language.
+        """
+        return _tree(list(self._paths(root, ids, after)), 0, ids, root)
+
+    def outcomes(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
+        """Every outcome of ``root`` here, in the order of its choices; for a property: empty if it holds."""
+        return [_outcome(path, ids) for path in self._paths(root, ids, after) if path.enabled]
+
+    def apply(self, ids: Sequence[int], outcome: Outcome) -> tuple[int, ...]:
+        """The row after an outcome."""
+        return self._apply(ids, {slot: new for slot, (_, new) in outcome.writes.items()})
+
+    def _apply(self, ids: Sequence[int], writes: dict[int, int]) -> tuple[int, ...]:
+        row = list(ids) + [0] * (len(self.store.slots) - len(ids))
+        for slot, number in writes.items():
+            row[slot] = number
+        return self.store.normal(row)
+
+    def _paths(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> Iterator[_Path]:
+        script: list[int] = []
+        for _ in range(MAX_BRANCHES):
+            path = self._run(root, ids, after, script)
+            yield path
+            choices = [(options, taken) for what, options, taken in path.trail if what == "choose"]
+            while choices and choices[-1][1] + 1 == choices[-1][0]:
+                choices.pop()
+            if not choices:
+                return
+            script = [taken for _, taken in choices[:-1]] + [choices[-1][1] + 1]
+        raise self._raised(root, ids, f"has more than {MAX_BRANCHES:,} ways through its choices: is one infinite?")
+
+    def _run(self, root: Root, ids: Sequence[int], after: Sequence[int] | None, script: Sequence[int]) -> _Path:
+        self.evaluations += 1
+        path = _Path()
+        stepwise = after is not None
+        recorder = _Recorder(self.store, ids, script, path, lane=0 if stepwise else None)
+        recorder.read_only = root.kind not in ("action", "initial")
+        bound = self.protocol.bound_to(recorder)
+        token = current.set(recorder)
+        try:
+            if after is not None:
+                later = self.protocol.bound_to(_Recorder(self.store, after, (), path, lane=1))
+                path.enabled = not root.declared.function(bound, later)
+            elif recorder.read_only:
+                path.enabled = not root.declared.function(bound)
+            else:
+                root.declared.function(bound, **root.parameters)
+                self._viewed(path, ids, recorder, bound)
+        except Disabled:
+            if root.kind == "initial" or not recorder.read_only:
+                path.enabled = False
+            else:
+                raise self._raised(root, ids, "asked require(...), which only an action can") from None
+        except (NotAValue, FencepostError) as error:
+            raise self._raised(root, ids, str(error)) from error
+        except RecursionError as error:
+            raise self._raised(root, ids, "recursed too deeply") from error
+        except Exception as error:
+            raise self._raised(root, ids, f"raised {_brief(error)}") from error
+        finally:
+            current.reset(token)
+        return path
+
+    def _raised(self, root: Root, ids: Sequence[int], what: str) -> ProtocolRaised:
+        kind = {"action": "action", "initial": "initial state"}.get(root.kind, root.kind.replace("_", " "))
+        return ProtocolRaised(f"{kind} {root.title} {what}", where=root.title, state=State(self.store, ids))
+
+    # -- the view -----------------------------------------------------------------------------------------------------
+
+    def _project(self) -> None:
+        """A view that only picks parts of the state hides the others; any other one becomes a slot of its own."""
+        if self._view is None:
+            return
+        picked = _Picker()
+        try:
+            paths = _picked_paths(self._view.function(self.protocol.bound_to(picked)))
+        except Exception:
+            paths = None
+        if paths is None:
+            self.store.slot(self._view_slot)
+            self.store.show_only(lambda path: path == self._view_slot.path)
+        else:
+            self._view = None
+            shown = paths
+            self.store.show_only(lambda path: any(path[: len(p)] == p for p in shown))
+
+    def _viewed(
+        self, path: _Path, ids: Sequence[int], recorder: _Recorder | None = None, bound: Protocol | None = None
+    ) -> _Path:
+        """Adds what a computed view makes of the state after this path."""
+        if self._view is not None and path.enabled:
+            recorder = recorder or _Recorder(self.store, ids, (), path)
+            seen = self._view.function(bound or self.protocol.bound_to(recorder))
+            recorder.write(self._view_slot, seen)
+        return path
+
+
+class _Picked:
+    """Stands for the value of a slot while a view is asked which parts it picks."""
+
+    def __init__(self, path: tuple[Any, ...]) -> None:
+        self.path = path
+
+
+class _Picker:
+    """A cursor that hands out stand-ins: whoever computes with one is no mere selection."""
+
+    def read(self, slot: Slot) -> Any:
+        return _Picked(slot.path)
+
+    def write(self, slot: Slot, value: Value) -> None:
+        raise TypeError
+
+    def choose(self, options: Sequence[Value]) -> Value:
+        raise TypeError
+
+    def tell(self, event: Event) -> None:
+        raise TypeError
+
+
+def _picked_paths(viewed: Any) -> list[tuple[Any, ...]] | None:
+    if isinstance(viewed, _Picked):
+        return [viewed.path]
+    if isinstance(viewed, (RecordView, PerKeyView, Network)):
+        return [viewed._path]
+    if type(viewed) in (tuple, list):
+        parts = [_picked_paths(v) for v in viewed]
+        return None if any(p is None for p in parts) else [path for p in parts for path in p or ()]
+    return None
+
+
+def _outcome(path: _Path, ids: Sequence[int]) -> Outcome:
+    def old(slot: int) -> int:
+        return int(ids[slot]) if slot < len(ids) else 0
+
+    writes = {slot: (old(slot), new) for slot, new in path.writes.items() if old(slot) != new}
+    choices = tuple(taken for what, _, taken in path.trail if what == "choose")
+    return Outcome(choices, tuple(path.labels), writes, tuple(path.events))
+
+
+def _tree(paths: list[_Path], depth: int, ids: Sequence[int], root: Root) -> Branch:
+    """The tree of evaluations that share their first ``depth`` trail entries (choices aside)."""
+    first = paths[0]
+    if depth == len(first.trail):
+        return Leaf([_outcome(p, ids) for p in paths if p.enabled])
+    what, subject, value = first.trail[depth]
+    if what == "read":
+        return Read(subject, value, _tree(paths, depth + 1, ids, root))
+    options: list[list[_Path]] = [[] for _ in range(subject)]
+    for path in paths:
+        if len(path.trail) <= depth or path.trail[depth][:2] != (what, subject):
+            raise ProtocolRaised(f"{root.title} was not deterministic: it must depend on the state alone", where=root.title)
+        options[path.trail[depth][2]].append(path)
+    branches = [_tree(option, depth + 1, ids, root) for option in options]
+    # Options that read nothing more end here together; those that do are walked side by side.
+    ended = [b for b in branches if isinstance(b, Leaf)]
+    going_on: list[Branch] = [b for b in branches if not isinstance(b, Leaf)]
+    joined = Leaf([outcome for leaf in ended for outcome in leaf.outcomes])
+    if not going_on:
+        return joined
+    return Fork([*going_on, joined] if joined.outcomes else going_on)
+
+
+def _brief(error: Exception) -> str:
+    """An exception in one line, with the author's line it came from."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "fencepost/spec" not in f.filename.replace("\\", "/")]
+    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}{': ' + text[0] if text else ''}{where}"

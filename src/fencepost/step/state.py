@@ -1,0 +1,134 @@
+"""States as rows of small integers: which slots there are, which values each has held, and what a row hashes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from fencepost.spec.context import Slot
+from fencepost.spec.protocol import Protocol
+from fencepost.spec.values import Value, encode
+
+SEED = 0x9E3779B97F4A7C15F39CC0605CEDC834
+"""The fingerprint of the state in which every slot holds its default; any constant would do."""
+
+LOW = (1 << 64) - 1
+
+
+class Store:
+    """The slots of a protocol and, for each, the values it has been seen to hold, numbered from 0, its default.
+
+    A fingerprint is the XOR of one hash per slot and value, a hash of content and not of numbering, so that it is the same in
+    every run and in every process. Defaults hash to 0, so a slot that appears late changes no earlier fingerprint.
+    """
+
+    def __init__(self, protocol: Protocol) -> None:
+        self.protocol = protocol
+        self.slots: list[Slot] = []
+        self.values: list[list[Value]] = []
+        self.hashes: list[list[int]] = []
+        self._index: dict[tuple[Any, ...], int] = {}
+        self._ids: list[dict[bytes, int]] = []
+        self._visible: Callable[[tuple[Any, ...]], bool] = lambda path: True
+        for name, shape in protocol.shapes.items():
+            for slot in shape.slots((name,)):
+                self.slot(slot)
+
+    def show_only(self, visible: Callable[[tuple[Any, ...]], bool]) -> None:
+        """From now on only the slots whose paths are ``visible`` count in fingerprints: a view."""
+        self._visible = visible
+        for index, slot in enumerate(self.slots):
+            self.hashes[index] = [self._hash(slot, value) for value in self.values[index]]
+
+    def slot(self, slot: Slot) -> int:
+        """The number of a slot; a slot not seen before gets the next one, and every state holds its default there."""
+        index = self._index.get(slot.path)
+        if index is None:
+            index = self._index[slot.path] = len(self.slots)
+            self.slots.append(slot)
+            self.values.append([slot.default])
+            self._ids.append({encode(slot.default): 0})
+            self.hashes.append([0])
+        return index
+
+    def intern(self, index: int, value: Value) -> int:
+        """The number of a (frozen) value in a slot; a value not seen before gets the next one."""
+        code = encode(value)
+        number = self._ids[index].get(code)
+        if number is None:
+            number = self._ids[index][code] = len(self.values[index])
+            self.values[index].append(value)
+            self.hashes[index].append(self._hash(self.slots[index], value))
+        return number
+
+    def _hash(self, slot: Slot, value: Value) -> int:
+        code = encode(value)
+        if not self._visible(slot.path) or code == encode(slot.default):
+            return 0
+        digest = blake2b(slot.name.encode() + b"\0" + code, digest_size=16).digest()
+        return int.from_bytes(digest, "little")
+
+    def fingerprint(self, ids: Sequence[int]) -> int:
+        """The 128-bit fingerprint of a row; its low 64 bits are the 64-bit one."""
+        result = SEED
+        for index, number in enumerate(ids):
+            if number:
+                result ^= self.hashes[index][number]
+        return result
+
+    def normal(self, ids: Sequence[int]) -> tuple[int, ...]:
+        """A row without trailing defaults, so that rows written before and after a slot appeared compare equal."""
+        end = len(ids)
+        while end and not ids[end - 1]:
+            end -= 1
+        return tuple(int(i) for i in ids[:end])
+
+
+class State:
+    """One state of a protocol, for people and for reports: its values by slot."""
+
+    __slots__ = ("ids", "store")
+
+    def __init__(self, store: Store, ids: Sequence[int]) -> None:
+        self.store = store
+        self.ids = store.normal(ids)
+
+    def __getitem__(self, index: int) -> Value:
+        return self.store.values[index][self.ids[index] if index < len(self.ids) else 0]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and other.store is self.store and other.ids == self.ids
+
+    def __hash__(self) -> int:
+        return hash(self.ids)
+
+    @property
+    def fingerprint(self) -> int:
+        """The 128-bit content fingerprint."""
+        return self.store.fingerprint(self.ids)
+
+    def slots(self) -> Iterator[tuple[Slot, Value]]:
+        """Every slot with the value it holds here, in declaration order."""
+        for index, slot in enumerate(self.store.slots):
+            yield slot, self[index]
+
+    def read(self, slot: Slot) -> Value:
+        """The value a slot holds here; its default if no state has touched it."""
+        index = self.store._index.get(slot.path)
+        return slot.default if index is None else self[index]
+
+    def variables(self) -> Mapping[str, Value]:
+        """Every state variable as one immutable value: records as records, maps as :class:`fencepost.Map`."""
+        return {name: shape.value(self.read, (name,)) for name, shape in self.store.protocol.shapes.items()}
+
+    def changes(self, before: State) -> list[tuple[Slot, Value, Value]]:
+        """The slots that differ from ``before``, each with its old and its new value."""
+        found = []
+        for index, slot in enumerate(self.store.slots):
+            old, new = before[index], self[index]
+            mine = self.ids[index] if index < len(self.ids) else 0
+            theirs = before.ids[index] if index < len(before.ids) else 0
+            if mine != theirs:
+                found.append((slot, old, new))
+        return found

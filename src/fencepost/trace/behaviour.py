@@ -1,0 +1,50 @@
+"""A behaviour of a protocol: an initial state and the steps taken from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fencepost.spec.context import Event, Slot
+from fencepost.spec.protocol import Protocol
+from fencepost.spec.values import Value, show
+from fencepost.step.state import State
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: the action taken with its parameters, who took it, what it chose, what it told, and the state it led to.
+
+    ``by`` is the actor's name or None; ``choices`` are the options taken, in order; ``changes`` are (slot, old, new).
+    """
+
+    action: str
+    parameters: Mapping[str, Value]
+    by: str | None
+    choices: tuple[Value, ...]
+    events: tuple[Event, ...]
+    state: State
+    changes: list[tuple[Slot, Value, Value]]
+
+    @property
+    def title(self) -> str:
+        """``bookie_confirms_add(b=b1)``."""
+        bound = ", ".join(f"{n}={show(v)}" for n, v in self.parameters.items())
+        return f"{self.action}({bound})" if bound else self.action
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A behaviour: ``initial``, then ``steps``. ``len(trace)`` counts states, the initial one included, as TLC does."""
+
+    protocol: Protocol
+    initial: State
+    steps: tuple[Step, ...]
+
+    def __len__(self) -> int:
+        return 1 + len(self.steps)
+
+    @property
+    def states(self) -> list[State]:
+        """Every state, the initial one first."""
+        return [self.initial, *(step.state for step in self.steps)]
