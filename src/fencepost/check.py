@@ -46,7 +46,7 @@ def check(
         if small is not None:
             return small
         engine = "embedded"
-    stepper = Stepper(protocol, invariants)
+    stepper = Stepper(protocol, invariants, options.checking)
     explorer = import_module(f"fencepost.engines.{engine}")
     return _judge(stepper, engine, explorer.explore(stepper, options, report), options)
 

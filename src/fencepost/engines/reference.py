@@ -11,6 +11,7 @@ import time
 from fencepost.engines.interface import Exploration, Found, Options, Progress, Report
 from fencepost.errors import ProtocolRaised
 from fencepost.step import State, Stepper
+from fencepost.step.state import LOW
 
 Row = tuple[int, ...]
 Link = tuple[int, int, tuple[int, ...]]
@@ -33,7 +34,6 @@ class _Search:
         self.step_constraints = stepper.of_kind("step_constraint")
         self.step_invariants = stepper.of_kind("step_invariant")
         self.actions = stepper.of_kind("action")
-        self.mask = (1 << options.bits) - 1
         self.links: dict[int, Link | None] = {}
         self.rows: dict[int, Row] = {}
         self.starts: dict[int, Row] = {}
@@ -66,7 +66,9 @@ class _Search:
         return result
 
     def _fingerprint(self, row: Row) -> int:
-        return self.stepper.store.fingerprint(row) & self.mask
+        # The low half is the more significant one, so that 128 bits only break the ties of 64.
+        found = self.stepper.store.fingerprint(row)
+        return found & LOW if self.options.bits == 64 else (found & LOW) << 64 | found >> 64
 
     def _initial(self) -> list[int]:
         level = []
@@ -119,6 +121,8 @@ class _Search:
     def _admit(self, found: int, row: Row, link: Link | None) -> bool:
         """Record a state seen for the first time and check it; whether it counts and is to be expanded."""
         self.links[found] = link
+        if link is None:
+            self.starts[found] = row
         inside = all(not self.stepper.outcomes(c, row) for c in self.constraints)
         for root in self.invariants:
             if root.name not in self.reported and self.stepper.outcomes(root, row):
@@ -126,8 +130,6 @@ class _Search:
         if inside:
             self.rows[found] = row
             self.result.distinct += 1
-        if link is None:
-            self.starts[found] = row
         return inside
 
     # -- violations ---------------------------------------------------------------------------------------------------

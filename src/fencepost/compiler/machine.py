@@ -1,0 +1,89 @@
+"""The few machine instructions that NumPy and Numba have no name for, and memory that is reserved before it is used."""
+
+from __future__ import annotations
+
+import mmap
+import sys
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from fencepost.errors import SystemFailure
+
+PAGES = 1 << 21
+
+# Python names MAP_NORESERVE from 3.13 on; Linux has it everywhere.
+NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+
+
+def reserve(count: int, dtype: Any) -> np.ndarray[Any, Any]:
+    """A zeroed array of ``count`` elements that takes memory only where it is touched, in large pages if the system has them.
+
+    Raises :class:`fencepost.SystemFailure` if the system refuses even the address space.
+    """
+    size = max(PAGES, -(-count * np.dtype(dtype).itemsize // PAGES) * PAGES)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE
+    try:
+        region = mmap.mmap(-1, size, flags=flags)
+    except (OSError, ValueError) as error:
+        raise SystemFailure(f"the system gives no address space for {size:,} bytes: {error}") from None
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        region.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(region, dtype=dtype, count=count)
+
+
+@intrinsic
+def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+    """Ask for the cache line that holds ``array[index]`` (flat, in elements)."""
+    signature = types.void(array, types.intp)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        held = context.make_array(sig.args[0])(context, builder, args[0])
+        place = builder.gep(held.data, [args[1]])
+        byte = ir.IntType(8).as_pointer()
+        fnty = ir.FunctionType(ir.VoidType(), [byte, ir.IntType(32), ir.IntType(32), ir.IntType(32)])
+        fn = cgutils.get_or_insert_function(builder.module, fnty, "llvm.prefetch.p0")
+        number = ir.IntType(32)
+        builder.call(fn, [builder.bitcast(place, byte), number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def atomic_add(typingctx: Any, array: Any, index: Any, amount: Any) -> Any:
+    """Add to an int64 cell that other threads use too; gives what it held before."""
+    signature = types.int64(array, types.intp, types.int64)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        held = context.make_array(sig.args[0])(context, builder, args[0])
+        return builder.atomic_rmw("add", builder.gep(held.data, [args[1]]), args[2], "seq_cst")
+
+    return signature, codegen
+
+
+@intrinsic
+def atomic_load(typingctx: Any, array: Any, index: Any) -> Any:
+    """Read an int64 cell that other threads write."""
+    signature = types.int64(array, types.intp)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        held = context.make_array(sig.args[0])(context, builder, args[0])
+        return builder.load_atomic(builder.gep(held.data, [args[1]]), "acquire", 8)
+
+    return signature, codegen
+
+
+@intrinsic
+def yield_processor(typingctx: Any) -> Any:
+    """Let another thread have this processor: whoever waits must not keep the one it waits for from running."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.IntType(32), []), "sched_yield")
+        builder.call(fn, [])
+        return context.get_dummy_value()
+
+    return types.void(), codegen

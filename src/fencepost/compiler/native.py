@@ -1,0 +1,347 @@
+"""The compiled loops over decision tries: walking one, and growing residual tries from master tries.
+
+A trie lives in one pool of 32-bit words. A **word** is ``MISS`` (nobody has been here yet), ``PENDING`` (Python was asked), ``DISABLED``,
+a leaf (``LEAF - number``), or, if positive, the place of a node in the pool. A **node** is three things in a row: the slot it
+tests, how many values it has room for, and a word for each value. A **fork** is a node whose first word is ``FORK + n``: all of
+its ``n`` words are walked. A **cell** is where a word is kept: at ``pool[c]`` for ``c >= 0``, at ``roots[-1 - c]`` otherwise.
+
+Trie number r is the **master** trie of root r while r is less than the number of roots: it grows from what Python recorded. The
+others are **residual** tries: the master trie of one root, specialised to what one outcome of an action is known to have read and
+written. They grow natively, one path at a time, from the master. A path is a fact about the protocol, so neither ever goes stale.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit as _njit
+
+
+def njit(*args: Any, **kwargs: Any) -> Any:
+    """Numba's njit: cached on disk, free of the interpreter's lock, and without reference counts.
+
+    Nothing compiled here allocates an array or outlives its arguments, and counting every view of every row, atomically, would
+    cost several times what the loops do.
+    """
+    options = {"cache": True, "nogil": True, "_nrt": False, **kwargs}
+    return _njit(**options)(*args) if args else _njit(**options)
+
+
+MISS = 0
+DISABLED = -1
+LEAF = -2
+PENDING = -(1 << 31)
+FORK = 1 << 24
+REF_BITS = 24
+"""Bits of a reference that number an outcome; the rest number a state."""
+REF_MASK = (1 << REF_BITS) - 1
+FORK_ENTRY = 0xFFFF
+MAX_SLOTS = FORK_ENTRY - 1
+
+RESOLVED = 0
+WAITING = 1
+ASK = 2
+
+
+@njit(inline="always")
+def get(pool, roots, cell):
+    """The word in a cell."""
+    return pool[cell] if cell >= 0 else roots[-1 - cell]
+
+
+@njit(inline="always")
+def put(pool, roots, cell, word):
+    """Write a cell."""
+    if cell >= 0:
+        pool[cell] = word
+    else:
+        roots[-1 - cell] = word
+
+
+@njit(inline="always")
+def has_bit(mask, bit):
+    """Whether a bit set (an array of 64-bit words) has a bit."""
+    return (mask[bit >> 6] >> np.uint64(bit & 63)) & np.uint64(1) != 0
+
+
+@njit
+def room_for(value):
+    """How many values a node gets room for when it must hold this one."""
+    room = 2
+    while room <= value:
+        room *= 2
+    return room
+
+
+@njit
+def new_node(pool, top, first, room):
+    """A node with every word MISS (the pool is zeroed and only ever appended to); its place."""
+    base = top[0]
+    pool[base] = first
+    pool[base + 1] = room
+    top[0] = base + 2 + room
+    return base
+
+
+@njit
+def widened(pool, top, node, value):
+    """A copy of a node with room for ``value``; its place."""
+    base = new_node(pool, top, pool[node], room_for(value))
+    for i in range(pool[node + 1]):
+        pool[base + 2 + i] = pool[node + 2 + i]
+    return base
+
+
+@njit
+def walk(pool, cells, word, out, n, stack):
+    """Walk a trie over a state. Appends the leaves it ends in to ``out`` from ``n`` on; the new n, or -1 at a MISS."""
+    top = 0
+    while True:
+        while word > 0:
+            slot = pool[word]
+            if slot >= FORK:
+                for i in range(1, slot - FORK):
+                    stack[top] = pool[word + 2 + i]
+                    top += 1
+                word = pool[word + 2]
+                continue
+            value = np.int64(cells[slot])
+            if value >= pool[word + 1]:
+                return -1
+            word = pool[word + 2 + value]
+        if word == MISS or word == PENDING:
+            return -1
+        if word != DISABLED:
+            out[n] = LEAF - word
+            n += 1
+        if top == 0:
+            return n
+        top -= 1
+        word = stack[top]
+
+
+@njit
+def new_value(known_start, known_slot, known_new, outcome, slot, old):
+    """What a slot holds after an outcome, given what it held before."""
+    for k in range(known_start[outcome], known_start[outcome + 1]):
+        if known_slot[k] == slot:
+            return np.int64(known_new[k])
+    return np.int64(old)
+
+
+@njit
+def resolve(pool, top, roots, trie, root, known, cells, step, outcome, known_start, known_slot, known_new, stack):
+    """Extend a residual trie by the path that a state takes through its master trie.
+
+    ``known``: bit set of slots that the residual does not test. ``cells``: the state; for a step property (``step``), the state
+    before ``outcome``, and slots are virtual (2i is i before the step, 2i+1 after). RESOLVED; or WAITING if the master has no
+    path yet and Python was asked before; or ASK if it must be asked now.
+    """
+    status = RESOLVED
+    depth = 0
+    master, cell = -1 - root, -1 - trie
+    while True:
+        word = get(pool, roots, master)
+        if word == MISS:
+            put(pool, roots, master, PENDING)
+            status = ASK
+        elif word == PENDING:
+            status = max(status, WAITING)
+        elif word < 0:
+            put(pool, roots, cell, word)
+        else:
+            slot = pool[word]
+            mine = get(pool, roots, cell)
+            if slot >= FORK:
+                if mine <= 0:
+                    mine = new_node(pool, top, slot, slot - FORK)
+                    put(pool, roots, cell, mine)
+                for i in range(1, slot - FORK):
+                    stack[depth] = word + 2 + i
+                    stack[depth + 1] = mine + 2 + i
+                    depth += 2
+                master, cell = word + 2, mine + 2
+                continue
+            place = slot
+            if step:
+                place = slot >> 1
+                value = np.int64(cells[place])
+                if slot & 1:
+                    value = new_value(known_start, known_slot, known_new, outcome, place, value)
+            else:
+                value = np.int64(cells[slot])
+            if value >= pool[word + 1]:
+                word = widened(pool, top, word, value)
+                put(pool, roots, master, word)
+                mine = get(pool, roots, cell)
+            master = word + 2 + value
+            if not has_bit(known, slot):
+                if mine <= 0:
+                    mine = new_node(pool, top, place, room_for(value))
+                    put(pool, roots, cell, mine)
+                elif value >= pool[mine + 1]:
+                    mine = widened(pool, top, mine, value)
+                    put(pool, roots, cell, mine)
+                cell = mine + 2 + value
+            continue
+        if depth == 0:
+            return status
+        depth -= 2
+        master, cell = stack[depth], stack[depth + 1]
+
+
+@njit(inline="always")
+def mixed(key, word):
+    """One step of a 64-bit hash (the finaliser of splitmix64)."""
+    z = key ^ word
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@njit
+def residual_of(keys, tries, count, roots_of, known_bits, key, root):
+    """The number of the residual trie with this key; a new one, whose known bits are still empty, if there is none."""
+    size = keys.size
+    place = np.int64(key & np.uint64(size - 1))
+    while tries[place] != 0:
+        if keys[place] == key:
+            return tries[place]
+        place = (place + 1) & (size - 1)
+    keys[place] = key
+    tries[place] = count[0]
+    roots_of[count[0]] = root
+    count[0] += 1
+    return -tries[place]
+
+
+@njit
+def rehash(old_keys, old_tries, keys, tries):
+    """Move the index of residual tries into larger arrays."""
+    for i in range(old_keys.size):
+        if old_tries[i] != 0:
+            place = np.int64(old_keys[i] & np.uint64(keys.size - 1))
+            while tries[place] != 0:
+                place = (place + 1) & (keys.size - 1)
+            keys[place] = old_keys[i]
+            tries[place] = old_tries[i]
+
+
+@njit
+def add_entry(g, outcome, root, step):
+    """Note that ``outcome`` can change what ``root`` gives, and find the residual trie that says how."""
+    start, end = g.known_start[outcome], g.known_start[outcome + 1]
+    key = mixed(np.uint64(root + 1) * np.uint64(0x9E3779B97F4A7C15), np.uint64(0))
+    for k in range(start, end):
+        slot = g.known_slot[k]
+        if step:
+            part = (np.uint64(slot) << np.uint64(40)) ^ (np.uint64(g.known_old[k]) << np.uint64(20)) ^ np.uint64(g.known_new[k])
+            key ^= mixed(part, np.uint64(0xD6E8FEB86659FD93))
+        elif has_bit(g.root_slots[root], slot):
+            part = (np.uint64(slot) << np.uint64(32)) ^ np.uint64(g.known_new[k])
+            key ^= mixed(part, np.uint64(0xA0761D6478BD642F))
+    trie = residual_of(g.residual_keys, g.residual_tries, g.tries, g.trie_root, g.trie_known, key, root)
+    if trie < 0:
+        trie = -trie
+        for k in range(start, end):
+            slot = g.known_slot[k]
+            if step:
+                for virtual in (2 * slot, 2 * slot + 1):
+                    g.trie_known[trie, virtual >> 6] |= np.uint64(1) << np.uint64(virtual & 63)
+            elif has_bit(g.root_slots[root], slot):
+                g.trie_known[trie, slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
+    n = g.entries[0]
+    g.entry_outcome[n] = outcome
+    g.entry_trie[n] = trie
+    g.entries[0] = n + 1
+    if not step:
+        g.drop[outcome, root >> 6] |= np.uint64(1) << np.uint64(root & 63)
+
+
+@njit
+def touches(changed, slots):
+    """Whether two bit sets meet."""
+    for i in range(changed.size):
+        if changed[i] & slots[i]:
+            return True
+    return False
+
+
+@njit
+def add_outcomes(g, first, end, root_kind):
+    """Entries for new outcomes: every step property, and every other root that reads what the outcome changes."""
+    for outcome in range(first, end):
+        for root in range(root_kind.size):
+            if root_kind[root] == 2:
+                add_entry(g, outcome, root, True)
+            elif touches(g.changed[outcome], g.root_slots[root]):
+                add_entry(g, outcome, root, False)
+
+
+@njit
+def widen_root(g, root, gained, outcomes):
+    """A root has begun to read the slots ``gained``: outcomes that change them, and nothing it read before, now affect it."""
+    for outcome in range(1, outcomes):
+        if touches(g.changed[outcome], gained) and not touches(g.changed[outcome], g.root_slots[root]):
+            # The entry is keyed by what the root reads from now on.
+            for i in range(gained.size):
+                g.root_slots[root, i] |= gained[i]
+            add_entry(g, outcome, root, False)
+            for i in range(gained.size):
+                g.root_slots[root, i] &= ~gained[i]
+    for i in range(gained.size):
+        g.root_slots[root, i] |= gained[i]
+
+
+@njit
+def link(g, outcomes, root_kind, start, middle, step_start, word, trie_of, step_trie, fill):
+    """Lay the entries out by outcome: properties in [start, middle), actions in [middle, next start), step properties apart.
+
+    An entry whose residual is known to end disabled, whatever the state, is left out.
+    """
+    for o in range(outcomes + 1):
+        start[o] = 0
+        middle[o] = 0
+        step_start[o] = 0
+    for n in range(g.entries[0]):
+        trie = g.entry_trie[n]
+        if g.roots[trie] == DISABLED:
+            continue
+        kind = root_kind[g.trie_root[trie]]
+        o = g.entry_outcome[n]
+        if kind == 2:
+            step_start[o + 1] += 1
+        elif kind == 1:
+            start[o + 1] += 1
+        else:
+            middle[o] += 1
+            start[o + 1] += 1
+    for o in range(outcomes):
+        start[o + 1] += start[o]
+        step_start[o + 1] += step_start[o]
+        middle[o] += start[o]
+    for o in range(outcomes):
+        fill[3 * o] = start[o]
+        fill[3 * o + 1] = middle[o]
+        fill[3 * o + 2] = step_start[o]
+    for n in range(g.entries[0]):
+        trie = g.entry_trie[n]
+        w = g.roots[trie]
+        if w == DISABLED:
+            continue
+        kind = root_kind[g.trie_root[trie]]
+        o = g.entry_outcome[n]
+        if kind == 2:
+            step_trie[fill[3 * o + 2]] = trie
+            fill[3 * o + 2] += 1
+            continue
+        which = 3 * o + (1 if kind == 1 else 0)
+        k = fill[which]
+        fill[which] = k + 1
+        trie_of[k] = trie
+        if w > 0:
+            slot = np.int64(g.pool[w])
+            word[k] = (np.int64(FORK_ENTRY if slot >= FORK else slot) << 32) | np.int64(w)
+        else:
+            word[k] = w

@@ -1,0 +1,366 @@
+"""A protocol as integer tables: decision tries, leaves, outcomes, and what each outcome can change for which root.
+
+:class:`Tables` is grown by an engine's driver, one recorded evaluation at a time, and read by its compiled loops. Everything in
+it is an array of integers; what the integers mean (slots, values, actions, choices) is known to the stepper and written down
+here so that a path can be told afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fencepost.compiler import native
+from fencepost.compiler.machine import reserve
+from fencepost.errors import SystemFailure
+from fencepost.spec.values import show
+from fencepost.step import Branch, Fork, Leaf, Outcome, Read, Stepper
+
+Array = np.ndarray[Any, Any]
+
+KIND = {"constraint": 0, "invariant": 0, "action": 1, "step_constraint": 2, "step_invariant": 2}
+STATE_PROPERTY, ACTION, STEP_PROPERTY = 0, 1, 2
+
+MAX_WORDS = 1 << 30
+MAX_TRIES = 1 << 26
+MAX_ENTRIES = 1 << 28
+MAX_OUTCOMES = 1 << native.REF_BITS
+EXPLODING = 4096
+"""A slot with more values than this is reported as exploding."""
+
+INITIAL = 0
+"""The outcome by which initial states come into being: it leaves nothing known and affects every root."""
+
+
+class Growing(NamedTuple):
+    """The arrays that growing a trie works on; see `native`."""
+
+    pool: Array
+    top: Array
+    roots: Array
+    tries: Array
+    trie_root: Array
+    trie_known: Array
+    residual_keys: Array
+    residual_tries: Array
+    known_start: Array
+    known_slot: Array
+    known_old: Array
+    known_new: Array
+    changed: Array
+    drop: Array
+    root_slots: Array
+    entries: Array
+    entry_outcome: Array
+    entry_trie: Array
+
+
+class Compiled(NamedTuple):
+    """The arrays that compiled loops read; valid until the tables grow.
+
+    ``leaf_span``: first outcome << 24 | number of outcomes, of each leaf. ``delta``, ``delta_high``: effect of each outcome on the
+    fingerprint. ``write_*``: what each outcome writes. ``start``, ``middle``: the entries of each outcome, properties
+    first; an entry is slot << 32 | node, or a word. ``twin``: whether an outcome of another leaf can have the same effect.
+    """
+
+    pool: Array
+    roots: Array
+    is_constraint: Array
+    leaf_root: Array
+    leaf_span: Array
+    outcome_root: Array
+    delta: Array
+    delta_high: Array
+    twin: Array
+    choice_start: Array
+    choice: Array
+    write_start: Array
+    write_slot: Array
+    write_value: Array
+    start: Array
+    middle: Array
+    word: Array
+    trie: Array
+    step_start: Array
+    step_trie: Array
+    drop: Array
+    known_start: Array
+    known_slot: Array
+    known_new: Array
+
+
+def _bits(numbers: Sequence[int], words: int) -> Array:
+    mask = np.zeros(words, np.uint64)
+    for number in numbers:
+        mask[number >> 6] |= np.uint64(1 << (number & 63))
+    return mask
+
+
+class Tables:
+    """The compiled form of one protocol, growing as new paths are recorded.
+
+    Leaf numbers below ``len(roots)`` stand for "this property is violated"; the others are leaves of actions. Raises
+    :class:`fencepost.SystemFailure` when a protocol outgrows the numbering.
+    """
+
+    def __init__(self, stepper: Stepper) -> None:
+        self.stepper = stepper
+        self.store = stepper.store
+        roots = len(stepper.roots)
+        self.root_kind = np.array([KIND[r.kind] for r in stepper.roots], np.int8)
+        self.is_constraint = np.array([r.kind in ("constraint", "step_constraint") for r in stepper.roots] + [False])
+        self.slot_words = 2 + len(self.store.slots) // 32
+        self.root_words = roots // 64 + 1
+        # With step properties even a step that changes nothing has to be checked.
+        self.keeps_loops = bool((self.root_kind == STEP_PROPERTY).any())
+        self.pool = reserve(MAX_WORDS, np.int32)
+        self.top = np.array([1], np.int64)
+        self.roots = reserve(MAX_TRIES, np.int32)
+        self.tries = np.array([max(roots, 1)], np.int64)
+        self.trie_root = reserve(MAX_TRIES, np.int32)
+        self.trie_root[:roots] = np.arange(roots)
+        self.trie_known = reserve(MAX_TRIES * self.slot_words, np.uint64).reshape(MAX_TRIES, self.slot_words)
+        self.residual_keys = np.zeros(1 << 16, np.uint64)
+        self.residual_tries = np.zeros(1 << 16, np.int32)
+        self.known_start = reserve(MAX_OUTCOMES + 1, np.int64)
+        self.known_slot = reserve(MAX_ENTRIES, np.int32)
+        self.known_old = reserve(MAX_ENTRIES, np.int32)
+        self.known_new = reserve(MAX_ENTRIES, np.int32)
+        self.changed = reserve(MAX_OUTCOMES * self.slot_words, np.uint64).reshape(MAX_OUTCOMES, self.slot_words)
+        self.drop = reserve(MAX_OUTCOMES * self.root_words, np.uint64).reshape(MAX_OUTCOMES, self.root_words)
+        self.root_slots = np.zeros((max(roots, 1), self.slot_words), np.uint64)
+        self.entries = np.zeros(1, np.int64)
+        self.entry_outcome = reserve(MAX_ENTRIES, np.int32)
+        self.entry_trie = reserve(MAX_ENTRIES, np.int32)
+        self.write_start = reserve(MAX_OUTCOMES + 1, np.int64)
+        self.write_slot = reserve(MAX_ENTRIES, np.int32)
+        self.write_value = reserve(MAX_ENTRIES, np.int32)
+        self.choice_start = reserve(MAX_OUTCOMES + 1, np.int64)
+        self.choice = reserve(MAX_ENTRIES, np.int32)
+        self.delta = reserve(MAX_OUTCOMES, np.uint64)
+        self.delta_high = reserve(MAX_OUTCOMES, np.uint64)
+        self.twin = reserve(MAX_OUTCOMES, np.uint8)
+        self.leaf_root = reserve(MAX_OUTCOMES, np.int32)
+        self.leaf_span = reserve(MAX_OUTCOMES, np.int64)
+        self.leaf_weight: list[int] = [0] * roots
+        self.leaf_root[:roots] = np.arange(roots)
+        self.leaves = roots
+        self.outcomes = 0
+        self.outcome_root = reserve(MAX_OUTCOMES, np.int32)
+        self.outcome_choices: list[tuple[int, ...]] = []
+        self.outcome_weight: list[int] = []
+        # The most outcomes one state can have, as far as seen: bounds what a block of states generates.
+        self.most_outcomes = [1] * roots
+        self._same_effect: dict[tuple[tuple[int, int, int], ...], tuple[int, list[int]]] = {}
+        self._compiled: Compiled | None = None
+        self.widest = 0
+        self.widest_fork = 1
+        self.evaluations_by_root = [0] * roots
+        self._add_initial()
+
+    # -- growing ------------------------------------------------------------------------------------------------------
+
+    def growing(self) -> Growing:
+        """The arrays for growing; take them anew after every :meth:`record`."""
+        return Growing(
+            self.pool, self.top, self.roots, self.tries, self.trie_root, self.trie_known, self.residual_keys,
+            self.residual_tries, self.known_start, self.known_slot, self.known_old, self.known_new, self.changed, self.drop,
+            self.root_slots, self.entries, self.entry_outcome, self.entry_trie,
+        )  # fmt: skip
+
+    def _add_initial(self) -> None:
+        self._add_outcome(-1, Outcome((), (), {}), 1, {}, ())
+        for root in range(len(self.stepper.roots)):
+            if self.root_kind[root] != STEP_PROPERTY:
+                n = int(self.entries[0])
+                self.entry_outcome[n], self.entry_trie[n] = INITIAL, root
+                self.entries[0] = n + 1
+                self.drop[INITIAL, root >> 6] |= np.uint64(1 << (root & 63))
+
+    def record(self, root: int, branch: Branch) -> None:
+        """Add what Python recorded of a root in one state (and, for a step property, one step) to its master trie."""
+        self._compiled = None
+        self.evaluations_by_root[root] += 1
+        self._make_room()
+        first = self.outcomes
+        read: set[int] = set()
+        self._insert(-1 - root, branch, root, {}, read)
+        if self.root_kind[root] != STEP_PROPERTY:
+            slots = _bits(sorted(read), self.slot_words)
+            gained = slots & ~self.root_slots[root]
+            if gained.any():
+                native.widen_root(self.growing(), root, gained, first)
+        if self.outcomes > first:
+            native.add_outcomes(self.growing(), first, self.outcomes, self.root_kind)
+
+    def _insert(self, cell: int, branch: Branch, root: int, known: dict[int, int], read: set[int]) -> None:
+        pool, roots = self.pool, self.roots
+        held = int(pool[cell] if cell >= 0 else roots[-1 - cell])
+        if isinstance(branch, Leaf):
+            if held in (native.MISS, native.PENDING):
+                self._put(cell, self._leaf(root, branch, known))
+            return
+        first = native.FORK + len(branch.branches) if isinstance(branch, Fork) else branch.slot
+        if held > 0 and int(pool[held]) != first:
+            raise SystemFailure(
+                f"{self.stepper.roots[root].title} read the state in another order the second time: it depends on something "
+                "besides its state (run with --checking to find out what)"
+            )
+        if isinstance(branch, Fork):
+            self.widest_fork = max(self.widest_fork, len(branch.branches))
+            if held <= 0:
+                held = int(native.new_node(pool, self.top, first, len(branch.branches)))
+                self._put(cell, held)
+            for i, part in enumerate(branch.branches):
+                self._insert(held + 2 + i, part, root, dict(known), read)
+            return
+        read.add(branch.slot)
+        known[branch.slot] = branch.value
+        if held <= 0:
+            room = max(branch.value, min(self._values(branch.slot, root) - 1, 15))
+            held = int(native.new_node(pool, self.top, first, native.room_for(room)))
+            self._put(cell, held)
+        elif branch.value >= int(pool[held + 1]):
+            held = int(native.widened(pool, self.top, held, branch.value))
+            self._put(cell, held)
+        self._insert(held + 2 + branch.value, branch.then, root, known, read)
+
+    def _values(self, slot: int, root: int) -> int:
+        return len(self.store.values[slot >> 1 if self.root_kind[root] == STEP_PROPERTY else slot])
+
+    def _put(self, cell: int, word: int) -> None:
+        if cell >= 0:
+            self.pool[cell] = word
+        else:
+            self.roots[-1 - cell] = word
+
+    def _leaf(self, root: int, leaf: Leaf, known: dict[int, int]) -> int:
+        """The word for where an evaluation ended."""
+        if not leaf.outcomes:
+            return native.DISABLED
+        if self.root_kind[root] != ACTION:
+            return native.LEAF - root
+        # Options with the same effect are one outcome, the first; one without effect is none, but it was a step all the same.
+        by_effect: dict[tuple[tuple[int, int, int], ...], list[Outcome]] = {}
+        for outcome in sorted(leaf.outcomes, key=lambda o: o.choices):
+            effect = tuple((slot, old, new) for slot, (old, new) in sorted(outcome.writes.items()))
+            by_effect.setdefault(effect, []).append(outcome)
+        first = self.outcomes
+        for effect, same in by_effect.items():
+            if effect or self.keeps_loops:
+                self._add_outcome(root, same[0], len(same), known, effect)
+        number = self.leaves
+        self.leaf_root[number] = root
+        self.leaf_span[number] = (first << native.REF_BITS) | (self.outcomes - first)
+        self.leaf_weight.append(len(leaf.outcomes))
+        self.most_outcomes[root] = max(self.most_outcomes[root], self.outcomes - first)
+        self.leaves += 1
+        return native.LEAF - number
+
+    def _add_outcome(
+        self, root: int, outcome: Outcome, weight: int, known: dict[int, int], effect: tuple[tuple[int, int, int], ...]
+    ) -> None:
+        number = self.outcomes
+        if number + 1 >= MAX_OUTCOMES:
+            raise SystemFailure(
+                f"the protocol has more than {MAX_OUTCOMES:,} different steps: a part of its state has too many values; "
+                "run with --profile to see which, and split it"
+            )
+        k, w, c = int(self.known_start[number]), int(self.write_start[number]), int(self.choice_start[number])
+        delta = 0
+        for slot, value in known.items():
+            new = outcome.writes.get(slot, (value, value))[1]
+            self.known_slot[k], self.known_old[k], self.known_new[k] = slot, value, new
+            k += 1
+        for slot, (old, new) in outcome.writes.items():
+            self.write_slot[w], self.write_value[w] = slot, new
+            delta ^= self.store.hashes[slot][old] ^ self.store.hashes[slot][new]
+            self.widest = max(self.widest, new)
+            w += 1
+        for choice in outcome.choices:
+            self.choice[c] = choice
+            c += 1
+        self.known_start[number + 1], self.write_start[number + 1], self.choice_start[number + 1] = k, w, c
+        self.changed[number] = _bits(list(outcome.writes), self.slot_words)
+        self.delta[number] = delta & ((1 << 64) - 1)
+        self.delta_high[number] = delta >> 64
+        self.outcome_root[number] = root
+        self.outcome_choices.append(outcome.choices)
+        self.outcome_weight.append(weight)
+        if root >= 0:
+            self._note_twins(number, effect)
+        self.outcomes += 1
+
+    def _note_twins(self, number: int, effect: tuple[tuple[int, int, int], ...]) -> None:
+        """Flag outcomes of different leaves with the same effect: in one state they lead to the same successor."""
+        shown = tuple(e for e in effect if self.store.hashes[e[0]][e[1]] != self.store.hashes[e[0]][e[2]])
+        leaf, same = self._same_effect.setdefault(shown, (self.leaves, []))
+        same.append(number)
+        if leaf != self.leaves or len(same) > 1:
+            for one in same:
+                self.twin[one] = 1
+
+    def _make_room(self) -> None:
+        if int(self.tries[0]) * 2 > self.residual_keys.size // 2:
+            keys, tries = np.zeros(self.residual_keys.size * 4, np.uint64), np.zeros(self.residual_keys.size * 4, np.int32)
+            native.rehash(self.residual_keys, self.residual_tries, keys, tries)
+            self.residual_keys, self.residual_tries = keys, tries
+        words = 2 + len(self.store.slots) // 32
+        if words > self.slot_words:
+            self._widen_masks(2 * words)
+        if self.top[0] > MAX_WORDS * 9 // 10 or self.tries[0] > MAX_TRIES * 9 // 10 or self.entries[0] > MAX_ENTRIES * 9 // 10:
+            raise SystemFailure(
+                "the protocol's decision tries outgrew their tables: a part of its state has too many values; "
+                "run with --profile to see which, and split it"
+            )
+
+    def _widen_masks(self, words: int) -> None:
+        def widened(mask: Array, used: int) -> Array:
+            wide = reserve(mask.shape[0] * words, np.uint64).reshape(mask.shape[0], words)
+            wide[:used, : mask.shape[1]] = mask[:used]
+            return wide
+
+        self.trie_known = widened(self.trie_known, int(self.tries[0]))
+        self.changed = widened(self.changed, self.outcomes)
+        self.root_slots = widened(self.root_slots, self.root_slots.shape[0])
+        self.slot_words = words
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def compiled(self) -> Compiled:
+        """The tables as compiled loops read them, laid out anew."""
+        n, entries = self.outcomes, int(self.entries[0])
+        start, middle, step_start = (np.zeros(n + 1, np.int32) for _ in range(3))
+        word, trie, step_trie = np.zeros(entries, np.int64), np.zeros(entries, np.int32), np.zeros(entries, np.int32)
+        native.link(self.growing(), n, self.root_kind, start, middle, step_start, word, trie, step_trie, np.zeros(3 * n, np.int64))
+        self._compiled = Compiled(
+            self.pool, self.roots, self.is_constraint, self.leaf_root, self.leaf_span, self.outcome_root, self.delta, self.delta_high, self.twin,
+            self.choice_start, self.choice, self.write_start, self.write_slot, self.write_value, start, middle, word, trie,
+            step_start, step_trie, self.drop, self.known_start, self.known_slot, self.known_new,
+        )  # fmt: skip
+        return self._compiled
+
+    def exploding(self) -> list[tuple[str, int]]:
+        """Slots with too many values, the worst first."""
+        counts = [(slot.name, len(values)) for slot, values in zip(self.store.slots, self.store.values, strict=True)]
+        return sorted((c for c in counts if c[1] > EXPLODING), key=lambda c: -c[1])
+
+    def profile(self) -> dict[str, Any]:
+        """What the compiler did, for ``--profile``: calls of Python per root, values per slot, sizes of the tables."""
+        return {
+            "evaluations": {r.title: n for r, n in zip(self.stepper.roots, self.evaluations_by_root, strict=True)},
+            "values": {s.name: len(v) for s, v in zip(self.store.slots, self.store.values, strict=True)},
+            "tables": {
+                "outcomes": self.outcomes,
+                "leaves": self.leaves,
+                "residual tries": int(self.tries[0]) - len(self.stepper.roots),
+                "trie words": int(self.top[0]),
+            },
+        }
+
+    def describe(self, outcome: int) -> str:
+        """An outcome in words, for messages."""
+        root = self.stepper.roots[self.outcome_root[outcome]]
+        return f"{root.title} {show(self.outcome_choices[outcome])}"

@@ -1,0 +1,497 @@
+"""The embedded engine: the compiled protocol, breadth first, on all cores of one machine.
+
+The driver here runs the author's Python where no path is known, and decides between levels; everything that is done once per
+state is in `kernel`.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+import numpy as np
+
+from fencepost.compiler.machine import reserve
+from fencepost.compiler.native import REF_BITS, REF_MASK
+from fencepost.compiler.tables import ACTION, INITIAL, STATE_PROPERTY, Array, Compiled, Tables
+from fencepost.engines import kernel
+from fencepost.engines.interface import Exploration, Found, Options, Progress, Report
+from fencepost.engines.kernel import CAPACITY, COUNT, DEADLOCK, LEAF_TOP, OUT, PARKS, USED, ZERO, Arena, Shared, Work
+from fencepost.engines.links import Links
+from fencepost.errors import ProtocolRaised, SystemFailure
+from fencepost.step import State, Stepper
+from fencepost.step.state import LOW
+
+ROOM = 1 << 26
+"""Candidates a worker can have for one owner in one round."""
+FIRST_CAPACITY = 1 << 20
+QUESTIONS = 4096
+TICK = 0.1
+"""Seconds between looks at limits."""
+DTYPES = (np.uint8, np.uint16, np.uint32)
+
+
+def explore(stepper: Stepper, options: Options, report: Report | None = None) -> Exploration:
+    """Explore every reachable state. Limits, violations and errors of the protocol end it early and are reported.
+
+    Raises :class:`fencepost.SystemFailure` if the protocol outgrows the engine's tables or the machine.
+    """
+    explorer = Explorer(stepper, options, report)
+    try:
+        return explorer.run()
+    finally:
+        explorer.close()
+
+
+def physical_memory() -> int:
+    """Bytes of memory this process may use: the machine's, or its container's if that is less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            with open(path) as file:
+                total = min(total, int(file.read()))
+        except (OSError, ValueError):
+            continue
+    return total
+
+
+def resident_memory() -> int:
+    """Bytes of memory this process occupies now."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+class Explorer:
+    """One exploration: its tables, its two arenas, its workers."""
+
+    def __init__(self, stepper: Stepper, options: Options, report: Report | None) -> None:
+        self.stepper = stepper
+        self.options = options
+        self.report = report
+        self.started = time.monotonic()
+        self.seconds = {"python": 0.0, "settle": 0.0, "expand": 0.0, "order": 0.0}
+        self.result = Exploration()
+        self.wide = options.bits == 128
+        self.workers = max(1, options.workers)
+        self.memory_limit = options.max_memory or int(physical_memory() * 0.92)
+        self.tables = Tables(stepper)
+        self.links = Links()
+        # More states than memory has room for: the limit on memory is reached first.
+        self.region = max(1 << 16, physical_memory() // 64 // self.workers)
+        self.dtype: Any = np.uint8
+        self.width = self._width()
+        self.old, self.new = self._arena(), self._arena()
+        self.work = [self._work() for _ in range(self.workers)]
+        w = self.workers
+        self.shared = Shared(
+            np.zeros(8, np.int64), np.zeros(8, np.int64), np.zeros((2, 8), np.int64), np.zeros((2, w, 8), np.int64),
+            np.zeros((2, w, w, 8), np.int64), *(reserve(2 * w * w * ROOM, t).reshape(2, w, w, ROOM) for t in
+            (np.uint64, np.uint64, np.int64)),
+        )  # fmt: skip
+        self.order = reserve(self.region * w, np.int64)
+        self.level_size = 0
+        self.bases = [0] * w
+        self.pool = ThreadPoolExecutor(w)
+        self.compiled: Compiled = self.tables.compiled()
+        self.starts: list[State] = []
+        self.reported: set[str] = set()
+        self.raised: tuple[int, int, ProtocolRaised] | None = None
+        self.failed = [0] * w
+        self.told = 0.0
+        self.told_exploding: list[tuple[str, int]] = []
+
+    def close(self) -> None:
+        """Let the workers go."""
+        self.shared.stop[0] = 1
+        self.pool.shutdown()
+        self.links.close()
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def _width(self) -> int:
+        return max(16, -(-len(self.stepper.store.slots) // 8) * 8)
+
+    def _arena(self) -> Arena:
+        n = self.region * self.workers
+        return Arena(
+            reserve(n * self.width, self.dtype).reshape(n, self.width),
+            *(reserve(n, t) for t in (np.uint64, np.uint64, np.int64, np.int64)),
+            reserve(n * 16, np.int32),
+        )
+
+    def _work(self) -> Work:
+        roots = len(self.stepper.roots) + 1
+        counts = np.zeros(16, np.int64)
+        counts[CAPACITY] = FIRST_CAPACITY
+        counts[DEADLOCK] = -1
+        entries = (self.region + kernel.SLACK * 2) * 4
+        return Work(
+            reserve(entries * (2 if self.wide else 1), np.uint64),
+            counts,
+            reserve(self.region, np.int64),
+            *(reserve(1 << REF_BITS, np.int64) for _ in range(3)),
+            reserve(ROOM, np.int64),
+            reserve(2 * ((1 << 16) + kernel.SLACK), np.uint64),
+            np.zeros(1 << 16, np.int32),
+            np.zeros(1 << 16, np.int64),
+            np.zeros(roots, np.uint64),
+            np.zeros(roots, np.uint64),
+            np.full(roots, -1, np.int64),
+            np.full(roots, -1, np.int64),
+            np.full(roots, -1, np.int64),
+        )
+
+    def _fit(self) -> None:
+        """Widen the rows if a slot has more values, or a state more slots, than they have room for."""
+        widest = max(self.tables.widest, 0)
+        dtype = next((t for t in DTYPES if widest <= np.iinfo(t).max), None)
+        if dtype is None:
+            raise SystemFailure("a part of the state has more than 4 billion values; run with --profile to see which")
+        width = self._width()
+        if dtype is self.dtype and width <= self.width:
+            return
+        self.dtype, self.width = dtype, max(width, self.width)
+        self.old, self.new = self._widened(self.old), self._widened(self.new)
+
+    def _widened(self, arena: Arena) -> Arena:
+        n = self.region * self.workers
+        cells = reserve(n * self.width, self.dtype).reshape(n, self.width)
+        for t in range(self.workers):
+            begin = t * self.region
+            # Rows of either level: the old one may have more of them than the new one has yet.
+            end = begin + max(int(self.work[t].counts[COUNT]), self.old_counts[t])
+            cells[begin:end, : arena.cells.shape[1]] = arena.cells[begin:end]
+        return arena._replace(cells=cells)
+
+    # -- the search ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> Exploration:
+        """Explore, and tell what was found."""
+        result = self.result
+        self.old_counts = [0] * self.workers
+        try:
+            self._begin()
+            while self.level_size and not self._finished():
+                self._next_level()
+            result.complete = not self.level_size and result.limit is None and self.raised is None
+        except KeyboardInterrupt:
+            result.interrupted = True
+        self._count()
+        result.queue = self._queue()
+        result.seconds = time.monotonic() - self.started
+        result.evaluations = self.stepper.evaluations
+        result.peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        result.profile = {
+            **self.tables.profile(),
+            "seconds": dict(self.seconds),
+            "memory": {
+                "table": sum(int(w.counts[CAPACITY]) for w in self.work) * (16 if self.wide else 8),
+                "links": self.links.resident,
+            },
+        }
+        return result
+
+    def _begin(self) -> None:
+        """The initial states: level 1."""
+        for state in self.stepper.initial_states():
+            self.result.generated += 1
+            self._place(state)
+        self._end_level()
+        if self.level_size or self.starts:
+            self.result.depth = 1
+
+    def _place(self, state: State) -> None:
+        self.tables.widest = max([self.tables.widest, *state.ids])
+        self._fit()
+        fingerprint = state.fingerprint
+        low, high = fingerprint & LOW, fingerprint >> 64
+        t = int(kernel.owner(np.uint64(low), self.workers))
+        work, counts = self.work[t], self.work[t].counts
+        if not kernel.insert(work.table, counts, np.uint64(low), np.uint64(high), self.wide):
+            return
+        position = t * self.region + int(counts[COUNT])
+        self.new.cells[position, : len(state.ids)] = state.ids
+        self.new.cells[position, len(state.ids) :] = 0
+        self.new.fp[position], self.new.fp_high[position] = low, high
+        self.new.ref[position] = (len(self.starts) << REF_BITS) | INITIAL
+        self.new.meta[position] = kernel.PARKED
+        work.parked[counts[PARKS]] = position
+        counts[COUNT] += 1
+        counts[PARKS] += 1
+        self.starts.append(state)
+
+    def _next_level(self) -> None:
+        """Expand the current level into the next."""
+        self._turn_over()
+        if self._expand_all():
+            self._end_level()
+
+    def _turn_over(self) -> None:
+        self.old, self.new = self.new, self.old
+        self.old_counts = [int(w.counts[COUNT]) for w in self.work]
+        for work in self.work:
+            work.counts[COUNT] = work.counts[LEAF_TOP] = work.counts[OUT] = 0
+            work.counts[DEADLOCK] = -1
+        self.failed = [0] * self.workers
+
+    @property
+    def _actions_matter(self) -> bool:
+        """Whether states now being found will be expanded: not on the last level of a depth limit."""
+        return self.options.max_depth is None or self.result.depth + 1 < self.options.max_depth
+
+    def _expand_all(self) -> bool:
+        """Expand the level, pausing to settle parked states; whether it came to its end."""
+        order = self.order[: self.level_size]
+        at = 0
+        while True:
+            bound = sum(self.tables.most_outcomes) * self.tables.widest_fork
+            block = max(1, min(kernel.BLOCK, ROOM // max(bound, 1)))
+            rounds = -(-self.level_size // (block * self.workers))
+            if at >= self.level_size:
+                return True
+            begin = time.monotonic()
+            rest = order[at:]
+            done = self._run_workers(rest, block)
+            self.seconds["expand"] += time.monotonic() - begin
+            at += min(len(rest), done * block * self.workers)
+            self._settle()
+            if at < self.level_size and self.shared.stop[0]:
+                self.unexpanded = self.level_size - at
+                return False
+            del rounds
+
+    def _run_workers(self, order: Array, block: int) -> int:
+        """Run the kernel on every core until it comes back; how many rounds were done. Watches limits meanwhile."""
+        self.shared.barrier[0] = 0
+        self.shared.stop[0] = 0
+        futures: list[Future[int]] = [
+            self.pool.submit(
+                kernel.expand, t, self.workers, self.compiled, self.old, self.new, self.work[t], self.shared, order, 0, block,
+                self.wide, self._actions_matter, self.region,
+            )
+            for t in range(self.workers)
+        ]  # fmt: skip
+        interrupted: BaseException | None = None
+        while True:
+            try:
+                if not wait(futures, timeout=TICK).not_done:
+                    break
+                self._watch()
+            except KeyboardInterrupt as error:
+                interrupted = error
+                self.shared.stop[0] = 1
+        rounds = [f.result() for f in futures]
+        if interrupted is not None:
+            raise interrupted
+        return int(rounds[0])
+
+    def _settle(self) -> None:
+        """Complete parked states, asking Python where no path is known."""
+        begin = time.monotonic()
+        python = 0.0
+        asks = np.zeros((QUESTIONS, 3), np.int64)
+        while any(w.counts[PARKS] for w in self.work):
+            self.compiled = self.tables.compiled()
+            questions: list[tuple[int, int, int]] = []
+            for t, work in enumerate(self.work):
+                n = kernel.settle(
+                    self.compiled, self.tables.growing(), self.old, self.new, work,
+                    t * (self.new.leaves.size // self.workers), self.wide, self._actions_matter, asks,
+                )  # fmt: skip
+                questions += [(int(r), int(p), int(s)) for r, p, s in asks[:n]]
+            if not questions:
+                break
+            asked = time.monotonic()
+            for root, position, step in questions:
+                self._ask(root, position, step)
+            self._fit()
+            python += time.monotonic() - asked
+            self._watch()
+        for t, work in enumerate(self.work):
+            # What is parked still waits for an evaluation that raised.
+            self.failed[t] += int(work.counts[PARKS])
+            work.counts[PARKS] = 0
+        self.compiled = self.tables.compiled()
+        self.seconds["python"] += python
+        self.seconds["settle"] += time.monotonic() - begin - python
+
+    def _ask(self, root: int, position: int, step: int) -> None:
+        ids = self.new.cells[position].tolist()
+        after = None
+        if step >= 0:
+            after = list(ids)
+            begin, end = self.tables.write_start[step], self.tables.write_start[step + 1]
+            for k in range(begin, end):
+                slot = int(self.tables.write_slot[k])
+                after.extend([0] * (slot + 1 - len(after)))
+                after[slot] = int(self.tables.write_value[k])
+        try:
+            self.tables.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after))
+        except ProtocolRaised as error:
+            fingerprint = int(self.new.fp[position])
+            if self.raised is None or fingerprint < self.raised[0]:
+                self.raised = (fingerprint, position, error)
+
+    def _end_level(self) -> None:
+        """All states of the level are there: complete them, judge it, put it in order, log whence each came."""
+        self._settle()
+        self._judge()
+        begin = time.monotonic()
+        counts = [int(w.counts[COUNT]) for w in self.work]
+        inside = [n - int(w.counts[OUT]) - failed for n, w, failed in zip(counts, self.work, self.failed, strict=True)]
+        places = np.concatenate([[0], np.cumsum(inside)])
+        bases = np.array(self.bases, np.int64)
+        log = np.empty(sum(counts), np.int64)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+
+        def finish(t: int) -> None:
+            base = t * self.region
+            if inside[t]:
+                kernel.order_level(
+                    self.new, self.work[t].counts, base, t, self.workers, self.order, int(places[t]), self.wide
+                )
+            kernel.parents(self.new, base, counts[t], self.region, bases, log[starts[t] : starts[t + 1]])
+
+        wait([self.pool.submit(finish, t) for t in range(self.workers)])
+        if not self.result.depth:
+            log[:] = np.concatenate([self.new.ref[t * self.region : t * self.region + n] for t, n in enumerate(counts)])
+        self.links.add(log)
+        self.bases = [int(s) for s in starts[:-1]]
+        self.level_size = int(places[-1])
+        self.result.distinct += self.level_size + sum(self.failed)
+        if self.level_size and self.result.depth:
+            self.result.depth += 1
+        self._tell_raised()
+        self.seconds["order"] += time.monotonic() - begin
+
+    # -- judging ------------------------------------------------------------------------------------------------------
+
+    def _judge(self) -> None:
+        """The violations of the level, one per property, in the order of properties."""
+        found: dict[str, tuple[tuple[int, ...], Found]] = {}
+        for root in self.stepper.roots:
+            kind = self.tables.root_kind[root.index]
+            if kind == ACTION or root.name in self.reported:
+                continue
+            for w in self.work:
+                if kind == STATE_PROPERTY and w.best_position[root.index] >= 0:
+                    position = int(w.best_position[root.index])
+                    rank: tuple[int, ...] = (int(w.best_fp[root.index]), int(w.best_high[root.index]))
+                    path = self._path_to_new(position)
+                elif kind != STATE_PROPERTY and w.best_order[root.index] >= 0:
+                    place, outcome = int(w.best_order[root.index]), int(w.best_outcome[root.index])
+                    rank = (place, int(self.tables.outcome_root[outcome]), *self.tables.outcome_choices[outcome])
+                    start, steps = self._path_to_old(int(self.order[place]))
+                    path = (start, [*steps, outcome])
+                else:
+                    continue
+                if root.name not in found or rank < found[root.name][0]:
+                    found[root.name] = (rank, self._found(root.kind, root.name, path))
+        stuck = [int(w.counts[DEADLOCK]) for w in self.work if w.counts[DEADLOCK] >= 0]
+        if stuck and self.options.deadlock and "deadlock" not in self.reported:
+            path = self._path_to_old(int(self.order[min(stuck)]))
+            found["deadlock"] = ((), self._found("deadlock", "deadlock", path))
+        for _, violation in found.values():
+            self.result.found.append(violation)
+            self.reported.add(violation.name)
+        for work in self.work:
+            work.best_position[:] = -1
+            work.best_order[:] = -1
+
+    def _tell_raised(self) -> None:
+        if self.raised is None or (self.result.found and not self.options.keep_going):
+            return
+        _, position, error = self.raised
+        self.result.raised = error
+        at = (len(self.links) - 1, position // self.region)
+        number = position % self.region + self.bases[at[1]]
+        self.result.raised_at = self._found("raised", error.where, self.links.path(at[0], number))
+
+    def _path_to_new(self, position: int) -> tuple[int, list[int]]:
+        """The start and the outcomes that lead to a state of the level being built."""
+        ref = int(self.new.ref[position])
+        outcome, parent = ref & REF_MASK, ref >> REF_BITS
+        if outcome == INITIAL:
+            return parent, []
+        start, path = self._path_to_old(parent)
+        return start, [*path, outcome]
+
+    def _path_to_old(self, position: int) -> tuple[int, list[int]]:
+        """The start and the outcomes that lead to a state of the level being expanded."""
+        number = position % self.region + self.bases[position // self.region]
+        return self.links.path(len(self.links) - 1, number)
+
+    def _found(self, kind: str, name: str, path: tuple[int, list[int]]) -> Found:
+        start, outcomes = path
+        steps = [(int(self.tables.outcome_root[o]), self.tables.outcome_choices[o]) for o in outcomes]
+        return Found(kind, name, self.starts[start], steps)
+
+    # -- limits and counts --------------------------------------------------------------------------------------------
+
+    def _finished(self) -> bool:
+        options, result = self.options, self.result
+        if result.limit is not None or result.raised is not None:
+            return True
+        if result.found and not options.keep_going:
+            return True
+        if options.max_depth is not None and result.depth >= options.max_depth:
+            result.limit = f"the depth limit of {options.max_depth:,}"
+        else:
+            self._watch()
+        return result.limit is not None
+
+    def _watch(self) -> None:
+        """Look at the limits, and tell how far we are."""
+        options, result = self.options, self.result
+        now = time.monotonic()
+        memory = resident_memory()
+        found = result.distinct + sum(int(w.counts[COUNT]) - int(w.counts[OUT]) for w in self.work)
+        if result.limit is None:
+            if options.max_states is not None and found >= options.max_states:
+                result.limit = f"the limit of {options.max_states:,} states"
+            elif options.timeout is not None and now - self.started >= options.timeout:
+                result.limit = f"the time limit of {options.timeout:g} seconds"
+            elif memory >= self.memory_limit:
+                result.limit = f"the memory limit of {self.memory_limit:,} bytes"
+        if result.limit is not None:
+            self.shared.stop[0] = 1
+        if self.report is not None and now - self.told >= TICK:
+            self.told = now
+            self._count()
+            self.report(
+                Progress(
+                    generated=result.generated,
+                    distinct=found,
+                    depth=result.depth,
+                    queue=self._queue(),
+                    seconds=now - self.started,
+                    memory=memory,
+                    evaluations=self.stepper.evaluations,
+                    exploding=self.tables.exploding(),
+                )
+            )
+
+    def _queue(self) -> int:
+        return self.level_size
+
+    def _count(self) -> None:
+        """Add up what the workers counted, by action."""
+        tables, result = self.tables, self.result
+        leaves = sum(w.leaf_count[: tables.leaves] for w in self.work)
+        cut = sum(w.cut_count[: tables.outcomes] for w in self.work)
+        new = sum(w.new_count[: tables.outcomes] for w in self.work)
+        size = len(self.stepper.roots)
+        weight = np.array(tables.leaf_weight[: tables.leaves], np.int64)
+        outcome_weight = np.array(tables.outcome_weight, np.int64)
+        by_outcome = tables.outcome_root[1 : tables.outcomes]
+        taken = np.bincount(tables.leaf_root[: tables.leaves], leaves * weight, size)
+        taken -= np.bincount(by_outcome, (cut * outcome_weight)[1:], size)
+        result.taken = {i: int(n) for i, n in enumerate(taken)}
+        result.new = {i: int(n) for i, n in enumerate(np.bincount(by_outcome, new[1:], size))}
+        result.generated = len(self.starts) + int(taken.sum())

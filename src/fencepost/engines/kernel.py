@@ -1,0 +1,607 @@
+"""The compiled loops of the embedded engine: expand a level, complete parked states, put a level in order.
+
+A **level** is expanded in rounds. In each round every worker takes the next block of the level, in the order of fingerprints, and
+computes the fingerprints of all successors (constant deltas: nothing of a state but its fingerprint and its enabled leaves is
+looked at). A candidate goes to the worker that owns its fingerprint; after one barrier, owners take candidates in the order of
+their parents, look them up, and build rows of the new ones only. So the first step to reach a state is its least, whatever the
+number of workers.
+
+A new row inherits its parent's enabled leaves, drops those that the outcome can change, and walks a residual trie for each root
+that it can enable. A row that falls off a trie is **parked**; the driver completes it with :func:`settle` and, where no path is
+known at all, with Python.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fencepost.compiler.machine import atomic_add, atomic_load, prefetch, yield_processor
+from fencepost.compiler.native import (
+    ASK,
+    DISABLED,
+    FORK_ENTRY,
+    REF_BITS,
+    REF_MASK,
+    RESOLVED,
+    njit,
+    resolve,
+    walk,
+)
+from fencepost.compiler.tables import INITIAL, Array
+
+BLOCK = 1024
+"""States that a worker takes in a round: with their successors, what fits its cache."""
+AHEAD = 16
+"""How many places ahead memory is asked for."""
+META_BITS = 20
+META_MASK = (1 << META_BITS) - 1
+OUTSIDE = -1
+"""The meta of a state outside a constraint: checked, but neither counted nor expanded."""
+PARKED = -2
+"""The meta of a state that fell off a trie."""
+SLACK = 1 << 16
+"""Places behind a table's capacity, for entries that probe past its end."""
+LOAD_NUMERATOR, LOAD_DENOMINATOR = 3, 4
+PARK_LIMIT = 512
+"""Parked states of one worker at which a level pauses for the driver to complete them."""
+
+COUNT, PARKS, LEAF_TOP, CAPACITY, USED, ZERO, DEADLOCK, OUT = range(8)
+"""What a worker counts: states in its region, parked ones, leaves; its table's capacity, entries, whether it holds 0; the place
+in the level of the first state without successors (or -1); states outside a constraint."""
+
+
+class Arena(NamedTuple):
+    """The states of one level. Worker t's are at positions [t x region, t x region + its count).
+
+    ``cells``: a row of value numbers; ``fp``, ``fp_high``: its fingerprint; ``ref``: position of its parent << 24 | the outcome that
+    led here; ``meta``: where its enabled leaves start in ``leaves`` << 20 | how many they are.
+    """
+
+    cells: Array
+    fp: Array
+    fp_high: Array
+    ref: Array
+    meta: Array
+    leaves: Array
+
+
+class Work(NamedTuple):
+    """What one worker alone writes: its table, its counts, its scratch.
+
+    ``best_*`` hold, per property, the violation found so far that comes first: fingerprint and position for an invariant, place of
+    the parent in the level and outcome for a step invariant; -1 for none.
+    """
+
+    table: Array
+    counts: Array
+    parked: Array
+    leaf_count: Array
+    cut_count: Array
+    new_count: Array
+    fresh: Array
+    held: Array
+    scratch: Array
+    stack: Array
+    best_fp: Array
+    best_high: Array
+    best_position: Array
+    best_order: Array
+    best_outcome: Array
+
+
+class Shared(NamedTuple):
+    """Where workers meet. Everything that is written before a barrier and read after it exists twice, used in turn.
+
+    ``filled[turn, from, to]`` and ``fp``, ``high``, ``ref`` [turn, from, to, n]: candidates by generating and owning worker.
+    """
+
+    barrier: Array
+    stop: Array
+    leave: Array
+    parks: Array
+    filled: Array
+    fp: Array
+    high: Array
+    ref: Array
+
+
+# -- the table of fingerprints ----------------------------------------------------------------------------------------
+
+
+@njit(inline="always")
+def home(fp, capacity):
+    """Where the search for a fingerprint starts: by its low half. The owner is decided by the high half."""
+    return np.int64(((fp & np.uint64(0xFFFFFFFF)) * np.uint64(capacity)) >> np.uint64(32))
+
+
+@njit(inline="always")
+def owner(fp, workers):
+    """The worker that owns a fingerprint: workers own ascending ranges."""
+    return np.int64(((fp >> np.uint64(32)) * np.uint64(workers)) >> np.uint64(32))
+
+
+@njit
+def insert(table, counts, fp, high, wide):
+    """Add a fingerprint to a table; whether it was new. Zero is a legal fingerprint and an empty place, so it is kept apart."""
+    if fp == 0 and (not wide or high == 0):
+        was = counts[ZERO]
+        counts[ZERO] = 1
+        counts[USED] += 1 - was
+        return was == 0
+    place = home(fp, counts[CAPACITY])
+    if not wide:
+        while table[place] != 0 and table[place] != fp:
+            place += 1
+        new = table[place] == 0
+        table[place] = fp
+    else:
+        while (table[2 * place] != 0 or table[2 * place + 1] != 0) and (
+            table[2 * place] != fp or table[2 * place + 1] != high
+        ):
+            place += 1
+        new = table[2 * place] == 0 and table[2 * place + 1] == 0
+        table[2 * place] = fp
+        table[2 * place + 1] = high
+    counts[USED] += new
+    return new
+
+
+@njit
+def make_room(table, counts, held, wide, entries):
+    """Enlarge a table in place, by half and again, until ``entries`` are within its load.
+
+    Homes are proportional to fingerprints, so blocks taken from the far end move further out and never land on what has not
+    been moved yet: no second table is needed at any time.
+    """
+    width = 2 if wide else 1
+    block = 1 << 16
+    if entries * LOAD_DENOMINATOR <= counts[CAPACITY] * LOAD_NUMERATOR:
+        return
+    while entries * LOAD_DENOMINATOR > counts[CAPACITY] * LOAD_NUMERATOR:
+        end = counts[CAPACITY] + SLACK
+        counts[CAPACITY] += counts[CAPACITY] // 2
+        used = counts[USED]
+        while end > 0:
+            begin = (end - 1) // block * block
+            n = 0
+            for at in range(begin * width, end * width, width):
+                if table[at] != 0 or (wide and table[at + 1] != 0):
+                    held[n] = table[at]
+                    table[at] = 0
+                    if wide:
+                        held[n + 1] = table[at + 1]
+                        table[at + 1] = 0
+                    n += width
+            for i in range(0, n, width):
+                insert(table, counts, held[i], held[i + width - 1], wide)
+            end = begin
+        counts[USED] = used
+
+
+# -- judging ----------------------------------------------------------------------------------------------------------
+
+
+@njit
+def precedes(c, one, other):
+    """Whether an outcome comes before another in canonical order: by action, then by choices."""
+    if c.outcome_root[one] != c.outcome_root[other]:
+        return c.outcome_root[one] < c.outcome_root[other]
+    i, j = c.choice_start[one], c.choice_start[other]
+    while i < c.choice_start[one + 1] and j < c.choice_start[other + 1]:
+        if c.choice[i] != c.choice[j]:
+            return c.choice[i] < c.choice[j]
+        i += 1
+        j += 1
+    return j < c.choice_start[other + 1]
+
+
+@njit
+def is_first_twin(c, leaves, begin, end, outcome):
+    """Whether no other outcome that is possible here and has the same effect comes before this one."""
+    for k in range(begin, end):
+        span = c.leaf_span[leaves[k]]
+        for other in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+            if other != outcome and c.delta[other] == c.delta[outcome] and c.delta_high[other] == c.delta_high[outcome]:
+                if precedes(c, other, outcome):
+                    return False
+    return True
+
+
+@njit
+def note_violation(c, new, w, root, position, wide):
+    """A state violates a property: whether that puts it outside a constraint; an invariant's least violation is kept."""
+    if c.is_constraint[root]:
+        return True
+    fp = new.fp[position]
+    high = new.fp_high[position] if wide else np.uint64(0)
+    if (
+        w.best_position[root] < 0
+        or fp < w.best_fp[root]
+        or (fp == w.best_fp[root] and high < w.best_high[root])
+    ):
+        w.best_fp[root] = fp
+        w.best_high[root] = high
+        w.best_position[root] = position
+    return False
+
+
+@njit
+def step_allowed(c, w, cells, outcome, order):
+    """Judge a step by the step properties: keeps the least that breaks an invariant; whether no constraint cuts the step."""
+    for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
+        if walk(c.pool, cells, c.roots[c.step_trie[e]], w.scratch, 0, w.stack) > 0 and c.is_constraint[w.scratch[0]]:
+            return False
+    for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
+        if walk(c.pool, cells, c.roots[c.step_trie[e]], w.scratch, 0, w.stack) > 0:
+            root = w.scratch[0]
+            best = w.best_order[root]
+            if best < 0 or order < best or (order == best and precedes(c, outcome, w.best_outcome[root])):
+                w.best_order[root] = order
+                w.best_outcome[root] = outcome
+    return True
+
+
+@njit
+def steps_known(c, w, cells, leaves, begin, end):
+    """Whether every step out of a state can be judged without asking Python."""
+    for k in range(begin, end):
+        span = c.leaf_span[leaves[k]]
+        for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+            for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
+                if walk(c.pool, cells, c.roots[c.step_trie[e]], w.scratch, 0, w.stack) < 0:
+                    return False
+    return True
+
+
+# -- expanding --------------------------------------------------------------------------------------------------------
+
+
+@njit
+def generate(c, old, w, order, begin, end, workers, fps, highs, refs, filled, wide):
+    """The candidates of the states at places [begin, end) of the level, by owner."""
+    width = old.cells.shape[1]
+    stepwise = c.step_trie.size > 0
+    for t in range(workers):
+        filled[t, 0] = 0
+    for k in range(begin, end):
+        if k + 2 * AHEAD < end:
+            prefetch(old.meta, order[k + 2 * AHEAD])
+            prefetch(old.fp, order[k + 2 * AHEAD])
+        if k + AHEAD < end:
+            prefetch(old.leaves, old.meta[order[k + AHEAD]] >> META_BITS)
+            prefetch(old.cells, order[k + AHEAD] * width)
+        position = order[k]
+        fp = old.fp[position]
+        high = old.fp_high[position] if wide else np.uint64(0)
+        first = old.meta[position] >> META_BITS
+        last = first + (old.meta[position] & META_MASK)
+        if first == last and w.counts[DEADLOCK] < 0:
+            w.counts[DEADLOCK] = k
+        for i in range(first, last):
+            leaf = old.leaves[i]
+            w.leaf_count[leaf] += 1
+            span = c.leaf_span[leaf]
+            for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+                if stepwise and not step_allowed(c, w, old.cells[position], outcome, k):
+                    w.cut_count[outcome] += 1
+                    continue
+                if c.twin[outcome] != 0 and not is_first_twin(c, old.leaves, first, last, outcome):
+                    continue
+                child = fp ^ c.delta[outcome]
+                target = owner(child, workers)
+                n = filled[target, 0]
+                filled[target, 0] = n + 1
+                fps[target, n] = child
+                refs[target, n] = (position << REF_BITS) | outcome
+                if wide:
+                    highs[target, n] = high ^ c.delta_high[outcome]
+
+
+@njit
+def admit(w, fps, highs, n, wide):
+    """Look candidates up and add the new ones to the table; how many, with their numbers in ``w.fresh``."""
+    table, fresh, counts = w.table, w.fresh, w.counts
+    capacity = counts[CAPACITY]
+    found = 0
+    if wide:
+        for i in range(n):
+            if i + AHEAD < n:
+                prefetch(table, 2 * home(fps[i + AHEAD], capacity))
+            fresh[found] = i
+            found += insert(table, counts, fps[i], highs[i], True)
+        return found
+    for i in range(min(n, AHEAD)):
+        prefetch(table, home(fps[i], capacity))
+    before = found
+    for i in range(n):
+        if i + AHEAD < n:
+            prefetch(table, home(fps[i + AHEAD], capacity))
+        fp = fps[i]
+        fresh[found] = i
+        if fp == 0:
+            found += counts[ZERO] == 0
+            counts[ZERO] = 1
+            continue
+        place = home(fp, capacity)
+        held = table[place]
+        while held != 0 and held != fp:
+            place += 1
+            held = table[place]
+        # Writing back what may be there already is cheaper than a branch that nobody can predict.
+        table[place] = fp
+        found += held == 0
+    counts[USED] += found - before
+    return found
+
+
+@njit
+def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, actions):
+    """Rows of the new states: values, properties, enabled leaves. Those that fall off a trie are parked."""
+    width = new.cells.shape[1]
+    counts, fresh = w.counts, w.fresh
+    stepwise = c.step_trie.size > 0
+    at = leaf_base + counts[LEAF_TOP]
+    position = base + counts[COUNT]
+    pool, leaves = c.pool, new.leaves
+    for j in range(found):
+        i = fresh[j]
+        ref = refs[i]
+        outcome, parent = ref & REF_MASK, ref >> REF_BITS
+        new.fp[position] = fps[i]
+        new.ref[position] = ref
+        if wide:
+            new.fp_high[position] = highs[i]
+        for x in range(width):
+            new.cells[position, x] = old.cells[parent, x]
+        for x in range(c.write_start[outcome], c.write_start[outcome + 1]):
+            new.cells[position, c.write_slot[x]] = c.write_value[x]
+        w.new_count[outcome] += 1
+        cells = new.cells[position]
+        missed = False
+        outside = False
+        for e in range(c.start[outcome], c.middle[outcome]):
+            ends = follow(pool, cells, c.word[e], w.scratch, 0, w.stack)
+            if ends < 0:
+                missed = True
+                break
+            if ends > 0:
+                outside |= note_violation(c, new, w, w.scratch[0], position, wide)
+        n = at
+        if not (missed or outside) and actions:
+            meta = old.meta[parent]
+            for k in range(meta >> META_BITS, (meta >> META_BITS) + (meta & META_MASK)):
+                leaf = old.leaves[k]
+                root = c.leaf_root[leaf]
+                leaves[n] = leaf
+                n += 1 - np.int64((c.drop[outcome, root >> 6] >> np.uint64(root & 63)) & np.uint64(1))
+            for e in range(c.middle[outcome], c.start[outcome + 1]):
+                n = follow(pool, cells, c.word[e], leaves, n, w.stack)
+                if n < 0:
+                    missed = True
+                    break
+            if stepwise and not missed:
+                missed = not steps_known(c, w, cells, leaves, at, n)
+        if missed:
+            new.meta[position] = PARKED
+            w.parked[counts[PARKS]] = position
+            counts[PARKS] += 1
+        elif outside:
+            new.meta[position] = OUTSIDE
+            counts[OUT] += 1
+            w.new_count[outcome] -= 1
+        else:
+            new.meta[position] = (at << META_BITS) | (n - at)
+            at = n
+        position += 1
+    counts[LEAF_TOP] = at - leaf_base
+    counts[COUNT] = position - base
+
+
+@njit(inline="always")
+def follow(pool, cells, word, out, n, stack):
+    """Walk the trie of an entry, whose first test is in the entry itself: most end there, disabled."""
+    short = np.int32(word)
+    if word > 0:
+        slot = word >> 32
+        node = word & 0xFFFFFFFF
+        if slot != FORK_ENTRY:
+            value = np.int64(cells[slot])
+            if value >= pool[node + 1]:
+                return -1
+            short = pool[node + 2 + value]
+    if short == DISABLED:
+        return n
+    return walk(pool, cells, short, out, n, stack)
+
+
+@njit
+def expand(worker, workers, c, old, new, w, shared, order, first_round, block, wide, actions, region):
+    """Expand a level from ``first_round`` on, as one of ``workers``; the round to go on from, the same for all.
+
+    ``order``: positions of the level's states, by fingerprint. ``actions``: whether the actions of successors are evaluated (they
+    are not on the last level of a depth limit). It ends early, between rounds, when ``shared.stop`` is set or some worker has
+    many parked states.
+    """
+    total = order.size
+    rounds = (total + block * workers - 1) // (block * workers)
+    arrivals = 0
+    base = worker * region
+    leaf_base = worker * (new.leaves.size // workers)
+    this_round = first_round
+    while this_round < rounds:
+        turn = this_round & 1
+        begin = min(total, (this_round * workers + worker) * block)
+        generate(
+            c, old, w, order, begin, min(total, begin + block), workers,
+            shared.fp[turn, worker], shared.high[turn, worker], shared.ref[turn, worker], shared.filled[turn, worker], wide,
+        )  # fmt: skip
+        shared.parks[turn, worker, 0] = w.counts[PARKS]
+        if worker == 0:
+            shared.leave[turn, 0] = shared.stop[0]
+        if workers > 1:
+            arrivals += workers
+            atomic_add(shared.barrier, 0, 1)
+            spins = 0
+            while atomic_load(shared.barrier, 0) < arrivals:
+                spins += 1
+                if spins & 1023 == 0:
+                    yield_processor()
+        incoming = 0
+        for source in range(workers):
+            incoming += shared.filled[turn, source, worker, 0]
+        make_room(w.table, w.counts, w.held, wide, w.counts[USED] + incoming)
+        for source in range(workers):
+            fps, highs = shared.fp[turn, source, worker], shared.high[turn, source, worker]
+            found = admit(w, fps, highs, shared.filled[turn, source, worker, 0], wide)
+            build(c, old, new, w, shared.ref[turn, source, worker], fps, highs, found, base, leaf_base, wide, actions)
+        this_round += 1
+        leave = shared.leave[turn, 0] != 0
+        for t in range(workers):
+            leave |= shared.parks[turn, t, 0] > PARK_LIMIT
+        if leave:
+            break
+    return this_round
+
+
+# -- between rounds and levels ----------------------------------------------------------------------------------------
+
+
+@njit
+def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
+    """Complete a worker's parked states as far as master tries go; how many questions for Python are in ``asks``.
+
+    A question is a root, a position and an outcome (-1, or for a step property the step out of that state). States that wait
+    for an answer stay parked.
+    """
+    counts = w.counts
+    kept = 0
+    asked = 0
+    for p in range(counts[PARKS]):
+        position = w.parked[p]
+        outcome, parent = new.ref[position] & REF_MASK, new.ref[position] >> REF_BITS
+        cells = new.cells[position]
+        waiting = False
+        outside = False
+        for e in range(c.start[outcome], c.middle[outcome]):
+            if waiting:
+                break
+            ends, asked = complete(c, g, c.trie[e], -1, cells, position, w.scratch, 0, w.stack, asks, asked)
+            if ends < 0:
+                waiting = True
+            elif ends > 0:
+                outside |= note_violation(c, new, w, w.scratch[0], position, wide)
+        at = leaf_base + counts[LEAF_TOP]
+        n = at
+        if not (waiting or outside) and actions:
+            if outcome != INITIAL:
+                meta = old.meta[parent]
+                for k in range(meta >> META_BITS, (meta >> META_BITS) + (meta & META_MASK)):
+                    root = c.leaf_root[old.leaves[k]]
+                    if (c.drop[outcome, root >> 6] >> np.uint64(root & 63)) & np.uint64(1) == 0:
+                        new.leaves[n] = old.leaves[k]
+                        n += 1
+            for e in range(c.middle[outcome], c.start[outcome + 1]):
+                ends, asked = complete(c, g, c.trie[e], -1, cells, position, new.leaves, n, w.stack, asks, asked)
+                if ends < 0:
+                    waiting = True
+                else:
+                    n = ends
+            for k in range(at, n):
+                if waiting:
+                    break
+                span = c.leaf_span[new.leaves[k]]
+                for step in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+                    for e in range(c.step_start[step], c.step_start[step + 1]):
+                        ends, asked = complete(
+                            c, g, c.step_trie[e], step, cells, position, w.scratch, 0, w.stack, asks, asked
+                        )
+                        waiting |= ends < 0
+        if waiting:
+            w.parked[kept] = position
+            kept += 1
+        elif outside:
+            new.meta[position] = OUTSIDE
+            counts[OUT] += 1
+            w.new_count[outcome] -= 1
+        else:
+            new.meta[position] = (at << META_BITS) | (n - at)
+            counts[LEAF_TOP] = n - leaf_base
+    counts[PARKS] = kept
+    return asked
+
+
+@njit
+def complete(c, g, trie, step, cells, position, out, n, stack, asks, asked):
+    """Walk a trie, extending it first if it lacks this state's path; (leaves so far or -1, questions so far)."""
+    ends = walk(c.pool, cells, g.roots[trie], out, n, stack)
+    if ends < 0 and asked < asks.shape[0]:
+        root = g.trie_root[trie]
+        status = resolve(
+            g.pool, g.top, g.roots, trie, root, g.trie_known[trie], cells, step >= 0, step,
+            g.known_start, g.known_slot, g.known_new, stack,
+        )  # fmt: skip
+        if status == RESOLVED:
+            ends = walk(c.pool, cells, g.roots[trie], out, n, stack)
+        elif status == ASK:
+            asks[asked, 0] = root
+            asks[asked, 1] = position
+            asks[asked, 2] = step
+            asked += 1
+    return ends, asked
+
+
+@njit(_nrt=True)
+def order_level(arena, counts, base, worker, workers, order, at, wide):
+    """Sort a worker's states (those to be expanded) by fingerprint into ``order`` from ``at`` on; how many.
+
+    The high half of a fingerprint is uniform over the worker's range: one pass distributes by it into buckets of about four,
+    each is then sorted by insertion.
+    """
+    n = counts[COUNT]
+    inside = 0
+    for i in range(n):
+        inside += arena.meta[base + i] >= 0
+    if inside == 0:
+        return 0
+    bits = 1
+    while (1 << bits) < inside // 4:
+        bits += 1
+    begins = np.zeros((1 << bits) + 1, np.int64)
+    for i in range(n):
+        if arena.meta[base + i] >= 0:
+            part = ((arena.fp[base + i] >> np.uint64(32)) * np.uint64(workers)) & np.uint64(0xFFFFFFFF)
+            begins[np.int64(part >> np.uint64(32 - bits)) + 1] += 1
+    for b in range(1 << bits):
+        begins[b + 1] += begins[b]
+    starts = begins.copy()
+    keys = np.empty(inside, np.uint64)
+    for i in range(n):
+        if arena.meta[base + i] >= 0:
+            fp = arena.fp[base + i]
+            part = ((fp >> np.uint64(32)) * np.uint64(workers)) & np.uint64(0xFFFFFFFF)
+            b = np.int64(part >> np.uint64(32 - bits))
+            k = begins[b]
+            begins[b] = k + 1
+            # Insertion from the end of the bucket's filled part keeps it sorted as it fills.
+            while k > starts[b] and (
+                keys[k - 1] > fp
+                or (wide and keys[k - 1] == fp and arena.fp_high[order[at + k - 1]] > arena.fp_high[base + i])
+            ):
+                keys[k] = keys[k - 1]
+                order[at + k] = order[at + k - 1]
+                k -= 1
+            keys[k] = fp
+            order[at + k] = base + i
+    return inside
+
+
+@njit
+def parents(arena, base, n, region, bases, log):
+    """The level's log: for each state of a region, the number of its parent in the level before << 24 | the outcome."""
+    for i in range(n):
+        ref = arena.ref[base + i]
+        position = ref >> REF_BITS
+        worker = position // region
+        log[i] = ((position - worker * region + bases[worker]) << REF_BITS) | (ref & REF_MASK)
