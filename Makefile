@@ -1,0 +1,81 @@
+# The interpreters to try, in order. `make PYTHONS=/path/to/python ...` narrows it.
+PYTHONS := python3.13 python3.12 python3.11 python3
+
+VENV := .venv
+BIN := $(VENV)/bin
+LOCK := requirements/dev.txt
+# Written last, so an interrupted set-up is never taken for a finished one.
+STAMP := $(VENV)/.complete
+
+# A pyenv shim exists for versions it will not run, and some distributions ship
+# Python without venv's ensurepip: only running a candidate tells.
+USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+REPORT := bookkeeper-4.13.html
+DEMO := $(BIN)/fencepost check bookkeeper-4.13 -D recovery_reads_fence=false --html $(REPORT)
+
+MAKEFLAGS += --no-print-directory
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint bench lock clean FORCE
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+
+setup: $(STAMP) ## Make the virtual environment in .venv, if it is missing or out of date
+
+run: $(STAMP) ## Find the data loss of the BookKeeper 4.13 protocol and write it as HTML
+	@echo '$(DEMO)'
+	@$(DEMO); status=$$?; \
+	case $$status in \
+	12) ;; \
+	0) echo 'make run: no violation found, but this configuration has one' >&2; exit 1 ;; \
+	*) exit $$status ;; \
+	esac
+
+test: lint ## Lint, check types and run the tests
+	@$(BIN)/python -m pytest
+
+lint: $(STAMP) ## Run ruff and mypy
+	@$(BIN)/ruff check
+	@$(BIN)/mypy
+
+bench: $(STAMP) ## Run the benchmarks
+	@$(BIN)/python -m bench
+
+lock: ## Resolve the newest versions anew (the only target that needs uv)
+	uv pip compile pyproject.toml --quiet --upgrade --group dev --output-file $(LOCK) \
+	    --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
+	    --no-annotate --custom-compile-command 'make lock'
+
+clean: ## Remove the virtual environment and everything else that was generated
+	rm -rf $(VENV) build dist $(REPORT) .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An environment holds its own absolute path and a link to its interpreter: one
+# that was copied or moved here, or whose interpreter is gone, is made anew.
+ifneq ($(shell test -x $(BIN)/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
+$(STAMP): FORCE
+endif
+
+# --no-deps leaves the lock as the only source of versions; pip check then fails
+# if the lock no longer satisfies pyproject.toml.
+$(STAMP): $(LOCK) pyproject.toml
+	@set -e; \
+	python=; \
+	for candidate in $(PYTHONS); do \
+	    if "$$candidate" -c '$(USABLE)' >/dev/null 2>&1; then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	    echo 'Fencepost needs Python 3.11 or newer with its venv module; none works among: $(PYTHONS)' >&2; \
+	    exit 1; \
+	fi; \
+	echo "Setting up $(VENV) with $$("$$python" --version)"; \
+	rm -f $(STAMP); \
+	"$$python" -m venv --clear $(VENV); \
+	$(PIP) install --no-deps --only-binary :all: --require-hashes -r $(LOCK); \
+	$(PIP) install --no-deps --no-build-isolation --editable .; \
+	conflicts=$$($(BIN)/python -m pip check) || { echo "$$conflicts" >&2; exit 1; }; \
+	printf '%s\n' '$(CURDIR)' > $(STAMP)
