@@ -54,6 +54,80 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
+def load(typingctx: Any, array: Any, index: Any) -> Any:
+    """``array[index]`` of a flat array for an index known to be in range: no negative index is looked for."""
+    signature = array.dtype(array, types.intp)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        held = context.make_array(sig.args[0])(context, builder, args[0])
+        return builder.load(builder.gep(held.data, [args[1]]))
+
+    return signature, codegen
+
+
+@intrinsic
+def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """``array[index] = value`` of a flat array for an index known to be in range."""
+    signature = types.void(array, types.intp, array.dtype)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        held = context.make_array(sig.args[0])(context, builder, args[0])
+        builder.store(args[2], builder.gep(held.data, [args[1]]))
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def find_in_line(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """Look for ``value`` or 0 in the eight elements from ``index`` on, one cache line: the place of the first, 8 if there is
+    none; 16 more if it is a 0. One vector comparison, and no branch to mispredict.
+    """
+    signature = types.int64(array, types.intp, types.uint64)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        word, byte = ir.IntType(64), ir.IntType(8)
+        line = ir.VectorType(word, 8)
+        held = context.make_array(sig.args[0])(context, builder, args[0])
+        place = builder.bitcast(builder.gep(held.data, [args[1]]), line.as_pointer())
+        lanes = builder.load(place, align=8)
+        one = builder.insert_element(ir.Constant(line, ir.Undefined), args[2], ir.Constant(ir.IntType(32), 0))
+        every = builder.shuffle_vector(one, ir.Constant(line, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8))
+        equal = builder.bitcast(builder.icmp_unsigned("==", lanes, every), byte)
+        empty = builder.bitcast(builder.icmp_unsigned("==", lanes, ir.Constant(line, [0] * 8)), byte)
+        either = builder.or_(builder.zext(builder.or_(equal, empty), word), word(256))
+        lane = builder.cttz(either, ir.IntType(1)(1))
+        is_empty = builder.and_(builder.lshr(builder.zext(empty, word), lane), word(1))
+        return builder.or_(lane, builder.shl(is_empty, word(4)))
+
+    return signature, codegen
+
+
+@intrinsic
+def copy_row(typingctx: Any, target: Any, to: Any, source: Any, begin: Any, count: Any) -> Any:
+    """Copy ``count`` elements, a multiple of 16 bytes, 16 bytes at a time."""
+    signature = types.void(target, types.intp, source, types.intp, types.intp)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        chunk = ir.VectorType(ir.IntType(8), 16)
+        word = ir.IntType(64)
+
+        def place(index: int) -> Any:
+            held = context.make_array(sig.args[index])(context, builder, args[index])
+            return builder.bitcast(builder.gep(held.data, [args[index + 1]]), chunk.as_pointer())
+
+        put, get = place(0), place(2)
+        size = context.get_abi_sizeof(context.get_data_type(sig.args[0].dtype))
+        chunks = builder.udiv(builder.mul(args[4], word(size)), word(16))
+        with cgutils.for_range(builder, chunks) as loop:
+            held = builder.load(builder.gep(get, [loop.index]), align=1)
+            builder.store(held, builder.gep(put, [loop.index]), align=1)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
 def atomic_add(typingctx: Any, array: Any, index: Any, amount: Any) -> Any:
     """Add to an int64 cell that other threads use too; gives what it held before."""
     signature = types.int64(array, types.intp, types.int64)

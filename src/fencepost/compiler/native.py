@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numba import njit as _njit
 
+from fencepost.compiler.machine import load
+
 
 def njit(*args: Any, **kwargs: Any) -> Any:
     """Numba's njit: cached on disk, free of the interpreter's lock, and without reference counts.
@@ -94,22 +96,24 @@ def widened(pool, top, node, value):
 
 
 @njit
-def walk(pool, cells, word, out, n, stack):
-    """Walk a trie over a state. Appends the leaves it ends in to ``out`` from ``n`` on; the new n, or -1 at a MISS."""
+def walk(pool, cells, row, word, out, n, stack):
+    """Walk a trie over the state at ``cells[row]``. Appends the leaves it ends in to ``out`` from ``n`` on; the new n, or -1 at
+    a MISS.
+    """
     top = 0
     while True:
         while word > 0:
-            slot = pool[word]
+            slot = np.int64(load(pool, word))
             if slot >= FORK:
                 for i in range(1, slot - FORK):
-                    stack[top] = pool[word + 2 + i]
+                    stack[top] = load(pool, word + 2 + i)
                     top += 1
-                word = pool[word + 2]
+                word = np.int64(load(pool, word + 2))
                 continue
-            value = np.int64(cells[slot])
-            if value >= pool[word + 1]:
+            value = np.int64(load(cells, row + slot))
+            if value >= load(pool, word + 1):
                 return -1
-            word = pool[word + 2 + value]
+            word = np.int64(load(pool, word + 2 + value))
         if word == MISS or word == PENDING:
             return -1
         if word != DISABLED:

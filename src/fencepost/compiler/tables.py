@@ -153,10 +153,11 @@ class Tables:
         self.outcome_weight: list[int] = []
         # The most outcomes one state can have, as far as seen: bounds what a block of states generates.
         self.most_outcomes = [1] * roots
-        self._same_effect: dict[tuple[tuple[int, int, int], ...], tuple[int, list[int]]] = {}
+        self._same_effect: dict[tuple[tuple[int, int, int], ...], list[int]] = {}
         self._compiled: Compiled | None = None
         self.widest = 0
         self.widest_fork = 1
+        self.forks: set[int] = set()
         self.evaluations_by_root = [0] * roots
         self._add_initial()
 
@@ -210,6 +211,7 @@ class Tables:
             )
         if isinstance(branch, Fork):
             self.widest_fork = max(self.widest_fork, len(branch.branches))
+            self.forks.add(root)
             if held <= 0:
                 held = int(native.new_node(pool, self.top, first, len(branch.branches)))
                 self._put(cell, held)
@@ -290,17 +292,16 @@ class Tables:
         self.outcome_choices.append(outcome.choices)
         self.outcome_weight.append(weight)
         if root >= 0:
-            self._note_twins(number, effect)
+            self._note_twins(number, root, effect)
         self.outcomes += 1
 
-    def _note_twins(self, number: int, effect: tuple[tuple[int, int, int], ...]) -> None:
-        """Flag outcomes of different leaves with the same effect: in one state they lead to the same successor."""
+    def _note_twins(self, number: int, root: int, effect: tuple[tuple[int, int, int], ...]) -> None:
+        """Flag outcomes with the same effect that one state can have: of different roots, or of a root that forks."""
         shown = tuple(e for e in effect if self.store.hashes[e[0]][e[1]] != self.store.hashes[e[0]][e[2]])
-        leaf, same = self._same_effect.setdefault(shown, (self.leaves, []))
+        same = self._same_effect.setdefault(shown, [])
         same.append(number)
-        if leaf != self.leaves or len(same) > 1:
-            for one in same:
-                self.twin[one] = 1
+        if root in self.forks or len({int(self.outcome_root[one]) for one in same}) > 1:
+            self.twin[same] = 1
 
     def _make_room(self) -> None:
         if int(self.tries[0]) * 2 > self.residual_keys.size // 2:

@@ -115,7 +115,7 @@ class Explorer:
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def _width(self) -> int:
-        return max(16, -(-len(self.stepper.store.slots) // 8) * 8)
+        return max(16, -(-len(self.stepper.store.slots) // 16) * 16)
 
     def _arena(self) -> Arena:
         n = self.region * self.workers
@@ -356,7 +356,9 @@ class Explorer:
                 kernel.order_level(
                     self.new, self.work[t].counts, base, t, self.workers, self.order, int(places[t]), self.wide
                 )
-            kernel.parents(self.new, base, counts[t], self.region, bases, log[starts[t] : starts[t + 1]])
+            kernel.parents(
+                self.new, base, counts[t], self.region, bases, log[starts[t] : starts[t + 1]], self.work[t].new_count
+            )
 
         wait([self.pool.submit(finish, t) for t in range(self.workers)])
         if not self.result.depth:

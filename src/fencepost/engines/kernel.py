@@ -17,11 +17,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fencepost.compiler.machine import atomic_add, atomic_load, prefetch, yield_processor
+from fencepost.compiler.machine import atomic_add, atomic_load, copy_row, find_in_line, load, prefetch, store, yield_processor
 from fencepost.compiler.native import (
     ASK,
     DISABLED,
+    FORK,
     FORK_ENTRY,
+    LEAF,
+    MISS,
+    PENDING,
     REF_BITS,
     REF_MASK,
     RESOLVED,
@@ -111,9 +115,9 @@ class Shared(NamedTuple):
 
 
 @njit(inline="always")
-def home(fp, capacity):
-    """Where the search for a fingerprint starts: by its low half. The owner is decided by the high half."""
-    return np.int64(((fp & np.uint64(0xFFFFFFFF)) * np.uint64(capacity)) >> np.uint64(32))
+def home(fp, lines):
+    """Where the search for a fingerprint starts: at a cache line of eight, by its low half. The high half decides the owner."""
+    return np.int64(((fp & np.uint64(0xFFFFFFFF)) * np.uint64(lines)) >> np.uint64(32)) << 3
 
 
 @njit(inline="always")
@@ -130,12 +134,14 @@ def insert(table, counts, fp, high, wide):
         counts[ZERO] = 1
         counts[USED] += 1 - was
         return was == 0
-    place = home(fp, counts[CAPACITY])
+    place = home(fp, counts[CAPACITY] >> 3)
     if not wide:
-        while table[place] != 0 and table[place] != fp:
-            place += 1
-        new = table[place] == 0
-        table[place] = fp
+        found = find_in_line(table, place, fp)
+        while found == 8:
+            place += 8
+            found = find_in_line(table, place, fp)
+        new = found > 8
+        table[place + (found & 7)] = fp
     else:
         while (table[2 * place] != 0 or table[2 * place + 1] != 0) and (
             table[2 * place] != fp or table[2 * place + 1] != high
@@ -161,7 +167,7 @@ def make_room(table, counts, held, wide, entries):
         return
     while entries * LOAD_DENOMINATOR > counts[CAPACITY] * LOAD_NUMERATOR:
         end = counts[CAPACITY] + SLACK
-        counts[CAPACITY] += counts[CAPACITY] // 2
+        counts[CAPACITY] += counts[CAPACITY] // 16 * 8
         used = counts[USED]
         while end > 0:
             begin = (end - 1) // block * block
@@ -231,10 +237,10 @@ def note_violation(c, new, w, root, position, wide):
 def step_allowed(c, w, cells, outcome, order):
     """Judge a step by the step properties: keeps the least that breaks an invariant; whether no constraint cuts the step."""
     for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-        if walk(c.pool, cells, c.roots[c.step_trie[e]], w.scratch, 0, w.stack) > 0 and c.is_constraint[w.scratch[0]]:
+        if walk(c.pool, cells, 0, np.int64(c.roots[c.step_trie[e]]), w.scratch, 0, w.stack) > 0 and c.is_constraint[w.scratch[0]]:
             return False
     for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-        if walk(c.pool, cells, c.roots[c.step_trie[e]], w.scratch, 0, w.stack) > 0:
+        if walk(c.pool, cells, 0, np.int64(c.roots[c.step_trie[e]]), w.scratch, 0, w.stack) > 0:
             root = w.scratch[0]
             best = w.best_order[root]
             if best < 0 or order < best or (order == best and precedes(c, outcome, w.best_outcome[root])):
@@ -250,7 +256,7 @@ def steps_known(c, w, cells, leaves, begin, end):
         span = c.leaf_span[leaves[k]]
         for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
             for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-                if walk(c.pool, cells, c.roots[c.step_trie[e]], w.scratch, 0, w.stack) < 0:
+                if walk(c.pool, cells, 0, np.int64(c.roots[c.step_trie[e]]), w.scratch, 0, w.stack) < 0:
                     return False
     return True
 
@@ -260,79 +266,91 @@ def steps_known(c, w, cells, leaves, begin, end):
 
 @njit
 def generate(c, old, w, order, begin, end, workers, fps, highs, refs, filled, wide):
-    """The candidates of the states at places [begin, end) of the level, by owner."""
+    """The candidates of the states at places [begin, end) of the level, by owner: ``fps[owner, n]`` and so on."""
     width = old.cells.shape[1]
     stepwise = c.step_trie.size > 0
+    room = fps.shape[1]
+    fps_flat, highs_flat, refs_flat = fps.reshape(-1), highs.reshape(-1), refs.reshape(-1)
+    n = 0
     for t in range(workers):
         filled[t, 0] = 0
     for k in range(begin, end):
         if k + 2 * AHEAD < end:
-            prefetch(old.meta, order[k + 2 * AHEAD])
-            prefetch(old.fp, order[k + 2 * AHEAD])
+            ahead = load(order, k + 2 * AHEAD)
+            prefetch(old.meta, ahead)
+            prefetch(old.fp, ahead)
         if k + AHEAD < end:
-            prefetch(old.leaves, old.meta[order[k + AHEAD]] >> META_BITS)
-            prefetch(old.cells, order[k + AHEAD] * width)
-        position = order[k]
-        fp = old.fp[position]
-        high = old.fp_high[position] if wide else np.uint64(0)
-        first = old.meta[position] >> META_BITS
-        last = first + (old.meta[position] & META_MASK)
+            ahead = load(order, k + AHEAD)
+            prefetch(old.leaves, load(old.meta, ahead) >> META_BITS)
+            prefetch(old.cells, ahead * width)
+        position = load(order, k)
+        fp = load(old.fp, position)
+        high = load(old.fp_high, position) if wide else np.uint64(0)
+        meta = load(old.meta, position)
+        first = meta >> META_BITS
+        last = first + (meta & META_MASK)
         if first == last and w.counts[DEADLOCK] < 0:
             w.counts[DEADLOCK] = k
         for i in range(first, last):
-            leaf = old.leaves[i]
-            w.leaf_count[leaf] += 1
-            span = c.leaf_span[leaf]
-            for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+            leaf = np.int64(load(old.leaves, i))
+            store(w.leaf_count, leaf, load(w.leaf_count, leaf) + 1)
+            span = load(c.leaf_span, leaf)
+            low = span >> REF_BITS
+            for outcome in range(low, low + (span & REF_MASK)):
                 if stepwise and not step_allowed(c, w, old.cells[position], outcome, k):
                     w.cut_count[outcome] += 1
                     continue
-                if c.twin[outcome] != 0 and not is_first_twin(c, old.leaves, first, last, outcome):
+                if load(c.twin, outcome) != 0 and not is_first_twin(c, old.leaves, first, last, outcome):
                     continue
-                child = fp ^ c.delta[outcome]
-                target = owner(child, workers)
-                n = filled[target, 0]
-                filled[target, 0] = n + 1
-                fps[target, n] = child
-                refs[target, n] = (position << REF_BITS) | outcome
+                child = fp ^ load(c.delta, outcome)
+                if workers > 1:
+                    target = owner(child, workers)
+                    at = target * room + filled[target, 0]
+                    filled[target, 0] += 1
+                else:
+                    at = n
+                    n += 1
+                store(fps_flat, at, child)
+                store(refs_flat, at, (position << REF_BITS) | outcome)
                 if wide:
-                    highs[target, n] = high ^ c.delta_high[outcome]
+                    store(highs_flat, at, high ^ load(c.delta_high, outcome))
+    if workers == 1:
+        filled[0, 0] = n
 
 
 @njit
 def admit(w, fps, highs, n, wide):
     """Look candidates up and add the new ones to the table; how many, with their numbers in ``w.fresh``."""
     table, fresh, counts = w.table, w.fresh, w.counts
-    capacity = counts[CAPACITY]
+    lines = counts[CAPACITY] >> 3
     found = 0
     if wide:
         for i in range(n):
             if i + AHEAD < n:
-                prefetch(table, 2 * home(fps[i + AHEAD], capacity))
+                prefetch(table, 2 * home(fps[i + AHEAD], lines))
             fresh[found] = i
             found += insert(table, counts, fps[i], highs[i], True)
         return found
     for i in range(min(n, AHEAD)):
-        prefetch(table, home(fps[i], capacity))
-    before = found
+        prefetch(table, home(fps[i], lines))
     for i in range(n):
         if i + AHEAD < n:
-            prefetch(table, home(fps[i + AHEAD], capacity))
-        fp = fps[i]
-        fresh[found] = i
+            prefetch(table, home(load(fps, i + AHEAD), lines))
+        fp = load(fps, i)
+        store(fresh, found, i)
         if fp == 0:
-            found += counts[ZERO] == 0
+            found += 1 - counts[ZERO]
             counts[ZERO] = 1
             continue
-        place = home(fp, capacity)
-        held = table[place]
-        while held != 0 and held != fp:
-            place += 1
-            held = table[place]
-        # Writing back what may be there already is cheaper than a branch that nobody can predict.
-        table[place] = fp
-        found += held == 0
-    counts[USED] += found - before
+        place = home(fp, lines)
+        at = find_in_line(table, place, fp)
+        while at == 8:
+            place += 8
+            at = find_in_line(table, place, fp)
+        # Writing back what is there already is cheaper than a branch that nobody can predict.
+        store(table, place + (at & 7), fp)
+        found += at >> 4
+    counts[USED] += found
     return found
 
 
@@ -340,49 +358,52 @@ def admit(w, fps, highs, n, wide):
 def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, actions):
     """Rows of the new states: values, properties, enabled leaves. Those that fall off a trie are parked."""
     width = new.cells.shape[1]
+    old_flat, new_flat = old.cells.reshape(-1), new.cells.reshape(-1)
     counts, fresh = w.counts, w.fresh
     stepwise = c.step_trie.size > 0
     at = leaf_base + counts[LEAF_TOP]
     position = base + counts[COUNT]
-    pool, leaves = c.pool, new.leaves
+    pool, leaves, scratch, stack = c.pool, new.leaves, w.scratch, w.stack
+    masks = c.drop.shape[1]
+    drop = c.drop.reshape(-1)
     for j in range(found):
-        i = fresh[j]
-        ref = refs[i]
+        i = load(fresh, j)
+        ref = load(refs, i)
         outcome, parent = ref & REF_MASK, ref >> REF_BITS
-        new.fp[position] = fps[i]
-        new.ref[position] = ref
+        store(new.fp, position, load(fps, i))
+        store(new.ref, position, ref)
         if wide:
-            new.fp_high[position] = highs[i]
-        for x in range(width):
-            new.cells[position, x] = old.cells[parent, x]
-        for x in range(c.write_start[outcome], c.write_start[outcome + 1]):
-            new.cells[position, c.write_slot[x]] = c.write_value[x]
-        w.new_count[outcome] += 1
-        cells = new.cells[position]
+            store(new.fp_high, position, load(highs, i))
+        row = position * width
+        copy_row(new_flat, row, old_flat, parent * width, width)
+        for x in range(load(c.write_start, outcome), load(c.write_start, outcome + 1)):
+            store(new_flat, row + load(c.write_slot, x), load(c.write_value, x))
         missed = False
         outside = False
-        for e in range(c.start[outcome], c.middle[outcome]):
-            ends = follow(pool, cells, c.word[e], w.scratch, 0, w.stack)
+        middle = np.int64(load(c.middle, outcome))
+        for e in range(np.int64(load(c.start, outcome)), middle):
+            ends = follow(pool, new_flat, row, load(c.word, e), scratch, 0, stack)
             if ends < 0:
                 missed = True
                 break
             if ends > 0:
-                outside |= note_violation(c, new, w, w.scratch[0], position, wide)
+                outside |= note_violation(c, new, w, scratch[0], position, wide)
         n = at
         if not (missed or outside) and actions:
-            meta = old.meta[parent]
-            for k in range(meta >> META_BITS, (meta >> META_BITS) + (meta & META_MASK)):
-                leaf = old.leaves[k]
-                root = c.leaf_root[leaf]
-                leaves[n] = leaf
-                n += 1 - np.int64((c.drop[outcome, root >> 6] >> np.uint64(root & 63)) & np.uint64(1))
-            for e in range(c.middle[outcome], c.start[outcome + 1]):
-                n = follow(pool, cells, c.word[e], leaves, n, w.stack)
+            meta = load(old.meta, parent)
+            first = meta >> META_BITS
+            for k in range(first, first + (meta & META_MASK)):
+                leaf = load(old.leaves, k)
+                root = np.int64(load(c.leaf_root, np.int64(leaf)))
+                store(leaves, n, leaf)
+                n += 1 - np.int64((load(drop, outcome * masks + (root >> 6)) >> np.uint64(root & 63)) & np.uint64(1))
+            for e in range(middle, np.int64(load(c.start, outcome + 1))):
+                n = follow(pool, new_flat, row, load(c.word, e), leaves, n, stack)
                 if n < 0:
                     missed = True
                     break
             if stepwise and not missed:
-                missed = not steps_known(c, w, cells, leaves, at, n)
+                missed = not steps_known(c, w, new.cells[position], leaves, at, n)
         if missed:
             new.meta[position] = PARKED
             w.parked[counts[PARKS]] = position
@@ -390,9 +411,8 @@ def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, action
         elif outside:
             new.meta[position] = OUTSIDE
             counts[OUT] += 1
-            w.new_count[outcome] -= 1
         else:
-            new.meta[position] = (at << META_BITS) | (n - at)
+            store(new.meta, position, (at << META_BITS) | (n - at))
             at = n
         position += 1
     counts[LEAF_TOP] = at - leaf_base
@@ -400,20 +420,32 @@ def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, action
 
 
 @njit(inline="always")
-def follow(pool, cells, word, out, n, stack):
-    """Walk the trie of an entry, whose first test is in the entry itself: most end there, disabled."""
-    short = np.int32(word)
-    if word > 0:
-        slot = word >> 32
-        node = word & 0xFFFFFFFF
-        if slot != FORK_ENTRY:
-            value = np.int64(cells[slot])
-            if value >= pool[node + 1]:
+def follow(pool, cells, row, entry, out, n, stack):
+    """Walk the trie of an entry over the row at ``cells[row]``. Its first test is in the entry: most end there, disabled."""
+    word = np.int64(entry)
+    if entry > 0:
+        slot = entry >> 32
+        word = entry & 0xFFFFFFFF
+        if slot == FORK_ENTRY:
+            return walk(pool, cells, row, word, out, n, stack)
+        value = np.int64(load(cells, row + slot))
+        if value >= load(pool, word + 1):
+            return -1
+        word = np.int64(load(pool, word + 2 + value))
+        while word > 0:
+            slot = np.int64(load(pool, word))
+            if slot >= FORK:
+                return walk(pool, cells, row, word, out, n, stack)
+            value = np.int64(load(cells, row + slot))
+            if value >= load(pool, word + 1):
                 return -1
-            short = pool[node + 2 + value]
-    if short == DISABLED:
+            word = np.int64(load(pool, word + 2 + value))
+    if word == DISABLED:
         return n
-    return walk(pool, cells, short, out, n, stack)
+    if word == MISS or word == PENDING:
+        return -1
+    store(out, n, np.int32(LEAF - word))
+    return n + 1
 
 
 @njit
@@ -524,7 +556,6 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
         elif outside:
             new.meta[position] = OUTSIDE
             counts[OUT] += 1
-            w.new_count[outcome] -= 1
         else:
             new.meta[position] = (at << META_BITS) | (n - at)
             counts[LEAF_TOP] = n - leaf_base
@@ -535,7 +566,7 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
 @njit
 def complete(c, g, trie, step, cells, position, out, n, stack, asks, asked):
     """Walk a trie, extending it first if it lacks this state's path; (leaves so far or -1, questions so far)."""
-    ends = walk(c.pool, cells, g.roots[trie], out, n, stack)
+    ends = walk(c.pool, cells, 0, np.int64(g.roots[trie]), out, n, stack)
     if ends < 0 and asked < asks.shape[0]:
         root = g.trie_root[trie]
         status = resolve(
@@ -543,7 +574,7 @@ def complete(c, g, trie, step, cells, position, out, n, stack, asks, asked):
             g.known_start, g.known_slot, g.known_new, stack,
         )  # fmt: skip
         if status == RESOLVED:
-            ends = walk(c.pool, cells, g.roots[trie], out, n, stack)
+            ends = walk(c.pool, cells, 0, np.int64(g.roots[trie]), out, n, stack)
         elif status == ASK:
             asks[asked, 0] = root
             asks[asked, 1] = position
@@ -598,10 +629,14 @@ def order_level(arena, counts, base, worker, workers, order, at, wide):
 
 
 @njit
-def parents(arena, base, n, region, bases, log):
-    """The level's log: for each state of a region, the number of its parent in the level before << 24 | the outcome."""
+def parents(arena, base, n, region, bases, log, new_count):
+    """The level's log: for each state of a region, the number of its parent in the level before << 24 | the outcome.
+
+    Counts, by outcome, the states that were discovered.
+    """
     for i in range(n):
         ref = arena.ref[base + i]
         position = ref >> REF_BITS
         worker = position // region
         log[i] = ((position - worker * region + bases[worker]) << REF_BITS) | (ref & REF_MASK)
+        new_count[ref & REF_MASK] += arena.meta[base + i] >= 0

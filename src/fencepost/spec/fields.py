@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, cast
@@ -26,11 +27,8 @@ Keys = Iterable[Any] | Callable[[Any], Iterable[Any]]
 """Keys of a map: a constant of the protocol, any iterable, or a function of the protocol."""
 
 
-class _Absent:
-    """What a table's slot holds while its key is not there."""
-
-    def __repr__(self) -> str:
-        return "∅"
+KEYS = type("keys", (), {})
+"""The last part of the path of a table's set of keys: a type, so that it is never the same as a key."""
 
 
 class Shape:
@@ -130,7 +128,7 @@ class TableShape(Shape):
         self.default = Map(freeze(Map(default)))
 
     def _keys(self, path: tuple[Any, ...]) -> Slot:
-        return Slot((*path, "keys"), Set(self.default))
+        return Slot((*path, KEYS), Set(self.default))
 
     def _cell(self, path: tuple[Any, ...], key: Any) -> Slot:
         # One element, or none: a table may hold None, and an absent key must not look like it.
@@ -158,7 +156,28 @@ class TableShape(Shape):
         return Map({key: read(self._cell(path, key))[0] for key in read(self._keys(path))})
 
 
-class RecordView:
+class View:
+    """What the author sees of a variable of several slots. It is equal to whatever holds the same value."""
+
+    __slots__ = ()
+    _cursor: Cursor
+    _path: tuple[Any, ...]
+
+    def __value__(self) -> Value:
+        shape: Shape = self._shape  # type: ignore[attr-defined]
+        return shape.value(self._cursor.read, self._path)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.__value__() == (other.__value__() if isinstance(other, View) else other))
+
+    def __hash__(self) -> int:
+        return hash(self.__value__())
+
+    def __repr__(self) -> str:
+        return show(self.__value__())
+
+
+class RecordView(View):
     """A record that lives in the state: its fields are read and assigned one by one."""
 
     __slots__ = ("_cursor", "_path", "_shape")
@@ -172,14 +191,14 @@ class RecordView:
         part = self._shape.parts.get(name)
         if part is None:
             # Methods and properties of the record work on its parts in place.
-            attribute = getattr(self._shape.record, name, None)
-            if isinstance(attribute, property) and attribute.fget is not None:
-                return attribute.fget(self)
             if name == "replace":
                 return self.__value__().replace
-            if callable(attribute):
-                return attribute.__get__(self)
-            raise AttributeError(f"{self._shape.record.__name__} has no field {name!r}")
+            try:
+                attribute = inspect.getattr_static(self._shape.record, name)
+            except AttributeError:
+                raise AttributeError(f"{self._shape.record.__name__} has no field {name!r}") from None
+            bind = getattr(attribute, "__get__", None)
+            return attribute if bind is None else bind(self, self._shape.record)
         return part.get(self._cursor, (*self._path, name))
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -187,18 +206,6 @@ class RecordView:
         if part is None:
             raise AttributeError(f"{self._shape.record.__name__} has no field {name!r}")
         part.set(self._cursor, (*self._path, name), value)
-
-    def __value__(self) -> Value:
-        return self._shape.value(self._cursor.read, self._path)
-
-    def __eq__(self, other: object) -> bool:
-        return bool(self.__value__() == (other.__value__() if isinstance(other, RecordView) else other))
-
-    def __hash__(self) -> int:
-        return hash(self.__value__())
-
-    def __repr__(self) -> str:
-        return show(self.__value__())
 
 
 class PerKey(Generic[K, V]):
@@ -216,7 +223,7 @@ class PerKey(Generic[K, V]):
         def items(self) -> Iterable[tuple[K, V]]: ...
 
 
-class PerKeyView(PerKey[K, V]):
+class PerKeyView(View, PerKey[K, V]):
     """A map over constant keys that lives in the state."""
 
     __slots__ = ("_cursor", "_path", "_shape")
@@ -257,12 +264,6 @@ class PerKeyView(PerKey[K, V]):
     def items(self) -> Iterable[tuple[K, V]]:
         return [(k, self[k]) for k in self]
 
-    def __value__(self) -> Value:
-        return self._shape.value(self._cursor.read, self._path)
-
-    def __repr__(self) -> str:
-        return show(self.__value__())
-
 
 class Table(PerKey[K, V]):
     """The type of a map whose keys appear as they are written; absent until then. Its values are immutable values."""
@@ -273,7 +274,7 @@ class Table(PerKey[K, V]):
         def get(self, key: K, default: V | None = None) -> V | None: ...
 
 
-class TableView(Table[K, V]):
+class TableView(View, Table[K, V]):
     """A table that lives in the state."""
 
     __slots__ = ("_cursor", "_path", "_shape")
@@ -327,12 +328,6 @@ class TableView(Table[K, V]):
 
     def items(self) -> Iterable[tuple[K, V]]:
         return [(k, self[k]) for k in self]
-
-    def __value__(self) -> Value:
-        return self._shape.value(self._cursor.read, self._path)
-
-    def __repr__(self) -> str:
-        return show(self.__value__())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -8,12 +8,13 @@ is lost but what is in flight when a connection is cut; a message may be sent ag
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, cast
 
 from fencepost.errors import FencepostError
 from fencepost.spec.context import Cursor, Event, Slot, one_of, require
-from fencepost.spec.fields import Shape, _resolve
+from fencepost.spec.fields import Shape, View, _resolve
 from fencepost.spec.values import Map, Message, ModelValue, NotAValue, Record, Set, Value, canonical, freeze, show
 
 M = TypeVar("M", bound=Message)
@@ -98,10 +99,15 @@ class NetworkShape(Shape):
         self.can_be_cut = flag(declared.can_be_cut)
         self.empty = Channel(in_flight=() if self.ordered else Map())
 
-    def channel(self, path: tuple[Any, ...], kind: type[Message], source: Any, dest: Any) -> Slot:
+    def route(self, path: tuple[Any, ...], kind: type[Message]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Who sends messages of ``kind``, and who receives them."""
         route = self.routes.get(kind)
         if route is None:
             raise FencepostError(f"{kind.__name__} is not a kind of message of {'.'.join(map(str, path))}")
+        return route
+
+    def channel(self, path: tuple[Any, ...], kind: type[Message], source: Any, dest: Any) -> Slot:
+        route = self.route(path, kind)
         if source not in route[0] or dest not in route[1]:
             raise FencepostError(f"{kind.__name__} has no channel from {show(source)} to {show(dest)}")
         return Slot((*path, kind, source, dest), self.empty, constant=False)
@@ -126,16 +132,21 @@ class NetworkShape(Shape):
         raise NotAValue("a network can not be assigned; send and receive messages")
 
     def value(self, read: Callable[[Slot], Value], path: tuple[Any, ...]) -> Value:
-        channels = {}
-        for slot in self.slots(path):
-            held = read(slot)
-            if held != self.empty:
-                kind, source, dest = slot.path[-3:]
-                channels[(kind.__name__, source, dest)] = held
-        return Map(channels)
+        """The channels that hold something, by (kind, sender, receiver), and ("cut", one, other) for each cut connection."""
+        found: dict[tuple[Any, Any, Any], Value] = {}
+        for kind, (sources, dests) in self.routes.items():
+            for source, dest in itertools.product(sources, dests):
+                held = read(self.channel(path, kind, source, dest))
+                if held != self.empty:
+                    found[(kind.__name__, source, dest)] = held
+                if self.can_be_cut and source != dest:
+                    connection = self.connection(path, source, dest)
+                    if not read(connection):
+                        found[("cut", *connection.path[-2:])] = True
+        return Map(found)
 
 
-class Network:
+class Network(View):
     """A network that lives in the state. Every method reads only the channels that its arguments name."""
 
     __slots__ = ("_cursor", "_path", "_shape")
@@ -191,7 +202,10 @@ class Network:
         ``where``. On an ordered network only the oldest can be received.
         """
         if source is None:
-            source = one_of([s for s in self._shape.routes[kind][0] if s != to])
+            sources, dests = self._shape.route(self._path, kind)
+            if to not in dests:
+                raise FencepostError(f"{kind.__name__} has no channel to {show(to)}")
+            source = one_of([s for s in sources if s != to])
         slot = self._shape.channel(self._path, kind, source, to)
         channel: Channel = self._cursor.read(slot)
         candidates = [m for m in _receivable(channel.in_flight, self._shape.ordered) if where is None or where(m)]

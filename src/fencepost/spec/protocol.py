@@ -52,7 +52,6 @@ class Constant:
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = self.__constant_name__ = name
-        self.default = self.convert(self.default)
 
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is None:
@@ -76,8 +75,11 @@ class Constant:
         )
 
     def _wrong(self, given: Any) -> OptionError:
-        example = {"set of model values": f"{self.name}=3 or {self.name}={self.prefix}1,{self.prefix}2"}.get(self.kind)
-        hint = f", for example {example}" if example else f", for example {self.name}={show(self.default).lower()}"
+        if self.prefix is not None:
+            hint = f", for example {self.name}=3 or {self.name}={self.prefix}1,{self.prefix}2"
+        else:
+            values = self.default if isinstance(self.default, (frozenset, tuple)) else (self.default,)
+            hint = f", for example {self.name}={','.join(v if isinstance(v, str) else show(v).lower() for v in values)}"
         return OptionError(f"constant {self.name} is {self.kind}, not {given!r}{hint}")
 
     def convert(self, given: Any) -> Value:
@@ -88,10 +90,10 @@ class Constant:
         if self.prefix is not None:
             return self._model_values(given)
         default = self.default
-        if isinstance(given, str) and not isinstance(default, str):
+        if type(given) is str and type(default) is not str:
             return self._parse(given)
         if isinstance(default, frozenset) and isinstance(given, (set, frozenset, list, tuple)):
-            return self._frozen(frozenset(given))
+            return Set(self._frozen(tuple(given)))
         if isinstance(default, tuple) and isinstance(given, (list, tuple)):
             return self._frozen(tuple(given))
         if default is not None and type(given) is not type(default):
@@ -105,7 +107,11 @@ class Constant:
             raise OptionError(f"constant {self.name} can not be {error}") from None
 
     def _parse(self, text: str) -> Value:
-        default = self.default
+        return self._parse_like(self.default, text)
+
+    def _parse_like(self, default: Value, text: str) -> Value:
+        if type(default) is str:
+            return text
         if isinstance(default, bool):
             if text.lower() in ("true", "yes", "on"):
                 return True
@@ -119,16 +125,13 @@ class Constant:
             raise self._wrong(text)
         if isinstance(default, (int, float)):
             try:
-                return type(default)(text)
+                return self._frozen(type(default)(text))
             except ValueError:
                 raise self._wrong(text) from None
         if isinstance(default, (frozenset, tuple)):
             element = next(iter(default), "")
             parts = [p.strip() for p in text.strip("{}()").split(",") if p.strip()]
-            try:
-                parsed = [type(element)(p) for p in parts] if isinstance(element, (int, float)) else parts
-            except ValueError:
-                raise self._wrong(text) from None
+            parsed = [self._parse_like(element, p) for p in parts]
             return Set(parsed) if isinstance(default, frozenset) else tuple(parsed)
         raise self._wrong(text)
 
@@ -233,19 +236,29 @@ def action(function: Any = None, /, *, by: Any = None, **domains: Any) -> Any:
 @overload
 def invariant(function: F, /) -> F: ...
 @overload
-def invariant(*, when: Callable[[Any], bool] | None = None) -> Callable[[F], F]: ...
-def invariant(function: Any = None, /, *, when: Any = None) -> Any:
-    """A state invariant: it must be true in every state. ``when`` (a function of the constants) turns it off by default."""
-    return _declare("invariant", function) if function else lambda f: _declare("invariant", f, when=when)
+def invariant(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def invariant(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
+    """A state invariant: it must be true in every state, for every binding of its parameters (declared as an action's are).
+
+    What it reads together is remembered together, so an invariant over all bookies is best written over each:
+    ``@invariant(b=bookies)``. ``when`` (a function of the protocol's constants) turns it off by default.
+    """
+    if function is not None:
+        return _declare("invariant", function)
+    return lambda f: _declare("invariant", f, when=when, domains=domains)
 
 
 @overload
 def step_invariant(function: F, /) -> F: ...
 @overload
-def step_invariant(*, when: Callable[[Any], bool] | None = None) -> Callable[[F], F]: ...
-def step_invariant(function: Any = None, /, *, when: Any = None) -> Any:
-    """A step invariant: ``def fenced_stays(self, after)`` must be true of every state and each of its successors."""
-    return _declare("step_invariant", function) if function else lambda f: _declare("step_invariant", f, when=when)
+def step_invariant(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def step_invariant(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
+    """A step invariant: ``def fenced_stays(self, after)`` must be true of every state and each of its successors, for every
+    binding of its further parameters. ``when`` turns it off by default, as for :func:`invariant`.
+    """
+    if function is not None:
+        return _declare("step_invariant", function)
+    return lambda f: _declare("step_invariant", f, when=when, domains=domains)
 
 
 def constraint(function: F, /) -> F:
@@ -338,6 +351,8 @@ class Protocol:
         constants, variables, declared = dict(cls._declared_constants), dict(cls._declared_variables), dict(cls._declared)
         for name, attribute in list(cls.__dict__.items()):
             if isinstance(attribute, Constant):
+                # Not in __set_name__, of which Python 3.11 wraps the errors.
+                attribute.default = attribute.convert(attribute.default)
                 constants[name] = attribute
             elif isinstance(attribute, (VariableOf, PerKeyOf, TableOf, NetworkOf)):
                 variables[name] = Variable(name, attribute)

@@ -49,6 +49,9 @@ class ModelValue:
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError(f"model value {self.name} is immutable")
 
+    def __delattr__(self, key: str) -> None:
+        raise AttributeError(f"model value {self.name} is immutable")
+
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, ModelValue) and other.name == self.name)
 
@@ -77,22 +80,48 @@ class Set(frozenset[T_co]):
         return show(self)
 
     def __or__(self, other: Any) -> Any:
-        return Set(frozenset.__or__(self, other))
+        return _as_set(frozenset.__or__(self, other))
 
     def __ror__(self, other: Any) -> Any:
-        return Set(frozenset.__or__(self, other))
+        return _as_set(frozenset.__or__(self, other))
 
     def __and__(self, other: Any) -> Any:
-        return Set(frozenset.__and__(self, other))
+        return _as_set(frozenset.__and__(self, other))
+
+    def __rand__(self, other: Any) -> Any:
+        return _as_set(frozenset.__and__(self, other))
 
     def __sub__(self, other: Any) -> Any:
-        return Set(frozenset.__sub__(self, other))
+        return _as_set(frozenset.__sub__(self, other))
+
+    def __rsub__(self, other: Any) -> Any:
+        return Set(frozenset.difference(other, self)) if isinstance(other, frozenset) else NotImplemented
 
     def __xor__(self, other: Any) -> Any:
-        return Set(frozenset.__xor__(self, other))
+        return _as_set(frozenset.__xor__(self, other))
+
+    def __rxor__(self, other: Any) -> Any:
+        return _as_set(frozenset.__xor__(self, other))
+
+    # The methods would return plain frozen sets, walked in an order that changes with the hash seed.
+    def union(self, *others: Iterable[Any]) -> Any:
+        return Set(frozenset.union(self, *others))
+
+    def intersection(self, *others: Iterable[Any]) -> Any:
+        return Set(frozenset.intersection(self, *others))
+
+    def difference(self, *others: Iterable[Any]) -> Any:
+        return Set(frozenset.difference(self, *others))
+
+    def symmetric_difference(self, other: Iterable[Any]) -> Any:
+        return Set(frozenset.symmetric_difference(self, other))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Set, (list(frozenset.__iter__(self)),))
+
+
+def _as_set(result: Any) -> Any:
+    return result if result is NotImplemented else Set(result)
 
 
 class Map(Mapping[K, V]):
@@ -118,7 +147,7 @@ class Map(Mapping[K, V]):
         return len(self._items)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Map) and self._items == other._items
+        return isinstance(other, Mapping) and self._items == dict(other)
 
     def __hash__(self) -> int:
         if self._hash is None:
@@ -166,6 +195,9 @@ class Record:
             )
         object.__setattr__(self, name, value)
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a {type(self).__name__} is an immutable value: its field {name} can not be deleted")
+
     def replace(self: R, **changes: Any) -> R:
         """A copy with the named fields changed."""
         return type(self)(**{name: changes.pop(name, getattr(self, name)) for name in self._fields}, **changes)
@@ -203,7 +235,8 @@ def order_key(value: Value) -> tuple[Any, ...]:
     if value is None:
         return (0,)
     if isinstance(value, enum.Enum):
-        return (5, type(value).__name__, list(type(value)).index(value))
+        place = value.value if isinstance(value, enum.Flag) else list(type(value)).index(value)
+        return (5, type(value).__name__, place)
     if isinstance(value, bool):
         return (1, value)
     if isinstance(value, int):
@@ -253,7 +286,7 @@ def _encode(value: Value) -> bytes:
     if kind is ModelValue:
         return _text(b"m", value.name)
     if isinstance(value, enum.Enum):
-        return _text(b"e", f"{kind.__name__}.{value.name}")
+        return _text(b"e", f"{kind.__name__}.{_member(value)}")
     if kind is tuple:
         return b"(" + b"".join(map(_encode, value)) + b")"
     if kind is Set or kind is frozenset:
@@ -263,7 +296,7 @@ def _encode(value: Value) -> bytes:
     if kind is Map:
         return b"[" + b"".join(sorted(_encode(k) + _encode(v) for k, v in value.items())) + b"]"
     if kind is float:
-        return b"f" + struct.pack("<d", value)
+        return b"f" + struct.pack("<d", value + 0.0)  # -0.0 equals 0.0
     if kind is bytes:
         return b"b" + str(len(value)).encode() + b":" + value
     raise NotAValue(f"{value!r} ({kind.__name__}) is not a value")
@@ -315,10 +348,14 @@ def freeze(value: Value) -> Value:
     raise NotAValue(f"a {kind.__name__}, which Fencepost does not know; declare a fencepost.Record or an enum")
 
 
+def _member(value: enum.Enum) -> str:
+    return value.name or repr(value)  # no flag at all has no name
+
+
 def show(value: Value) -> str:
     """A value as a person reads it: ``{b1, b2}``, ``Entry(id=1, data=1)``, ``OPEN``."""
     if isinstance(value, enum.Enum):
-        return value.name
+        return _member(value)
     if isinstance(value, ModelValue):
         return value.name
     if isinstance(value, tuple):

@@ -7,12 +7,16 @@ compiler grows tries from these; the reference explorer, replay and checking mod
 
 from __future__ import annotations
 
+import contextlib
+import dis
+import inspect
+import os
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.errors import FencepostError, ProtocolRaised
+from fencepost.errors import FencepostError, NotAProtocol, ProtocolRaised, SystemFailure
 from fencepost.spec.context import Disabled, Event, Slot, current
 from fencepost.spec.fields import PerKeyView, RecordView
 from fencepost.spec.network import Network
@@ -165,24 +169,27 @@ class _Recorder:
 class Stepper:
     """A protocol that can be stepped: its roots, its store of values, and the evaluation of one root in one state.
 
-    ``invariants`` selects state and step invariants by name; by default all that are not turned off by their ``when``. Raises
-    :class:`fencepost.OptionError` for a name the protocol does not have.
+    ``invariants`` selects state and step invariants by name; by default all that are not turned off by their ``when``.
+    ``checking`` runs every evaluation twice and watches it (see `guard`), so that a protocol that reads more than its state is
+    caught. Raises :class:`fencepost.NotAProtocol` for an action or property whose parameters and domains do not fit.
     """
 
-    def __init__(self, protocol: Protocol, invariants: Sequence[str] | None = None) -> None:
+    def __init__(self, protocol: Protocol, invariants: Sequence[str] | None = None, checking: bool = False) -> None:
         self.protocol = protocol
+        self.checking = checking
         self.store = Store(protocol)
         self.evaluations = 0
         self.roots: list[Root] = []
         for kind in ("constraint", "invariant", "step_constraint", "step_invariant"):
             for declared in protocol.declared(kind):
                 if self._selected(declared, invariants):
-                    self.roots.append(Root(len(self.roots), declared, {}))
+                    for parameters in _bindings(declared, protocol):
+                        self.roots.append(Root(len(self.roots), declared, parameters))
         for declared in protocol.declared("action"):
-            for parameters in declared.parameters(protocol):
+            for parameters in _bindings(declared, protocol):
                 self.roots.append(Root(len(self.roots), declared, parameters))
         self._view = next(iter(protocol.declared("view")), None)
-        self._view_slot = Slot(("view",), None, constant=False)
+        self._view_slot = Slot(("view()",), None, constant=False)  # no variable can have this name
         self._project()
 
     def _selected(self, declared: Declared, invariants: Sequence[str] | None) -> bool:
@@ -202,9 +209,9 @@ class Stepper:
         """Every initial state, in the order of the choices that lead to it; duplicates removed."""
         blank: list[int] = []
         setups = self.protocol.declared("initial")
-        root = Root(-1, setups[0], {}) if setups else None
+        root = Root(-1, setups[0] if setups else Declared("initial", lambda protocol: None, name="as declared"), {})
         found: dict[tuple[int, ...], State] = {}
-        for path in self._paths(root, blank) if root else [self._viewed(_Path(), blank)]:
+        for path in self._paths(root, blank):
             if path.enabled:
                 state = State(self.store, self._apply(blank, path.writes))
                 found.setdefault(state.ids, state)
@@ -215,7 +222,11 @@ class Stepper:
 
         Raises :class:`fencepost.ProtocolRaised` if the author's Python does, or breaks a rule of the language.
         """
-        return _tree(list(self._paths(root, ids, after)), 0, ids, root)
+        paths = list(self._paths(root, ids, after))
+        try:
+            return _tree(paths, 0, ids)
+        except FencepostError as error:
+            raise self._raised(root, ids, str(error)) from None
 
     def outcomes(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
         """Every outcome of ``root`` here, in the order of its choices; for a property: empty if it holds."""
@@ -245,6 +256,14 @@ class Stepper:
         raise self._raised(root, ids, f"has more than {MAX_BRANCHES:,} ways through its choices: is one infinite?")
 
     def _run(self, root: Root, ids: Sequence[int], after: Sequence[int] | None, script: Sequence[int]) -> _Path:
+        path = self._run_once(root, ids, after, script)
+        if self.checking and self._run_once(root, ids, after, script) != path:
+            raise self._raised(
+                root, ids, "did something else when it was run again in the same state: it depends on more than the state"
+            )
+        return path
+
+    def _run_once(self, root: Root, ids: Sequence[int], after: Sequence[int] | None, script: Sequence[int]) -> _Path:
         self.evaluations += 1
         path = _Path()
         stepwise = after is not None
@@ -253,14 +272,15 @@ class Stepper:
         bound = self.protocol.bound_to(recorder)
         token = current.set(recorder)
         try:
-            if after is not None:
-                later = self.protocol.bound_to(_Recorder(self.store, after, (), path, lane=1))
-                path.enabled = not root.declared.function(bound, later)
-            elif recorder.read_only:
-                path.enabled = not root.declared.function(bound)
-            else:
-                root.declared.function(bound, **root.parameters)
-                self._viewed(path, ids, recorder, bound)
+            with self._guard(root):
+                if after is not None:
+                    later = self.protocol.bound_to(_Recorder(self.store, after, (), path, lane=1))
+                    path.enabled = not _truth(root.declared.function(bound, later, **root.parameters))
+                elif recorder.read_only:
+                    path.enabled = not _truth(root.declared.function(bound, **root.parameters))
+                else:
+                    _nothing(root.declared.function(bound, **root.parameters))
+                    self._look(recorder, bound)
         except Disabled:
             if root.kind == "initial" or not recorder.read_only:
                 path.enabled = False
@@ -270,11 +290,20 @@ class Stepper:
             raise self._raised(root, ids, str(error)) from error
         except RecursionError as error:
             raise self._raised(root, ids, "recursed too deeply") from error
-        except Exception as error:
+        except MemoryError as error:
+            raise SystemFailure(f"out of memory while {root.title} was run: stop in time with --max-memory") from error
+        except (Exception, SystemExit) as error:
             raise self._raised(root, ids, f"raised {_brief(error)}") from error
         finally:
             current.reset(token)
         return path
+
+    def _guard(self, root: Root) -> contextlib.AbstractContextManager[None]:
+        if not self.checking:
+            return _UNWATCHED
+        from fencepost.step.guard import guarded
+
+        return guarded(root.declared.function, self.protocol)
 
     def _raised(self, root: Root, ids: Sequence[int], what: str) -> ProtocolRaised:
         kind = {"action": "action", "initial": "initial state"}.get(root.kind, root.kind.replace("_", " "))
@@ -286,10 +315,13 @@ class Stepper:
         """A view that only picks parts of the state hides the others; any other one becomes a slot of its own."""
         if self._view is None:
             return
-        picked = _Picker()
+        picker = _Picker()
         try:
-            paths = _picked_paths(self._view.function(self.protocol.bound_to(picked)))
+            paths = _picked_paths(self._view.function(self.protocol.bound_to(picker)))
         except Exception:
+            paths = None
+        # What it read and did not return, it decided something by.
+        if paths is not None and not (_only_picks(self._view.function) and picker.read_paths <= set(paths)):
             paths = None
         if paths is None:
             self.store.slot(self._view_slot)
@@ -299,28 +331,39 @@ class Stepper:
             shown = paths
             self.store.show_only(lambda path: any(path[: len(p)] == p for p in shown))
 
-    def _viewed(
-        self, path: _Path, ids: Sequence[int], recorder: _Recorder | None = None, bound: Protocol | None = None
-    ) -> _Path:
+    def _look(self, recorder: _Recorder, bound: Protocol) -> None:
         """Adds what a computed view makes of the state after this path."""
-        if self._view is not None and path.enabled:
-            recorder = recorder or _Recorder(self.store, ids, (), path)
-            seen = self._view.function(bound or self.protocol.bound_to(recorder))
-            recorder.write(self._view_slot, seen)
-        return path
+        if self._view is None:
+            return
+        recorder.read_only = True
+        try:
+            seen = self._view.function(bound)
+        except Disabled:
+            raise FencepostError(f"led to a state in which the view {self._view.name} asked require(...)") from None
+        recorder.read_only = False
+        recorder.write(self._view_slot, seen)
 
 
 class _Picked:
-    """Stands for the value of a slot while a view is asked which parts it picks."""
+    """Stands for the value of a slot while a view is asked which parts it picks. It can be returned, and nothing else."""
 
     def __init__(self, path: tuple[Any, ...]) -> None:
         self.path = path
+
+    def _used(self, *_: object) -> Any:
+        raise TypeError
+
+    __bool__ = __eq__ = __ne__ = __hash__ = _used
 
 
 class _Picker:
     """A cursor that hands out stand-ins: whoever computes with one is no mere selection."""
 
+    def __init__(self) -> None:
+        self.read_paths: set[tuple[Any, ...]] = set()
+
     def read(self, slot: Slot) -> Any:
+        self.read_paths.add(slot.path)
         return _Picked(slot.path)
 
     def write(self, slot: Slot, value: Value) -> None:
@@ -331,6 +374,12 @@ class _Picker:
 
     def tell(self, event: Event) -> None:
         raise TypeError
+
+
+def _only_picks(view: Callable[..., Any]) -> bool:
+    """Whether a view's code names things and groups them and does nothing else, such as ``x is None`` or a branch."""
+    harmless = ("LOAD_", "BUILD_", "RETURN_", "RESUME", "COPY_FREE_VARS", "BINARY_SUBSCR", "EXTENDED_ARG", "NOP")
+    return all(op.opname.startswith(harmless) for op in dis.get_instructions(view))
 
 
 def _picked_paths(viewed: Any) -> list[tuple[Any, ...]] | None:
@@ -353,20 +402,26 @@ def _outcome(path: _Path, ids: Sequence[int]) -> Outcome:
     return Outcome(choices, tuple(path.labels), writes, tuple(path.events))
 
 
-def _tree(paths: list[_Path], depth: int, ids: Sequence[int], root: Root) -> Branch:
+def _entry(path: _Path, depth: int) -> tuple[Any, ...]:
+    what, subject, value = path.trail[depth] if depth < len(path.trail) else ("end", 0, 0)
+    return (what, subject) if what == "choose" else (what, subject, value)
+
+
+def _tree(paths: list[_Path], depth: int, ids: Sequence[int]) -> Branch:
     """The tree of evaluations that share their first ``depth`` trail entries (choices aside)."""
     first = paths[0]
+    # What was read and between how many options was chosen follows from the choices before it.
+    if len({_entry(p, depth) for p in paths}) > 1:
+        raise FencepostError("was not deterministic: it must depend on the state alone")
     if depth == len(first.trail):
         return Leaf([_outcome(p, ids) for p in paths if p.enabled])
     what, subject, value = first.trail[depth]
     if what == "read":
-        return Read(subject, value, _tree(paths, depth + 1, ids, root))
+        return Read(subject, value, _tree(paths, depth + 1, ids))
     options: list[list[_Path]] = [[] for _ in range(subject)]
     for path in paths:
-        if len(path.trail) <= depth or path.trail[depth][:2] != (what, subject):
-            raise ProtocolRaised(f"{root.title} was not deterministic: it must depend on the state alone", where=root.title)
         options[path.trail[depth][2]].append(path)
-    branches = [_tree(option, depth + 1, ids, root) for option in options]
+    branches = [_tree(option, depth + 1, ids) for option in options]
     # Options that read nothing more end here together; those that do are walked side by side.
     ended = [b for b in branches if isinstance(b, Leaf)]
     going_on: list[Branch] = [b for b in branches if not isinstance(b, Leaf)]
@@ -376,9 +431,51 @@ def _tree(paths: list[_Path], depth: int, ids: Sequence[int], root: Root) -> Bra
     return Fork([*going_on, joined] if joined.outcomes else going_on)
 
 
-def _brief(error: Exception) -> str:
+_UNWATCHED = contextlib.nullcontext()
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_SHIPPED = os.path.join(_PACKAGE, "protocols")
+_LIBRARY = os.path.dirname(os.__file__)
+
+
+def _bindings(declared: Declared, protocol: Protocol) -> list[dict[str, Value]]:
+    """Every binding of the parameters of an action or property, once it is certain that it can be called with them."""
+    kind = declared.kind.replace("_", " ")
+    try:
+        bindings = declared.parameters(protocol)
+    except Exception as error:
+        raise NotAProtocol(f"the parameters of {kind} {declared.name} have no usable domains: {_brief(error)}") from error
+    try:
+        states = [protocol, protocol] if declared.kind in STEP_PROPERTIES else [protocol]
+        inspect.signature(declared.function).bind(*states, **dict.fromkeys(declared.domains))
+    except TypeError as error:
+        hint = "; it takes the state and its successor, def f(self, after)" if declared.kind in STEP_PROPERTIES else ""
+        raise NotAProtocol(
+            f"{kind} {declared.name}: {error}{hint}; give every parameter its domain by name, as in @action(b=bookies)"
+        ) from None
+    return bindings
+
+
+def _truth(verdict: Any) -> bool:
+    if verdict is None:
+        raise FencepostError("returned nothing: a property returns true or false")
+    return bool(verdict)
+
+
+def _nothing(result: Any) -> None:
+    if isinstance(result, (Generator, Coroutine)):
+        raise FencepostError("did not run: an action is an ordinary method, without yield and without async")
+
+
+def _brief(error: BaseException) -> str:
     """An exception in one line, with the author's line it came from."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "fencepost/spec" not in f.filename.replace("\\", "/")]
-    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    text = str(error).strip().splitlines()
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
+    authors = [f for f in frames if not f.filename.startswith((_LIBRARY, "<frozen"))] or frames
+    where = f" at {authors[-1].filename}:{authors[-1].lineno}" if authors else ""
+    # A KeyError's text is the repr of its key; a message reads better without quotes.
+    said = error.args[0] if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str) else str(error)
+    text = said.strip().splitlines()
     return f"{type(error).__name__}{': ' + text[0] if text else ''}{where}"
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith(_PACKAGE) and not file.startswith(_SHIPPED)

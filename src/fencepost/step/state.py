@@ -66,7 +66,9 @@ class Store:
         code = encode(value)
         if not self._visible(slot.path) or code == encode(slot.default):
             return 0
-        digest = blake2b(slot.name.encode() + b"\0" + code, digest_size=16).digest()
+        # By path and not by name: the keys 1 and "1" read the same.
+        path = b"".join(b"k" + p.__name__.encode() + b";" if isinstance(p, type) else encode(p) for p in slot.path)
+        digest = blake2b(path + b"\0" + code, digest_size=16).digest()
         return int.from_bytes(digest, "little")
 
     def fingerprint(self, ids: Sequence[int]) -> int:
