@@ -124,6 +124,7 @@ def _result(
         limit=explored.limit,
         interrupted=explored.interrupted,
         error=explored.raised,
+        failure=explored.failure,
         evaluations=explored.evaluations,
         profile=explored.profile,
     )

@@ -38,7 +38,7 @@ class Result:
     """What a check found out.
 
     ``complete``: every reachable state was explored. ``distinct_states``, ``generated_states``, ``depth`` and ``queue`` count as TLC
-    does. ``limit`` names the limit that ended the search early, ``error`` is what the protocol raised. ``violations`` are in order
+    does. ``limit`` names the limit that ended the search early, ``error`` is what the protocol raised, ``failure`` what the machine did not give. ``violations`` are in order
     of discovery; ``collision_probability`` is the chance that two states shared a fingerprint and one was missed.
     """
 
@@ -57,6 +57,7 @@ class Result:
     interrupted: bool = False
     error: errors.ProtocolRaised | None = None
     error_trace: Trace | None = None
+    failure: errors.SystemFailure | None = None
     evaluations: int = 0
     collision_probability: float = 0.0
     profile: Mapping[str, Any] = field(default_factory=dict)
@@ -83,11 +84,13 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """``holds``, the name of what is violated, ``raised``, ``interrupted`` or ``not complete``."""
+        """``holds``, the name of what is violated, ``raised``, ``failed``, ``interrupted`` or ``not complete``."""
         if self.violations:
             return self.violations[0].name
         if self.error is not None:
             return "raised"
+        if self.failure is not None:
+            return "failed"
         if self.interrupted:
             return "interrupted"
         return "holds" if self.complete else "not complete"
@@ -101,6 +104,8 @@ class Result:
             )
         if self.error is not None:
             return self.error.exit_code
+        if self.failure is not None:
+            return self.failure.exit_code
         if self.interrupted:
             return errors.INTERRUPTED
         return errors.HOLDS if self.complete else errors.NOT_COMPLETE

@@ -180,6 +180,12 @@ class Tables:
                 self.entries[0] = n + 1
                 self.drop[INITIAL, root >> 6] |= np.uint64(1 << (root & 63))
 
+    def recall(self, outcomes: Sequence[tuple[int, Sequence[int]]]) -> None:
+        """Number outcomes as an earlier exploration did, so that its links can be read; they take part in nothing else."""
+        for root, choices in outcomes[1:]:
+            self._add_outcome(-1, Outcome(tuple(choices), (), {}), 0, {}, ())
+            self.outcome_root[self.outcomes - 1] = root
+
     def record(self, root: int, branch: Branch) -> None:
         """Add what Python recorded of a root in one state (and, for a step property, one step) to its master trie."""
         self._compiled = None

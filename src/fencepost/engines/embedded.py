@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -18,12 +19,22 @@ from fencepost.compiler.machine import reserve
 from fencepost.compiler.native import REF_BITS, REF_MASK
 from fencepost.compiler.tables import ACTION, INITIAL, STATE_PROPERTY, Array, Compiled, Tables
 from fencepost.engines import kernel
+from fencepost.engines.checkpoint import (
+    BLOCK_ROWS,
+    FORMAT,
+    Manifest,
+    Reader,
+    Writer,
+    slot_entries,
+    source_digest,
+)
 from fencepost.engines.interface import Exploration, Found, Options, Progress, Report
-from fencepost.engines.kernel import CAPACITY, COUNT, DEADLOCK, LEAF_TOP, OUT, PARKS, USED, ZERO, Arena, Shared, Work
+from fencepost.engines.kernel import CAPACITY, COUNT, DEADLOCK, LEAF_TOP, OUT, PARKS, USED, Arena, Shared, Work
 from fencepost.engines.links import Links
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.step import State, Stepper
-from fencepost.step.state import LOW
+from fencepost.spec.values import encode
+from fencepost.step.state import LOW, SEED
 
 ROOM = 1 << 26
 """Candidates a worker can have for one owner in one round."""
@@ -100,15 +111,27 @@ class Explorer:
         self.pool = ThreadPoolExecutor(w)
         self.compiled: Compiled = self.tables.compiled()
         self.starts: list[State] = []
+        self.expanding = False
+        self.expanded = 0
         self.reported: set[str] = set()
         self.raised: tuple[int, int, ProtocolRaised] | None = None
         self.failed = [0] * w
         self.told = 0.0
-        self.told_exploding: list[tuple[str, int]] = []
+        self.reader = Reader(options.resume) if options.resume else None
+        self.writer: Writer | None = None
+        self.manifest: Manifest | None = None
+        self.saved_depth = 0
+        self.saved_at = self.started
+        # After a resume the states of the first level are numbered as they were, not as they are laid out.
+        self.old_numbers = self.new_numbers = np.zeros(0, np.int64)
+        self.earlier = Exploration()
+        self.old_counts = [0] * w
 
     def close(self) -> None:
         """Let the workers go."""
         self.shared.stop[0] = 1
+        if self.writer is not None:
+            self.writer.close()
         self.pool.shutdown()
         self.links.close()
 
@@ -174,17 +197,30 @@ class Explorer:
     def run(self) -> Exploration:
         """Explore, and tell what was found."""
         result = self.result
-        self.old_counts = [0] * self.workers
         try:
-            self._begin()
+            self._open_checkpoint()
+            if self.reader is not None:
+                self._resume(self.reader)
+            else:
+                self._begin()
             while self.level_size and not self._finished():
                 self._next_level()
             result.complete = not self.level_size and result.limit is None and self.raised is None
         except KeyboardInterrupt:
             result.interrupted = True
+        except SystemFailure as error:
+            result.failure = error
+        except MemoryError:
+            result.failure = SystemFailure("out of memory: set --max-memory below what the machine has, to stop in time")
+        try:
+            self._save()
+        except SystemFailure as error:
+            result.failure = error
+        result.queue = self.level_size
+        if self.expanding:
+            self._end_early()
         self._count()
-        result.queue = self._queue()
-        result.seconds = time.monotonic() - self.started
+        result.seconds = self.earlier.seconds + time.monotonic() - self.started
         result.evaluations = self.stepper.evaluations
         result.peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         result.profile = {
@@ -203,8 +239,121 @@ class Explorer:
             self.result.generated += 1
             self._place(state)
         self._end_level()
-        if self.level_size or self.starts:
-            self.result.depth = 1
+
+    def _open_checkpoint(self) -> None:
+        directory = self.options.checkpoint
+        kept = self.reader.manifest if self.reader is not None else None
+        if self.reader is not None:
+            self.reader.verify(self.stepper.protocol, self._properties, self.options.bits)
+            if directory is None:
+                directory = self.options.resume
+            elif directory.resolve() != self.reader.directory.resolve():
+                raise SystemFailure(f"a resumed run goes on saving to {self.reader.directory}; leave out --checkpoint")
+        if directory is not None:
+            self.writer = Writer(directory, kept)
+
+    @property
+    def _properties(self) -> list[str]:
+        return [r.title for r in self.stepper.roots if self.tables.root_kind[r.index] != ACTION]
+
+    def _resume(self, reader: Reader) -> None:
+        """Everything as it was at the end of the level that the checkpoint holds."""
+        kept, result = reader.manifest, self.result
+        found: dict[int, State] = {}
+        for state in self.stepper.initial_states():
+            found.setdefault(state.fingerprint if self.wide else state.fingerprint & LOW, state)
+        self.starts = list(found.values())
+        columns = reader.restore(self.stepper.store)
+        self.tables.recall(kept.outcomes)
+        self.tables.widest = max(len(v) for v in self.stepper.store.values)
+        self._fit()
+        total = sum(kept.levels)
+        for block in reader.fingerprints():
+            lows, highs = (block[::2].copy(), block[1::2].copy()) if self.wide else (block, block)
+            for t, work in enumerate(self.work):
+                kernel.make_room(work.table, work.counts, work.held, self.wide, int(work.counts[USED]) + len(lows))
+                kernel.insert_all(work.table, work.counts, lows, highs, t, self.workers, self.wide)
+        if sum(int(w.counts[USED]) for w in self.work) != total:
+            raise SystemFailure(f"the checkpoint in {reader.directory} is damaged: it holds a state twice; start again without it")
+        for log in reader.links():
+            self.links.add(log.copy())
+        self.new_numbers = reserve(self.region * self.workers, np.int64)
+        for numbers, cells in reader.frontier():
+            self._place_rows(numbers, cells, columns)
+        result.distinct, result.generated, result.depth = kept.distinct, kept.generated, kept.depth
+        self.earlier = Exploration(generated=kept.generated, seconds=kept.seconds)
+        self.earlier.taken, self.earlier.new = dict(enumerate(kept.taken)), dict(enumerate(kept.new))
+        for kind, name, start, path in kept.found:
+            result.found.append(self._found(kind, name, (start, path)))
+        self.reported = set(kept.reported)
+        self._settle()
+        self._put_in_order()
+        self._remember()
+        self.saved_depth = result.depth
+
+    def _place_rows(self, numbers: Array, cells: Array, columns: list[tuple[int, list[int]]]) -> None:
+        """Lay rows of a checkpoint out as parked states of the new level."""
+        store = self.stepper.store
+        rows = np.zeros((len(cells), self.width), self.dtype)
+        lows, highs = (np.full(len(cells), part, np.uint64) for part in (SEED & LOW, SEED >> 64))
+        for column, (index, ids) in enumerate(columns):
+            rows[:, index] = np.array(ids, self.dtype)[cells[:, column]]
+            lows ^= np.array([h & LOW for h in store.hashes[index]], np.uint64)[rows[:, index]]
+            highs ^= np.array([h >> 64 for h in store.hashes[index]], np.uint64)[rows[:, index]]
+        owners = ((lows >> np.uint64(32)) * np.uint64(self.workers)) >> np.uint64(32)
+        for t, work in enumerate(self.work):
+            mine = np.flatnonzero(owners == t)
+            begin = t * self.region + int(work.counts[COUNT])
+            end = begin + len(mine)
+            self.new.cells[begin:end] = rows[mine]
+            self.new.fp[begin:end], self.new.fp_high[begin:end] = lows[mine], highs[mine]
+            self.new.ref[begin:end], self.new.meta[begin:end] = INITIAL, kernel.PARKED
+            self.new_numbers[begin:end] = numbers[mine]
+            work.parked[work.counts[PARKS] : work.counts[PARKS] + len(mine)] = np.arange(begin, end)
+            work.counts[COUNT] += len(mine)
+            work.counts[PARKS] += len(mine)
+
+    def _remember(self) -> None:
+        """What a checkpoint says about the level that just ended."""
+        if self.writer is None:
+            return
+        self._count()
+        result, tables, protocol = self.result, self.tables, self.stepper.protocol
+        roots = range(len(self.stepper.roots))
+        numbers = {id(state): n for n, state in enumerate(self.starts)}
+        found = []
+        for f in result.found:
+            by_step = {(int(tables.outcome_root[o]), tables.outcome_choices[o]): o for o in range(1, tables.outcomes)}
+            found.append((f.kind, f.name, numbers[id(f.initial)], [by_step[r, tuple(c)] for r, c in f.path]))
+        self.manifest = Manifest(
+            FORMAT, protocol.name, {n: encode(v).hex() for n, v in protocol.constants.items()}, source_digest(protocol),
+            self._properties, self.options.bits, result.depth, result.distinct, result.generated,
+            [result.taken.get(i, 0) for i in roots], [result.new.get(i, 0) for i in roots],
+            self.earlier.seconds + time.monotonic() - self.started, list(self.writer.levels), "", self.level_size, "", self.width,
+            np.dtype(self.dtype).itemsize, slot_entries(self.stepper.store),
+            [(int(tables.outcome_root[o]), list(tables.outcome_choices[o])) for o in range(tables.outcomes)], found,
+            sorted(self.reported),
+        )  # fmt: skip
+
+    def _save(self) -> None:
+        """Save the last level that was completed, unless that was done: it is the new one between levels, else the old one."""
+        manifest = self.manifest
+        if self.writer is None or manifest is None or manifest.depth == self.saved_depth:
+            return
+        arena, numbers = (self.old, self.old_numbers) if self.expanding else (self.new, self.new_numbers)
+        order = self.order[: manifest.frontier_size]
+        manifest.width, manifest.item = self.width, np.dtype(self.dtype).itemsize
+
+        def rows() -> Iterator[tuple[Array, Array]]:
+            bases = np.array(self.bases, np.int64)
+            for begin in range(0, len(order), BLOCK_ROWS):
+                positions = order[begin : begin + BLOCK_ROWS]
+                number = numbers[positions] if numbers.size else positions % self.region + bases[positions // self.region]
+                yield number, arena.cells[positions][:, : self.width]
+
+        manifest.slots = slot_entries(self.stepper.store)[: self.width]
+        self.writer.save(manifest, rows)
+        self.saved_depth, self.saved_at = manifest.depth, time.monotonic()
 
     def _place(self, state: State) -> None:
         self.tables.widest = max([self.tables.widest, *state.ids])
@@ -229,11 +378,16 @@ class Explorer:
     def _next_level(self) -> None:
         """Expand the current level into the next."""
         self._turn_over()
+        self.expanding = True
         if self._expand_all():
             self._end_level()
+            self.expanding = False
+            if time.monotonic() - self.saved_at >= self.options.checkpoint_every:
+                self._save()
 
     def _turn_over(self) -> None:
         self.old, self.new = self.new, self.old
+        self.old_numbers, self.new_numbers = self.new_numbers, np.zeros(0, np.int64)
         self.old_counts = [int(w.counts[COUNT]) for w in self.work]
         for work in self.work:
             work.counts[COUNT] = work.counts[LEAF_TOP] = work.counts[OUT] = 0
@@ -252,7 +406,6 @@ class Explorer:
         while True:
             bound = sum(self.tables.most_outcomes) * self.tables.widest_fork
             block = max(1, min(kernel.BLOCK, ROOM // max(bound, 1)))
-            rounds = -(-self.level_size // (block * self.workers))
             if at >= self.level_size:
                 return True
             begin = time.monotonic()
@@ -260,11 +413,10 @@ class Explorer:
             done = self._run_workers(rest, block)
             self.seconds["expand"] += time.monotonic() - begin
             at += min(len(rest), done * block * self.workers)
+            self.expanded = at
             self._settle()
             if at < self.level_size and self.shared.stop[0]:
-                self.unexpanded = self.level_size - at
                 return False
-            del rounds
 
     def _run_workers(self, order: Array, block: int) -> int:
         """Run the kernel on every core until it comes back; how many rounds were done. Watches limits meanwhile."""
@@ -344,33 +496,68 @@ class Explorer:
         self._judge()
         begin = time.monotonic()
         counts = [int(w.counts[COUNT]) for w in self.work]
-        inside = [n - int(w.counts[OUT]) - failed for n, w, failed in zip(counts, self.work, self.failed, strict=True)]
-        places = np.concatenate([[0], np.cumsum(inside)])
-        bases = np.array(self.bases, np.int64)
-        log = np.empty(sum(counts), np.int64)
         starts = np.concatenate([[0], np.cumsum(counts)])
+        bases = np.array(self.bases, np.int64)
+        log = np.empty(int(starts[-1]), np.int64)
 
-        def finish(t: int) -> None:
-            base = t * self.region
-            if inside[t]:
-                kernel.order_level(
-                    self.new, self.work[t].counts, base, t, self.workers, self.order, int(places[t]), self.wide
+        def link(t: int) -> None:
+            part, base = log[starts[t] : starts[t + 1]], t * self.region
+            if self.result.depth:
+                kernel.parents(
+                    self.new, base, counts[t], self.region, bases, self.old_numbers, part, self.work[t].new_count
                 )
-            kernel.parents(
-                self.new, base, counts[t], self.region, bases, log[starts[t] : starts[t + 1]], self.work[t].new_count
-            )
+            else:
+                part[:] = self.new.ref[base : base + counts[t]]
 
-        wait([self.pool.submit(finish, t) for t in range(self.workers)])
-        if not self.result.depth:
-            log[:] = np.concatenate([self.new.ref[t * self.region : t * self.region + n] for t, n in enumerate(counts)])
+        for future in [self.pool.submit(link, t) for t in range(self.workers)]:
+            future.result()
         self.links.add(log)
+        self._put_in_order()
         self.bases = [int(s) for s in starts[:-1]]
-        self.level_size = int(places[-1])
+        if self.writer is not None:
+            self.writer.add_level([self._fingerprints_of(t, counts[t]) for t in range(self.workers)], log)
         self.result.distinct += self.level_size + sum(self.failed)
         if self.level_size and self.result.depth:
             self.result.depth += 1
         self._tell_raised()
+        if not self.result.depth and (self.level_size or self.starts):
+            self.result.depth = 1
+        if self.level_size:
+            self._remember()
         self.seconds["order"] += time.monotonic() - begin
+
+    def _end_early(self) -> None:
+        """Count what was found of a level that is not complete."""
+        found = 0
+        bases = np.zeros(self.workers, np.int64)
+        for t, work in enumerate(self.work):
+            count = int(work.counts[COUNT])
+            found += count - int(work.counts[OUT])
+            ignored = np.empty(count, np.int64)
+            kernel.parents(self.new, t * self.region, count, self.region, bases, self.old_numbers, ignored, work.new_count)
+        self.result.distinct += found
+        self.result.queue += found - self.expanded
+
+    def _fingerprints_of(self, t: int, count: int) -> Array:
+        begin, end = t * self.region, t * self.region + count
+        if not self.wide:
+            return self.new.fp[begin:end]
+        return np.stack([self.new.fp[begin:end], self.new.fp_high[begin:end]], axis=1)
+
+    def _put_in_order(self) -> None:
+        """Sort the states to be expanded by fingerprint."""
+        inside = [int(w.counts[COUNT] - w.counts[OUT]) - failed for w, failed in zip(self.work, self.failed, strict=True)]
+        places = np.concatenate([[0], np.cumsum(inside)])
+
+        def sort(t: int) -> None:
+            if inside[t]:
+                kernel.order_level(
+                    self.new, self.work[t].counts, t * self.region, t, self.workers, self.order, int(places[t]), self.wide
+                )
+
+        for future in [self.pool.submit(sort, t) for t in range(self.workers)]:
+            future.result()
+        self.level_size = int(places[-1])
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
@@ -426,7 +613,10 @@ class Explorer:
 
     def _path_to_old(self, position: int) -> tuple[int, list[int]]:
         """The start and the outcomes that lead to a state of the level being expanded."""
-        number = position % self.region + self.bases[position // self.region]
+        if self.old_numbers.size:
+            number = int(self.old_numbers[position])
+        else:
+            number = position % self.region + self.bases[position // self.region]
         return self.links.path(len(self.links) - 1, number)
 
     def _found(self, kind: str, name: str, path: tuple[int, list[int]]) -> Found:
@@ -471,16 +661,13 @@ class Explorer:
                     generated=result.generated,
                     distinct=found,
                     depth=result.depth,
-                    queue=self._queue(),
+                    queue=self.level_size + (found - result.distinct if self.expanding else 0),
                     seconds=now - self.started,
                     memory=memory,
                     evaluations=self.stepper.evaluations,
                     exploding=self.tables.exploding(),
                 )
             )
-
-    def _queue(self) -> int:
-        return self.level_size
 
     def _count(self) -> None:
         """Add up what the workers counted, by action."""
@@ -494,6 +681,7 @@ class Explorer:
         by_outcome = tables.outcome_root[1 : tables.outcomes]
         taken = np.bincount(tables.leaf_root[: tables.leaves], leaves * weight, size)
         taken -= np.bincount(by_outcome, (cut * outcome_weight)[1:], size)
-        result.taken = {i: int(n) for i, n in enumerate(taken)}
-        result.new = {i: int(n) for i, n in enumerate(np.bincount(by_outcome, new[1:], size))}
-        result.generated = len(self.starts) + int(taken.sum())
+        earlier = self.earlier
+        result.taken = {i: int(n) + earlier.taken.get(i, 0) for i, n in enumerate(taken)}
+        result.new = {i: int(n) + earlier.new.get(i, 0) for i, n in enumerate(np.bincount(by_outcome, new[1:], size))}
+        result.generated = (earlier.generated or len(self.starts)) + int(taken.sum())

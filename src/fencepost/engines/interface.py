@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fencepost.errors import ProtocolRaised
+from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.step import State
 
 
@@ -80,7 +80,7 @@ class Exploration:
     by constraints not) and how many distinct states it discovered. ``generated`` counts initial states and every step taken,
     to states outside a constraint too; ``distinct`` leaves those out. ``limit`` says which limit was reached, None if the
     space was exhausted or a violation ended the search; ``raised`` is an error of the author's Python with the path to the
-    state it was raised in.
+    state it was raised in; ``failure`` is what the machine did not give (disk, memory), with all that was known until then.
     """
 
     distinct: int = 0
@@ -97,5 +97,6 @@ class Exploration:
     found: list[Found] = field(default_factory=list)
     raised: ProtocolRaised | None = None
     raised_at: Found | None = None
+    failure: SystemFailure | None = None
     evaluations: int = 0
     profile: dict[str, object] = field(default_factory=dict)

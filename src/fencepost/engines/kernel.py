@@ -155,6 +155,14 @@ def insert(table, counts, fp, high, wide):
 
 
 @njit
+def insert_all(table, counts, lows, highs, worker, workers, wide):
+    """Add those of many fingerprints that a worker owns."""
+    for i in range(lows.size):
+        if owner(lows[i], workers) == worker:
+            insert(table, counts, lows[i], highs[i], wide)
+
+
+@njit
 def make_room(table, counts, held, wide, entries):
     """Enlarge a table in place, by half and again, until ``entries`` are within its load.
 
@@ -629,14 +637,19 @@ def order_level(arena, counts, base, worker, workers, order, at, wide):
 
 
 @njit
-def parents(arena, base, n, region, bases, log, new_count):
+def parents(arena, base, n, region, bases, numbers, log, new_count):
     """The level's log: for each state of a region, the number of its parent in the level before << 24 | the outcome.
 
-    Counts, by outcome, the states that were discovered.
+    ``bases``: the number of each region's first state, or, after a resume, ``numbers``: that of every position. Counts, by
+    outcome, the states that were discovered.
     """
     for i in range(n):
         ref = arena.ref[base + i]
         position = ref >> REF_BITS
-        worker = position // region
-        log[i] = ((position - worker * region + bases[worker]) << REF_BITS) | (ref & REF_MASK)
+        if numbers.size:
+            number = numbers[position]
+        else:
+            worker = position // region
+            number = position - worker * region + bases[worker]
+        log[i] = (number << REF_BITS) | (ref & REF_MASK)
         new_count[ref & REF_MASK] += arena.meta[base + i] >= 0

@@ -302,6 +302,56 @@ def _encode(value: Value) -> bytes:
     raise NotAValue(f"{value!r} ({kind.__name__}) is not a value")
 
 
+def decode(code: bytes, named: Callable[[str, str], Any]) -> Value:
+    """The value that :func:`encode` gave these bytes. ``named(kind, name)`` finds a model value (``m``), an enum member (``e``,
+    ``Class.MEMBER``) or a record class (``r``). Raises ValueError if the bytes are no value.
+    """
+    value, end = _decode(code, 0, named)
+    if end != len(code):
+        raise ValueError("trailing bytes")
+    return value
+
+
+_CLOSED_BY = {b"(": b")", b"{": b"}", b"[": b"]", b"r": b"."}
+
+
+def _decode(code: bytes, at: int, named: Callable[[str, str], Any]) -> tuple[Value, int]:
+    tag, at = code[at : at + 1], at + 1
+    if tag in b"NTF" and tag:
+        return {b"N": None, b"T": True, b"F": False}[tag], at
+    if tag == b"i":
+        end = code.index(b";", at)
+        return int(code[at:end]), end + 1
+    if tag == b"f":
+        return struct.unpack("<d", code[at : at + 8])[0], at + 8
+    record: Any = None
+    if tag in b"smebr" and tag:
+        colon = code.index(b":", at)
+        end = colon + 1 + int(code[at:colon])
+        raw = code[colon + 1 : end]
+        if tag == b"b":
+            return raw, end
+        if tag == b"s":
+            return raw.decode(), end
+        record = named(tag.decode(), raw.decode())
+        if tag != b"r":
+            return record, end
+        at = end
+    if tag not in _CLOSED_BY:
+        raise ValueError(f"no value begins with {tag!r}")
+    parts: list[Value] = []
+    while code[at : at + 1] != _CLOSED_BY[tag]:
+        part, at = _decode(code, at, named)
+        parts.append(part)
+    if tag == b"(":
+        return tuple(parts), at + 1
+    if tag == b"{":
+        return Set(parts), at + 1
+    if tag == b"[":
+        return Map(zip(parts[::2], parts[1::2], strict=True)), at + 1
+    return record(*parts), at + 1
+
+
 _ATOMS = frozenset({type(None), bool, int, str, ModelValue, bytes})
 _ADVICE: dict[type, str] = {
     list: "a tuple",

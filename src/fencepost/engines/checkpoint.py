@@ -1,0 +1,329 @@
+"""Checkpoints: what it takes to go on after the process was killed, in a directory.
+
+``fingerprints.bin`` and ``links.bin`` only ever grow, level by level. ``frontier-N.bin`` holds the rows of one whole level, and
+``manifest.json``, replaced in one step, says which frontier is valid and how much of the other two: whatever was written after
+it is ignored. Compiled tries are not kept: they grow again from the rows that are expanded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fencepost.compiler.tables import Array
+from fencepost.errors import SystemFailure
+from fencepost.spec.context import Slot
+from fencepost.spec.protocol import Protocol
+from fencepost.spec.values import ModelValue, Record, Value, decode, encode
+from fencepost.step.state import Store
+
+FORMAT = 1
+
+
+class SlotEntry(msgspec.Struct):
+    """A slot by name, with the values it has held; a slot that appeared on the way also says how to make it again."""
+
+    name: str
+    values: list[str]
+    path: str | None
+
+
+class Manifest(msgspec.Struct):
+    """Everything about an exploration at the end of a level but its states."""
+
+    format: int
+    protocol: str
+    constants: dict[str, str]
+    source: str
+    properties: list[str]
+    bits: int
+    depth: int
+    distinct: int
+    generated: int
+    taken: list[int]
+    new: list[int]
+    seconds: float
+    levels: list[int]
+    frontier: str
+    frontier_size: int
+    frontier_digest: str
+    width: int
+    item: int
+    slots: list[SlotEntry]
+    outcomes: list[tuple[int, list[int]]]
+    found: list[tuple[str, str, int, list[int]]]
+    reported: list[str]
+
+
+def source_digest(protocol: Protocol) -> str:
+    """A digest of the file that defines a protocol: another version of it may number its steps differently."""
+    try:
+        text = Path(inspect.getfile(type(protocol))).read_bytes()
+    except (OSError, TypeError):
+        text = repr(type(protocol)).encode()
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+class Writer:
+    """A checkpoint directory being written. Raises :class:`fencepost.SystemFailure` when the disk does not take it."""
+
+    def __init__(self, directory: Path, kept: Manifest | None) -> None:
+        self.directory = directory
+        self.levels: list[int] = list(kept.levels) if kept else []
+        self.number = 0
+        with self._disk():
+            directory.mkdir(parents=True, exist_ok=True)
+            if kept is None:
+                if (directory / "manifest.json").exists():
+                    raise SystemFailure(
+                        f"{directory} holds a checkpoint already: go on from it with --resume {directory}, or name an empty one"
+                    )
+                mode = "wb"
+            else:
+                mode = "r+b"
+                self.number = int(kept.frontier.split("-")[1].split(".")[0])
+            self.fingerprints = open(directory / "fingerprints.bin", mode)  # noqa: SIM115
+            self.links = open(directory / "links.bin", mode)  # noqa: SIM115
+            if kept is not None:
+                self.fingerprints.truncate(sum(kept.levels) * (kept.bits // 8))
+                self.links.truncate(sum(kept.levels) * 8)
+                self.fingerprints.seek(0, os.SEEK_END)
+                self.links.seek(0, os.SEEK_END)
+
+    def _disk(self) -> Any:
+        return _Disk(self.directory)
+
+    def add_level(self, fingerprints: list[Array], links: Array) -> None:
+        """The fingerprints (arrays of 64-bit halves, low ones first in pairs) and links of one more level."""
+        with self._disk():
+            for part in fingerprints:
+                self.fingerprints.write(part.tobytes())
+            self.links.write(links.tobytes())
+        self.levels.append(len(links))
+
+    def save(self, manifest: Manifest, rows: Callable[[], Iterator[tuple[Array, Array]]]) -> None:
+        """Make the last ``manifest.levels`` what a resumed run goes on from. ``rows``: blocks of (numbers, cells)."""
+        self.number += 1
+        name = f"frontier-{self.number}.bin"
+        with self._disk():
+            digest = hashlib.blake2b(digest_size=16)
+            with open(self.directory / name, "wb") as file:
+                for numbers, cells in rows():
+                    for part in (numbers.tobytes(), cells.tobytes()):
+                        file.write(part)
+                        digest.update(part)
+                file.flush()
+                os.fsync(file.fileno())
+            for file in (self.fingerprints, self.links):
+                file.flush()
+                os.fsync(file.fileno())
+            manifest.frontier, manifest.frontier_digest = name, digest.hexdigest()
+            fresh = self.directory / "manifest.new"
+            with open(fresh, "wb") as file:
+                file.write(msgspec.json.encode(manifest))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, self.directory / "manifest.json")
+            for stale in self.directory.glob("frontier-*.bin"):
+                if stale.name != name:
+                    stale.unlink()
+
+    def close(self) -> None:
+        """Close the files; what was saved stays."""
+        self.fingerprints.close()
+        self.links.close()
+
+
+class _Disk:
+    """Turns what the disk refuses into one line."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, OSError):
+            raise SystemFailure(
+                f"the checkpoint in {self.directory} can not be written: {error.strerror or error}; the last complete one is kept"
+            ) from error
+
+
+BLOCK_ROWS = 1 << 16
+"""Rows of a frontier are kept in blocks of this many: their numbers, then their cells."""
+
+
+class Reader:
+    """A checkpoint directory being read.
+
+    Raises :class:`fencepost.SystemFailure` if it is no checkpoint, damaged, truncated, or of another protocol or version.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        path = directory / "manifest.json"
+        try:
+            self.manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        except FileNotFoundError:
+            raise SystemFailure(f"{directory} holds no complete checkpoint (there is no manifest.json in it)") from None
+        except OSError as error:
+            raise SystemFailure(f"{path} can not be read: {error.strerror or error}") from None
+        except msgspec.MsgspecError as error:
+            version = _format_of(path)
+            if version not in (None, FORMAT):
+                raise self._wrong(f"was written by another version of Fencepost (format {version}, not {FORMAT})") from None
+            raise self._wrong(f"is damaged: {error}") from None
+        if self.manifest.format != FORMAT:
+            raise self._wrong(f"was written by another version of Fencepost (format {self.manifest.format}, not {FORMAT})")
+
+    def _wrong(self, what: str) -> SystemFailure:
+        return SystemFailure(f"the checkpoint in {self.directory} {what}; start again without --resume")
+
+    def verify(self, protocol: Protocol, properties: list[str], bits: int) -> None:
+        """Refuse to go on with another protocol, other constants, other properties or other fingerprints."""
+        kept = self.manifest
+        if kept.protocol != protocol.name:
+            raise self._wrong(f"is of the protocol {kept.protocol}, not of {protocol.name}")
+        constants = {name: encode(value).hex() for name, value in protocol.constants.items()}
+        for name in sorted(set(constants) | set(kept.constants)):
+            if constants.get(name) != kept.constants.get(name):
+                raise self._wrong(f"was made with another value of the constant {name}")
+        if kept.source != source_digest(protocol):
+            raise self._wrong(f"is of another version of {protocol.name}: its file has changed since")
+        if kept.properties != properties:
+            raise self._wrong("was made with other invariants")
+        if kept.bits != bits:
+            raise self._wrong(f"was made with {kept.bits}-bit fingerprints, not {bits}")
+
+    def fingerprints(self) -> Iterator[Array]:
+        """The fingerprints of all states, in blocks."""
+        yield from self._blocks("fingerprints.bin", sum(self.manifest.levels) * (self.manifest.bits // 64), np.uint64)
+
+    def links(self) -> Iterator[Array]:
+        """The links of each level."""
+        begin = 0
+        for size in self.manifest.levels:
+            yield from self._blocks("links.bin", size, np.int64, begin, max(size, 1))
+            begin += size
+
+    def _blocks(self, name: str, count: int, dtype: Any, begin: int = 0, block: int = 1 << 20) -> Iterator[Array]:
+        try:
+            with open(self.directory / name, "rb") as file:
+                file.seek(begin * 8)
+                while count:
+                    part = np.fromfile(file, dtype, min(block, count))
+                    if not len(part):
+                        raise self._wrong(f"is damaged: {name} is truncated")
+                    count -= len(part)
+                    yield part
+        except OSError as error:
+            raise self._wrong(f"is damaged: {name}: {error.strerror or error}") from None
+
+    def frontier(self) -> Iterator[tuple[Array, Array]]:
+        """The rows of the last level with their numbers in it, in blocks."""
+        kept = self.manifest
+        dtype = np.dtype(f"u{kept.item}")
+        digest = hashlib.blake2b(digest_size=16)
+        left = kept.frontier_size
+        try:
+            with open(self.directory / kept.frontier, "rb") as file:
+                while left:
+                    n = min(BLOCK_ROWS, left)
+                    raw_numbers, raw_cells = file.read(8 * n), file.read(n * kept.width * kept.item)
+                    digest.update(raw_numbers)
+                    digest.update(raw_cells)
+                    if len(raw_numbers) + len(raw_cells) < n * (8 + kept.width * kept.item):
+                        raise self._wrong(f"is damaged: {kept.frontier} is truncated")
+                    yield np.frombuffer(raw_numbers, np.int64), np.frombuffer(raw_cells, dtype).reshape(n, kept.width)
+                    left -= n
+        except OSError as error:
+            raise self._wrong(f"is damaged: {kept.frontier}: {error.strerror or error}") from None
+        if digest.hexdigest() != kept.frontier_digest:
+            raise self._wrong(f"is damaged: {kept.frontier} is not what was written")
+
+    def restore(self, store: Store) -> list[tuple[int, list[int]]]:
+        """For each column of the frontier: its slot in ``store`` and the number there of each of its values."""
+        named = names_of(store)
+        columns = []
+        try:
+            for entry in self.manifest.slots:
+                index = next((i for i, slot in enumerate(store.slots) if slot.name == entry.name), None)
+                values = [decode(bytes.fromhex(v), named) for v in entry.values]
+                if index is None:
+                    if entry.path is None:
+                        raise ValueError(f"there is no {entry.name}")
+                    index = store.slot(Slot(decode(bytes.fromhex(entry.path), named), values[0], constant=False))
+                columns.append((index, [store.intern(index, v) for v in values]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._wrong(f"does not fit this version of the protocol: {error}") from None
+        return columns
+
+
+def _format_of(path: Path) -> int | None:
+    try:
+        held = msgspec.json.decode(path.read_bytes())
+        return int(held["format"])
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError, OSError):
+        return None
+
+
+def slot_entries(store: Store) -> list[SlotEntry]:
+    """The slots of a store as a manifest keeps them."""
+    entries = []
+    for slot, values in zip(store.slots, store.values, strict=True):
+        try:
+            path = None if slot.constant else encode(slot.path).hex()
+        except TypeError:
+            path = None
+        entries.append(SlotEntry(slot.name, [encode(v).hex() for v in values], path))
+    return entries
+
+
+def names_of(store: Store) -> Callable[[str, str], Any]:
+    """Finds the model values, enum members and records of a protocol by name."""
+    models: dict[str, ModelValue] = {}
+
+    def collect(value: Value) -> None:
+        if isinstance(value, ModelValue):
+            models.setdefault(value.name, value)
+        elif isinstance(value, (tuple, frozenset)):
+            for part in value:
+                collect(part)
+
+    for constant in store.protocol.constants.values():
+        collect(constant)
+    for slot in store.slots:
+        collect(slot.path)
+        collect(slot.default)
+    home = type(store.protocol).__module__
+
+    def find(base: type, name: str) -> Any:
+        found = [c for c in _below(base) if c.__name__ == name]
+        if not found:
+            raise ValueError(f"there is no {base.__name__.lower()} {name}")
+        return next((c for c in found if c.__module__ == home), found[-1])
+
+    def named(kind: str, name: str) -> Any:
+        if kind == "m":
+            return models.get(name) or ModelValue(name)
+        if kind == "r":
+            return find(Record, name)
+        enum, _, member = name.partition(".")
+        return find(Enum, enum)[member]
+
+    return named
+
+
+def _below(base: type) -> Iterator[type]:
+    for cls in base.__subclasses__():
+        yield cls
+        yield from _below(cls)
