@@ -29,6 +29,7 @@ from fencepost.compiler.native import (
     REF_BITS,
     REF_MASK,
     RESOLVED,
+    inner,
     njit,
     resolve,
     walk,
@@ -162,7 +163,7 @@ def insert_all(table, counts, lows, highs, worker, workers, wide):
             insert(table, counts, lows[i], highs[i], wide)
 
 
-@njit
+@njit(inline="always")
 def make_room(table, counts, held, wide, entries):
     """Enlarge a table in place, by half and again, until ``entries`` are within its load.
 
@@ -197,7 +198,7 @@ def make_room(table, counts, held, wide, entries):
 # -- judging ----------------------------------------------------------------------------------------------------------
 
 
-@njit
+@inner
 def precedes(c, one, other):
     """Whether an outcome comes before another in canonical order: by action, then by choices."""
     if c.outcome_root[one] != c.outcome_root[other]:
@@ -211,7 +212,7 @@ def precedes(c, one, other):
     return j < c.choice_start[other + 1]
 
 
-@njit
+@inner
 def is_first_twin(c, leaves, begin, end, outcome):
     """Whether no other outcome that is possible here and has the same effect comes before this one."""
     for k in range(begin, end):
@@ -223,7 +224,7 @@ def is_first_twin(c, leaves, begin, end, outcome):
     return True
 
 
-@njit
+@njit(inline="always")
 def note_violation(c, new, w, root, position, wide):
     """A state violates a property: whether that puts it outside a constraint; an invariant's least violation is kept."""
     if c.is_constraint[root]:
@@ -241,14 +242,14 @@ def note_violation(c, new, w, root, position, wide):
     return False
 
 
-@njit
+@njit(inline="always")
 def step_allowed(c, w, cells, outcome, order):
     """Judge a step by the step properties: keeps the least that breaks an invariant; whether no constraint cuts the step."""
     for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-        if walk(c.pool, cells, 0, np.int64(c.roots[c.step_trie[e]]), w.scratch, 0, w.stack) > 0 and c.is_constraint[w.scratch[0]]:
+        if walk(c.pool, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) > 0 and c.is_constraint[w.scratch[0]]:
             return False
     for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-        if walk(c.pool, cells, 0, np.int64(c.roots[c.step_trie[e]]), w.scratch, 0, w.stack) > 0:
+        if walk(c.pool, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) > 0:
             root = w.scratch[0]
             best = w.best_order[root]
             if best < 0 or order < best or (order == best and precedes(c, outcome, w.best_outcome[root])):
@@ -257,14 +258,14 @@ def step_allowed(c, w, cells, outcome, order):
     return True
 
 
-@njit
+@njit(inline="always")
 def steps_known(c, w, cells, leaves, begin, end):
     """Whether every step out of a state can be judged without asking Python."""
     for k in range(begin, end):
         span = c.leaf_span[leaves[k]]
         for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
             for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-                if walk(c.pool, cells, 0, np.int64(c.roots[c.step_trie[e]]), w.scratch, 0, w.stack) < 0:
+                if walk(c.pool, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) < 0:
                     return False
     return True
 
@@ -272,7 +273,7 @@ def steps_known(c, w, cells, leaves, begin, end):
 # -- expanding --------------------------------------------------------------------------------------------------------
 
 
-@njit
+@njit(inline="always")
 def generate(c, old, w, order, begin, end, workers, fps, highs, refs, filled, wide):
     """The candidates of the states at places [begin, end) of the level, by owner: ``fps[owner, n]`` and so on."""
     width = old.cells.shape[1]
@@ -326,7 +327,7 @@ def generate(c, old, w, order, begin, end, workers, fps, highs, refs, filled, wi
         filled[0, 0] = n
 
 
-@njit
+@njit(inline="always")
 def admit(w, fps, highs, n, wide):
     """Look candidates up and add the new ones to the table; how many, with their numbers in ``w.fresh``."""
     table, fresh, counts = w.table, w.fresh, w.counts
@@ -362,7 +363,7 @@ def admit(w, fps, highs, n, wide):
     return found
 
 
-@njit
+@njit(inline="always")
 def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, actions):
     """Rows of the new states: values, properties, enabled leaves. Those that fall off a trie are parked."""
     width = new.cells.shape[1]
@@ -390,7 +391,7 @@ def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, action
         outside = False
         middle = np.int64(load(c.middle, outcome))
         for e in range(np.int64(load(c.start, outcome)), middle):
-            ends = follow(pool, new_flat, row, load(c.word, e), scratch, 0, stack)
+            ends = follow(pool, new_flat, row, load(c.word, e), scratch, np.int64(0), stack)
             if ends < 0:
                 missed = True
                 break
@@ -517,7 +518,7 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
     """
     counts = w.counts
     kept = 0
-    asked = 0
+    asked = np.int64(0)
     for p in range(counts[PARKS]):
         position = w.parked[p]
         outcome, parent = new.ref[position] & REF_MASK, new.ref[position] >> REF_BITS
@@ -527,7 +528,7 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
         for e in range(c.start[outcome], c.middle[outcome]):
             if waiting:
                 break
-            ends, asked = complete(c, g, c.trie[e], -1, cells, position, w.scratch, 0, w.stack, asks, asked)
+            ends, asked = complete(c, g, np.int64(c.trie[e]), np.int64(-1), cells, position, w.scratch, np.int64(0), w.stack, asks, asked)
             if ends < 0:
                 waiting = True
             elif ends > 0:
@@ -543,7 +544,7 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
                         new.leaves[n] = old.leaves[k]
                         n += 1
             for e in range(c.middle[outcome], c.start[outcome + 1]):
-                ends, asked = complete(c, g, c.trie[e], -1, cells, position, new.leaves, n, w.stack, asks, asked)
+                ends, asked = complete(c, g, np.int64(c.trie[e]), np.int64(-1), cells, position, new.leaves, n, w.stack, asks, asked)
                 if ends < 0:
                     waiting = True
                 else:
@@ -555,7 +556,7 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
                 for step in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
                     for e in range(c.step_start[step], c.step_start[step + 1]):
                         ends, asked = complete(
-                            c, g, c.step_trie[e], step, cells, position, w.scratch, 0, w.stack, asks, asked
+                            c, g, np.int64(c.step_trie[e]), step, cells, position, w.scratch, np.int64(0), w.stack, asks, asked
                         )
                         waiting |= ends < 0
         if waiting:
@@ -571,18 +572,18 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
     return asked
 
 
-@njit
+@njit(inline="always")
 def complete(c, g, trie, step, cells, position, out, n, stack, asks, asked):
     """Walk a trie, extending it first if it lacks this state's path; (leaves so far or -1, questions so far)."""
-    ends = walk(c.pool, cells, 0, np.int64(g.roots[trie]), out, n, stack)
+    ends = walk(c.pool, cells, np.int64(0), np.int64(g.roots[trie]), out, n, stack)
     if ends < 0 and asked < asks.shape[0]:
-        root = g.trie_root[trie]
+        root = np.int64(g.trie_root[trie])
         status = resolve(
             g.pool, g.top, g.roots, trie, root, g.trie_known[trie], cells, step >= 0, step,
             g.known_start, g.known_slot, g.known_new, stack,
         )  # fmt: skip
         if status == RESOLVED:
-            ends = walk(c.pool, cells, 0, np.int64(g.roots[trie]), out, n, stack)
+            ends = walk(c.pool, cells, np.int64(0), np.int64(g.roots[trie]), out, n, stack)
         elif status == ASK:
             asks[asked, 0] = root
             asks[asked, 1] = position

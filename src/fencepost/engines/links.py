@@ -11,7 +11,7 @@ from fencepost.compiler.native import REF_BITS, REF_MASK
 from fencepost.compiler.tables import INITIAL, Array
 from fencepost.errors import SystemFailure
 
-IN_MEMORY = 64 << 20
+IN_MEMORY = 8 << 20
 """Bytes of links that are kept in memory."""
 
 

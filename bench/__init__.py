@@ -1,0 +1,1 @@
+"""Measurements of the checker, printed side by side: ``python -m bench``."""

@@ -1,0 +1,102 @@
+"""``python -m bench``: how fast the checker is on this machine, in one run, so that ratios can be read even where it is busy.
+
+Every figure comes from a process of its own. ``--quick`` leaves out what takes longest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+FIXED = {"recovery_reads_fence": "true"}
+LARGE = {"recovery_reads_fence": "true", "send_limit": "2"}
+LARGE_STATES = 12_000_000
+ROUNDS = 3
+
+
+def measure(protocol: str, constants: dict[str, str], **options: Any) -> dict[str, Any]:
+    """One exploration in a fresh process; its figures, with the wall time of the whole process as ``wall``."""
+    request = json.dumps({"protocol": protocol, "constants": constants, **options})
+    begin = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", "bench.one", request], capture_output=True, text=True, check=False)
+    wall = time.perf_counter() - begin
+    if done.returncode:
+        sys.exit(f"a measurement failed:\n{done.stderr}")
+    return {**json.loads(done.stdout.splitlines()[-1]), "wall": wall}
+
+
+def command(*words: str, **environment: str) -> float:
+    """Seconds that ``fencepost WORDS`` takes as a whole process."""
+    begin = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "fencepost", *words], capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+    if done.returncode not in (0, 12):
+        sys.exit(f"fencepost {' '.join(words)} failed:\n{done.stderr}")
+    return time.perf_counter() - begin
+
+
+def line(what: str, figure: str) -> None:
+    """One row of the report."""
+    print(f"{what:<66}{figure:>24}", flush=True)
+
+
+def scaling(title: str, constants: dict[str, str], **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """One worker and two, in turn; prints the medians and the median of the ratios."""
+    pairs = [
+        tuple(measure("bookkeeper-4.13", constants, workers=n, **options) for n in (1, 2)) for _ in range(ROUNDS)
+    ]
+    rates = [[pair[n]["distinct"] / pair[n]["seconds"] for pair in pairs] for n in (0, 1)]
+    line(f"{title}: distinct states", f"{pairs[0][1]['distinct']:,}")
+    for n in (0, 1):
+        line(f"  distinct states a second, {n + 1} worker{'s' if n else ''}", f"{statistics.median(rates[n]):,.0f}")
+    ratio = statistics.median(two / one for one, two in zip(*rates, strict=True))
+    line("  two workers to one", f"{ratio:.2f}x")
+    native = [
+        statistics.median(p[n]["profile"]["seconds"]["expand"] / p[n]["distinct"] * 1e9 for p in pairs) for n in (0, 1)
+    ]
+    line("  of which compiled loops, nanoseconds a state, 1 and 2 workers", f"{native[0]:.0f} and {native[1]:.0f}")
+    last = pairs[-1]
+    return last[0], last[1]
+
+
+def main() -> None:
+    """Print the whole report."""
+    quick = "--quick" in sys.argv[1:]
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.2f} before the first measurement\n")
+    measure("bookkeeper-4.13", FIXED, workers=2)  # fills the cache of compiled loops
+
+    one, _ = scaling("BookKeeper 4.13, 3 bookies, fencing reads", FIXED)
+    if not quick:
+        scaling(f"the same with 2 entries, first {LARGE_STATES:,}", LARGE, max_states=LARGE_STATES)
+    memory = one["profile"]["memory"]
+    line("resident bytes a visited state: fingerprints", f"{memory['table'] / one['distinct']:.1f}")
+    line("  and links to parents (the rest is on disk)", f"{memory['links'] / one['distinct']:.1f}")
+    line("  peak of the process, frontier and Python included", f"{one['peak_memory'] / 2**20:,.0f} MiB")
+    line("calls of the protocol's Python", f"{one['evaluations']:,}")
+
+    small = {"bookies": "2", "write_quorum": "2", "ack_quorum": "1", "recovery_reads_fence": "true"}
+    plain = measure("bookkeeper-4.13", small, engine="reference", workers=1)
+    rates = one["distinct"] / one["seconds"], plain["distinct"] / plain["seconds"]
+    line("ratio to the reference explorer (on 2 bookies), 1 worker", f"{rates[0] / rates[1]:,.0f}x")
+    print()
+
+    warm = [command("check", "bookkeeper-4.13") for _ in range(ROUNDS)]
+    line("data loss of defect 1 found, fresh process, warm cache", f"{statistics.median(warm):.2f} s")
+    with tempfile.TemporaryDirectory() as cache:
+        cold = command("check", "bookkeeper-4.13", NUMBA_CACHE_DIR=cache)
+    line("  on the first run ever, compilation included", f"{cold:.2f} s")
+    line("  compilation of the loops alone, cold", f"{cold - statistics.median(warm):.2f} s")
+    chained = [command("check", "ledger-chaining", "-D", "clients=2") for _ in range(ROUNDS)]
+    line("ledger-chaining with 2 clients, fresh process, warm cache", f"{statistics.median(chained):.2f} s")
+    print(f"\nload {os.getloadavg()[0]:.2f} after the last measurement")
+
+
+if __name__ == "__main__":
+    main()
