@@ -122,6 +122,7 @@ class Explorer:
         self.manifest: Manifest | None = None
         self.saved_depth = 0
         self.saved_at = self.started
+        self.save_seconds = 0.0
         # After a resume the states of the first level are numbered as they were, not as they are laid out.
         self.old_numbers = self.new_numbers = np.zeros(0, np.int64)
         self.earlier = Exploration()
@@ -198,14 +199,17 @@ class Explorer:
         """Explore, and tell what was found."""
         result = self.result
         try:
-            self._open_checkpoint()
             if self.reader is not None:
                 self._resume(self.reader)
             else:
+                if self.options.checkpoint is not None:
+                    self.writer = Writer(self.options.checkpoint, None)
                 self._begin()
             while self.level_size and not self._finished():
                 self._next_level()
             result.complete = not self.level_size and result.limit is None and self.raised is None
+        except ProtocolRaised as error:
+            result.raised = error
         except KeyboardInterrupt:
             result.interrupted = True
         except SystemFailure as error:
@@ -240,25 +244,16 @@ class Explorer:
             self._place(state)
         self._end_level()
 
-    def _open_checkpoint(self) -> None:
-        directory = self.options.checkpoint
-        kept = self.reader.manifest if self.reader is not None else None
-        if self.reader is not None:
-            self.reader.verify(self.stepper.protocol, self._properties, self.options.bits)
-            if directory is None:
-                directory = self.options.resume
-            elif directory.resolve() != self.reader.directory.resolve():
-                raise SystemFailure(f"a resumed run goes on saving to {self.reader.directory}; leave out --checkpoint")
-        if directory is not None:
-            self.writer = Writer(directory, kept)
-
     @property
     def _properties(self) -> list[str]:
         return [r.title for r in self.stepper.roots if self.tables.root_kind[r.index] != ACTION]
 
     def _resume(self, reader: Reader) -> None:
         """Everything as it was at the end of the level that the checkpoint holds."""
-        kept, result = reader.manifest, self.result
+        kept, result, elsewhere = reader.manifest, self.result, self.options.checkpoint
+        if elsewhere is not None and elsewhere.resolve() != reader.directory.resolve():
+            raise SystemFailure(f"a resumed run goes on saving to {reader.directory}; leave out --checkpoint")
+        reader.verify(self.stepper.protocol, self._properties, self.options.bits)
         found: dict[int, State] = {}
         for state in self.stepper.initial_states():
             found.setdefault(state.fingerprint if self.wide else state.fingerprint & LOW, state)
@@ -288,6 +283,8 @@ class Explorer:
         self.reported = set(kept.reported)
         self._settle()
         self._put_in_order()
+        # Only now: until here nothing in the directory was changed.
+        self.writer = Writer(reader.directory, kept)
         self._remember()
         self.saved_depth = result.depth
 
@@ -352,8 +349,10 @@ class Explorer:
                 yield number, arena.cells[positions][:, : self.width]
 
         manifest.slots = slot_entries(self.stepper.store)[: self.width]
+        begin = time.monotonic()
         self.writer.save(manifest, rows)
         self.saved_depth, self.saved_at = manifest.depth, time.monotonic()
+        self.save_seconds = self.saved_at - begin
 
     def _place(self, state: State) -> None:
         self.tables.widest = max([self.tables.widest, *state.ids])
@@ -382,7 +381,8 @@ class Explorer:
         if self._expand_all():
             self._end_level()
             self.expanding = False
-            if time.monotonic() - self.saved_at >= self.options.checkpoint_every:
+            since, every = time.monotonic() - self.saved_at, self.options.checkpoint_every
+            if not every or since >= max(every, 10 * self.save_seconds):
                 self._save()
 
     def _turn_over(self) -> None:
@@ -421,7 +421,7 @@ class Explorer:
     def _run_workers(self, order: Array, block: int) -> int:
         """Run the kernel on every core until it comes back; how many rounds were done. Watches limits meanwhile."""
         self.shared.barrier[0] = 0
-        self.shared.stop[0] = 0
+        self.shared.stop[:] = 0
         futures: list[Future[int]] = [
             self.pool.submit(
                 kernel.expand, t, self.workers, self.compiled, self.old, self.new, self.work[t], self.shared, order, 0, block,
@@ -643,7 +643,11 @@ class Explorer:
         options, result = self.options, self.result
         now = time.monotonic()
         memory = resident_memory()
-        found = result.distinct + sum(int(w.counts[COUNT]) - int(w.counts[OUT]) for w in self.work)
+        found, queue = result.distinct, self.level_size
+        if self.expanding:
+            discovered = sum(int(w.counts[COUNT]) - int(w.counts[OUT]) for w in self.work)
+            found += discovered
+            queue += discovered - min(queue, self.expanded + int(self.shared.stop[1]))
         if result.limit is None:
             if options.max_states is not None and found >= options.max_states:
                 result.limit = f"the limit of {options.max_states:,} states"
@@ -661,11 +665,12 @@ class Explorer:
                     generated=result.generated,
                     distinct=found,
                     depth=result.depth,
-                    queue=self.level_size + (found - result.distinct if self.expanding else 0),
+                    queue=queue,
                     seconds=now - self.started,
                     memory=memory,
                     evaluations=self.stepper.evaluations,
                     exploding=self.tables.exploding(),
+                    doing="" if kernel.expand.signatures else "compiling the loops, once on this machine",
                 )
             )
 

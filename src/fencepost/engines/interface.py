@@ -22,7 +22,8 @@ class Options:
 
     ``deadlock``: look for states without successors. ``keep_going``: go on after a violation, one shortest counterexample per
     property. ``bits``: of a fingerprint, 64 or 128. ``checking``: run the author's Python again on a sample and compare.
-    ``checkpoint``: a directory to save to, at most every ``checkpoint_every`` seconds; ``resume``: one to go on from.
+    ``checkpoint``: a directory to save to, between levels, at most every ``checkpoint_every`` seconds and for at most a tenth of
+    the time; ``resume``: one to go on from.
     """
 
     workers: int = 2
@@ -35,7 +36,7 @@ class Options:
     bits: int = 64
     checking: bool = False
     checkpoint: Path | None = None
-    checkpoint_every: float = 60.0
+    checkpoint_every: float = 2.0
     resume: Path | None = None
 
 
@@ -43,7 +44,8 @@ class Options:
 class Progress:
     """How far an exploration is. ``depth`` counts levels, the initial states being level 1; ``queue`` is states found but not
     yet expanded; ``evaluations`` is calls of the author's Python; ``memory`` is resident bytes of the process.
-    ``exploding`` names slots whose number of values is out of hand, with that number.
+    ``exploding`` names slots whose number of values is out of hand, with that number; ``doing`` is what takes time other than
+    exploring, if anything does.
     """
 
     generated: int = 0
@@ -54,6 +56,7 @@ class Progress:
     memory: int = 0
     evaluations: int = 0
     exploding: list[tuple[str, int]] = field(default_factory=list)
+    doing: str = ""
 
 
 Report = Callable[[Progress], None]

@@ -99,7 +99,7 @@ class Work(NamedTuple):
 class Shared(NamedTuple):
     """Where workers meet. Everything that is written before a barrier and read after it exists twice, used in turn.
 
-    ``filled[turn, from, to]`` and ``fp``, ``high``, ``ref`` [turn, from, to, n]: candidates by generating and owning worker.
+    ``stop``: set to end a level early, and how many of its states were expanded. ``filled[turn, from, to]`` and ``fp``, ``high``, ``ref`` [turn, from, to, n]: candidates by generating and owning worker.
     """
 
     barrier: Array
@@ -481,6 +481,7 @@ def expand(worker, workers, c, old, new, w, shared, order, first_round, block, w
         shared.parks[turn, worker, 0] = w.counts[PARKS]
         if worker == 0:
             shared.leave[turn, 0] = shared.stop[0]
+            shared.stop[1] = begin
         if workers > 1:
             arrivals += workers
             atomic_add(shared.barrier, 0, 1)

@@ -125,7 +125,7 @@ class _Search:
             self.starts[found] = row
         inside = all(not self.stepper.outcomes(c, row) for c in self.constraints)
         for root in self.invariants:
-            if root.name not in self.reported and self.stepper.outcomes(root, row):
+            if self.stepper.outcomes(root, row):
                 self._violated("invariant", root.name, (found, -1, ()), self._found("", "", found))
         if inside:
             self.rows[found] = row

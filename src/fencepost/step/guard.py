@@ -116,7 +116,9 @@ def _c_call(function: Any) -> tuple[str, str] | None:
         what = None
     if what is None:
         return None
-    module = {"posix": "os.", "nt": "os.", "io": "", "_io": "", "builtins": ""}.get(function.__module__, function.__module__ + ".")
+    module = {"posix": "os.", "nt": "os.", "io": "", "_io": "", "builtins": ""}.get(
+        function.__module__, function.__module__ + "."
+    )
     return module + name, what
 
 

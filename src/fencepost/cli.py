@@ -1,0 +1,620 @@
+"""The command line: ``fencepost check``, ``list`` and ``show``. A thin front door over :func:`fencepost.check`.
+
+Results go to standard output, complaints and progress to standard error. Every error is one line there, with TLC's exit code (see
+`errors`). The parser is the standard library's because it is there in 10 ms; engines, reports and Rich are imported by the
+functions that need them, so that a mistake is told at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import math
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from fencepost import errors, loading
+from fencepost.errors import FencepostError, OptionError, SystemFailure
+
+if TYPE_CHECKING:
+    from fencepost.engines.interface import Options
+    from fencepost.result import Result
+    from fencepost.spec.protocol import Protocol
+    from fencepost.trace import Trace
+
+COMMANDS = ("check", "list", "show")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line with ``arguments`` (by default the process's own) and return the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that can not show → is no reason to fail
+    with warnings.catch_warnings():
+        if not debug:
+            warnings.simplefilter("ignore")
+        try:
+            with contextlib.suppress(SystemExit):  # --help ends with one
+                return _told(_run(given))
+            return _told(errors.HOLDS)
+        except (Exception, KeyboardInterrupt) as error:
+            return _failed(error, debug)
+
+
+def _failed(error: BaseException, debug: bool) -> int:
+    """Tell what went wrong in one line; the exit code for it."""
+    code = errors.SYSTEM_FAILED
+    if isinstance(error, FencepostError):
+        message, code = str(error), error.exit_code
+    elif isinstance(error, KeyboardInterrupt):
+        message, code = "interrupted", errors.INTERRUPTED
+    elif isinstance(error, MemoryError):
+        message = "out of memory: stop in time with --max-memory, or check a smaller configuration"
+    elif isinstance(error, OSError):
+        file = f": {error.filename}" if error.filename else ""
+        message = f"the machine failed: {error.strerror or error}{file}"
+    else:
+        message = f"a fault in Fencepost: {type(error).__name__}: {error} (--debug shows where)"
+    _complain(message, error, debug)
+    return code
+
+
+def _told(code: int) -> int:
+    """``code``, once all that was said is really out."""
+    _say("", end="")
+    return code
+
+
+def _run(given: list[str]) -> int:
+    parser = _parser()
+    if not given:
+        _say(parser.format_help().rstrip())
+        return errors.HOLDS
+    first = given[0]
+    if not first.startswith("-") and first not in COMMANDS:
+        near = get_close_matches(first, COMMANDS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
+        if first.endswith(".py"):
+            hint = f"did you mean fencepost check {first}?"
+        raise OptionError(f"there is no command {first}: {hint}")
+    parsed, unknown = parser.parse_known_args(given)
+    if unknown:
+        raise OptionError(_unknown_option(unknown[0], parsed))
+    if parsed.version:
+        from fencepost import __version__
+
+        _say(f"fencepost {__version__}")
+        return errors.HOLDS
+    if parsed.command is None:
+        parser.error("give a command: check, list or show")
+    run: Callable[[argparse.Namespace], int] = parsed.run
+    return run(parsed)
+
+
+# -- what is typed ----------------------------------------------------------------------------------------------------
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, whose errors are ours: one line and exit code 151."""
+
+    def error(self, message: str) -> NoReturn:
+        if message.startswith("the following arguments are required: PROTOCOL"):
+            message = "give a protocol: a name that fencepost list shows, or a .py file"
+        raise OptionError(f"{message.removeprefix('argument ')} (see {self.prog} --help)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="fencepost",
+        description="Checks replicated-log protocols written as ordinary Python.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+
+    listing = commands.add_parser("list", help="the shipped protocols and their configurations", allow_abbrev=False)
+    listing.set_defaults(run=_list)
+    showing = commands.add_parser(
+        "show", help="a protocol's constants, variables, actions and properties", allow_abbrev=False
+    )
+    showing.add_argument("protocol", metavar="PROTOCOL", help="a shipped name, FILE.py or FILE.py:ClassName")
+    showing.set_defaults(run=_show)
+    checking = commands.add_parser("check", help="explore every state of a protocol", allow_abbrev=False)
+    checking.set_defaults(run=_check)
+    _check_options(checking)
+    for command in (listing, showing, checking):
+        command.add_argument("--debug", action="store_true", help="show Python's traceback when something goes wrong")
+    return parser
+
+
+def _check_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("protocol", metavar="PROTOCOL", help="a shipped name, FILE.py or FILE.py:ClassName")
+
+    what = parser.add_argument_group("what is checked")
+    what.add_argument(
+        "-D", metavar="NAME=VALUE", action="append", default=[], dest="define", help="set a constant: bookies=3"
+    )
+    what.add_argument(
+        "--config", metavar="NAME", help="one of the protocol's configurations; -D is applied on top of it"
+    )
+    what.add_argument("--invariant", metavar="NAME", action="append", help="check this invariant only (repeatable)")
+    what.add_argument("--deadlock", action="store_true", help="look for states that have no successor")
+    what.add_argument("--continue", action="store_true", dest="keep_going", help="go on after a violation")
+
+    limits = parser.add_argument_group("limits (a search that reaches one ends with exit code 152)")
+    limits.add_argument("--max-states", metavar="N", type=_count, help="distinct states")
+    limits.add_argument("--max-depth", metavar="N", type=_count, help="levels, the initial states being the first")
+    limits.add_argument("--max-memory", metavar="SIZE", type=_size, help="memory of the process: 16GiB, 500M")
+    limits.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="seconds")
+
+    told = parser.add_argument_group("results")
+    told.add_argument(
+        "--json", metavar="FILE", help="the result as JSON; - is standard output, which then has nothing else"
+    )
+    told.add_argument("--html", metavar="FILE", help="the result as a page")
+    told.add_argument(
+        "--sequence", metavar="FILE", help="the counterexample as a sequence diagram, for sequencediagram.org"
+    )
+    told.add_argument("--itf", metavar="FILE", help="the counterexample in the ITF format")
+    told.add_argument(
+        "--dot", metavar="FILE", help="the graph of a small state space, for Graphviz; the counterexample in red"
+    )
+    told.add_argument(
+        "--eval", metavar="EXPR", action="append", default=[], help="print EXPR at every step of the counterexample"
+    )
+    told.add_argument("--profile", action="store_true", help="say where the time went")
+
+    running = parser.add_argument_group("how it is run")
+    running.add_argument(
+        "--engine", metavar="NAME", default="auto", help="auto, embedded (compiled) or reference (plain Python)"
+    )
+    running.add_argument("--workers", metavar="N", type=_workers, help="threads; by default one for each core")
+    running.add_argument(
+        "--checking", action="store_true", help="catch a protocol that depends on more than its state; slow"
+    )
+    running.add_argument("--checkpoint", metavar="DIR", type=Path, help="save the search there while it runs")
+    running.add_argument("--resume", metavar="DIR", type=Path, help="go on from a saved search")
+    running.add_argument(
+        "--fingerprint-bits", metavar="64|128", type=_bits, default=64, help="128 beyond a billion states"
+    )
+
+
+def _unknown_option(given: str, parsed: argparse.Namespace) -> str:
+    if not given.startswith("-"):
+        return f"{given} is one argument too many: give one protocol at a time"
+    parser = _Parser()
+    _check_options(parser)
+    options = (
+        [o for a in parser._actions for o in a.option_strings] if parsed.command == "check" else ["--debug", "--help"]
+    )
+    near = get_close_matches(given.partition("=")[0], options, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"see fencepost {parsed.command or ''} --help".replace("  ", " ")
+    return f"there is no option {given}: {hint}"
+
+
+def _count(text: str) -> int:
+    try:
+        number = int(text.replace(",", "_"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is too small: give at least 1")
+    return number
+
+
+def _workers(text: str) -> int:
+    number = _count(text)
+    if number > 1024:
+        raise argparse.ArgumentTypeError(f"{text} is too many: give at most 1024")
+    return number
+
+
+def _bits(text: str) -> int:
+    if text not in ("64", "128"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither 64 nor 128")
+    return int(text)
+
+
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def _size(text: str) -> int:
+    """Bytes. ``K``, ``M``, ``G``, ``T`` and ``KiB`` ... are powers of 1024, ``KB`` ... powers of 1000."""
+    lower = text.strip().lower().replace(" ", "")
+    number = lower.rstrip("kmgtib")
+    unit = lower[len(number) :]
+    base = 1000 if len(unit) == 2 and unit.endswith("b") else 1024
+    power = _UNITS.get(unit.removesuffix("ib") if unit.endswith("ib") and len(unit) == 3 else unit.removesuffix("b"))
+    try:
+        count = float(number) * base**power if power is not None else -1.0
+    except ValueError:
+        count = -1.0
+    if power is None or not math.isfinite(count) or count < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: write 16GiB or 500M")
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text} is too small")
+    return int(count)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    if seconds <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is too short: give more than 0 seconds")
+    return seconds
+
+
+# -- list and show ----------------------------------------------------------------------------------------------------
+
+
+def _list(_: argparse.Namespace) -> int:
+    from fencepost.describe import listing
+
+    _say(listing([(name, loading.load(name)) for name in loading.shipped_names()]))
+    return errors.HOLDS
+
+
+def _show(given: argparse.Namespace) -> int:
+    from fencepost.describe import description
+
+    _say(description(loading.load(given.protocol), _width()))
+    return errors.HOLDS
+
+
+def _width() -> int:
+    """How wide text may be: as wide as the terminal, within reason."""
+    try:
+        return max(40, min(110, os.get_terminal_size(sys.stdout.fileno()).columns))
+    except (OSError, ValueError, AttributeError):
+        return 100
+
+
+# -- check ------------------------------------------------------------------------------------------------------------
+
+
+def _check(given: argparse.Namespace) -> int:
+    from fencepost.check import check
+
+    protocol = loading.configured(loading.load(given.protocol), given.config, given.define, given.protocol)
+    if not protocol.declared("action"):
+        raise errors.NotAProtocol(
+            f"{given.protocol} has no actions, so there is nothing to check: mark its steps with @action"
+        )
+    options = _options(given)
+    results = _Results(given, protocol)
+    try:
+        with _progress(protocol) as report:
+            result = check(protocol, engine=given.engine, invariants=given.invariant, options=options, report=report)
+    except ImportError as error:
+        raise SystemFailure(
+            f"the {given.engine} engine can not start: {error} (--engine reference needs no libraries)"
+        ) from error
+    return results.tell(result)
+
+
+def _options(given: argparse.Namespace) -> Options:
+    from fencepost.engines.interface import Options
+
+    if given.engine == "reference" and (given.checkpoint or given.resume):
+        raise OptionError("the reference engine keeps no checkpoints: use --engine embedded")
+    if given.resume is not None and not given.resume.is_dir():
+        raise OptionError(f"--resume {given.resume}: there is no such directory")
+    if given.checkpoint is not None:
+        _must_be_writable_folder(given.checkpoint)
+    return Options(
+        workers=given.workers or _cores(),
+        max_states=given.max_states,
+        max_depth=given.max_depth,
+        max_memory=given.max_memory,
+        timeout=given.timeout,
+        deadlock=given.deadlock,
+        keep_going=given.keep_going,
+        bits=given.fingerprint_bits,
+        checking=given.checking,
+        checkpoint=given.checkpoint,
+        resume=given.resume,
+    )
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _must_be_writable_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(f"--checkpoint {folder} can not be made: {error.strerror}") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OptionError(f"--checkpoint {folder} can not be written to")
+
+
+@contextlib.contextmanager
+def _progress(protocol: Protocol) -> Iterator[Any]:
+    """Where an engine reports to: a live line if somebody is watching."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    from fencepost.progress import Line
+
+    with Line(sys.stderr, protocol) as line:
+        yield line.report
+
+
+class _Results:
+    """Where the results of one check go. Made before anything is explored, so that what can not be written is known by then."""
+
+    def __init__(self, given: argparse.Namespace, protocol: Protocol) -> None:
+        self.given = given
+        self.expected = loading.expectation(type(protocol), given.config)
+        for text in given.eval:
+            _must_be_readable(text, protocol)
+        self.files: dict[str, str] = {}
+        for option in ("json", "html", "sequence", "itf", "dot"):
+            path = getattr(given, option)
+            if path is not None:
+                self._reserve(option, path)
+        self.json_alone = given.json == "-"
+
+    def _reserve(self, option: str, path: str) -> None:
+        if path == "-":
+            if option != "json":
+                raise OptionError(f"--{option} - is not possible: only --json can go to standard output")
+            return
+        for other, taken in self.files.items():
+            if os.path.realpath(taken) == os.path.realpath(path) and not _is_device(path):
+                raise OptionError(f"--{option} and --{other} are both to be written to {path}")
+        if os.path.realpath(path) == os.path.realpath(loading.split(self.given.protocol)[0]):
+            raise OptionError(f"--{option} {path} would overwrite the protocol")
+        _must_be_writable(option, path)
+        self.files[option] = path
+
+    def tell(self, result: Result) -> int:
+        """Print and write everything that was asked for; the exit code."""
+        code = result.exit_code
+        writers: list[Callable[[], None]] = [lambda: self._print(result)]
+        writers += [functools.partial(self._write, option, path, result) for option, path in self.files.items()]
+        if result.error is not None:
+            _complain(str(result.error), result.error, self.given.debug)
+        for write in writers:
+            # What can not be written keeps nothing else from being told.
+            try:
+                write()
+            except Exception as error:
+                code = _failed(error, self.given.debug)
+        return code
+
+    def _print(self, result: Result) -> None:
+        """Standard output."""
+        if self.json_alone:
+            _say(self._json(result))
+            return
+        _say(_story(result, self.given.profile))
+        if self.given.profile and not result.profile:
+            _say(f"\nThe {result.engine} engine keeps no profile: ask for one with --engine embedded.")
+        trace = _trace(result)
+        for expression in self.given.eval:
+            _say("\n" + _evaluated(expression, trace))
+        expectation = self._judged(result)
+        if expectation:
+            _say("\n" + expectation)
+
+    def _write(self, option: str, path: str, result: Result) -> None:
+        text = self._text(option, result)
+        if text is None:
+            if not self.json_alone:
+                _say(f"\nThere is no counterexample, so --{option} {path} was not written.")
+            return
+        try:
+            with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+        except OSError as error:
+            if not _is_device(path):
+                with contextlib.suppress(OSError):
+                    os.remove(path)  # half a file is worse than none
+            raise SystemFailure(f"--{option} {path} could not be written: {error.strerror}") from error
+
+    def _text(self, option: str, result: Result) -> str | None:
+        """What goes to a file; None if it shows a counterexample and there is none."""
+        trace = _trace(result)
+        if option == "json":
+            return self._json(result) + "\n"
+        if option == "html":
+            from fencepost.report.html import html
+
+            return html(result)
+        if option == "dot":
+            from fencepost.trace.dot import to_dot
+
+            return to_dot(result.protocol, trace)
+        if trace is None:
+            return None
+        if option == "itf":
+            from fencepost.trace.itf import to_itf
+
+            return to_itf(trace) + "\n"
+        from fencepost.report.sequence import sequence
+
+        first = result.violation
+        if first is None:
+            return sequence(trace, str(result.error))
+        return sequence(trace, first.name if first.kind == "deadlock" else f"{first.name} is violated")
+
+    def _json(self, result: Result) -> str:
+        """The result as JSON, with what only the command line knows. ASCII, so that any terminal and pipe can take it."""
+        import json
+
+        from fencepost.trace.json import data, plain
+
+        document = data(result)
+        if self.expected is not None:
+            document["configuration"] = {
+                "name": self.given.config,
+                "expect": self.expected,
+                "as_expected": self.as_expected(result),
+            }
+        trace = _trace(result)
+        if self.given.eval:
+            from fencepost.trace.expression import evaluate
+
+            document["evaluated"] = {
+                text: [{"value": plain(v.value), "error": v.error} for v in (evaluate(text, trace) if trace else ())]
+                for text in self.given.eval
+            }
+        if self.given.profile:
+            document["profile"] = result.profile
+        # Numbers that numpy counted know how to become Python's.
+        return json.dumps(
+            document, indent=2, default=lambda thing: thing.item() if hasattr(thing, "item") else str(thing)
+        )
+
+    def _judged(self, result: Result) -> str:
+        """Whether the verdict is the one that the configuration is expected to have; nothing if there is no telling."""
+        if self.expected is None:
+            return ""
+        name = f"configuration {self.given.config}"
+        wanted = "hold" if self.expected == "holds" else f"violate {self.expected}"
+        if self.as_expected(result) is None:
+            return f"Expected of {name}: to {wanted}. This check can not tell."
+        return f"{'As' if self.as_expected(result) else 'NOT as'} expected: {name} is to {wanted}."
+
+    def as_expected(self, result: Result) -> bool | None:
+        """None if the check was another one than the configuration's, or not finished."""
+        expected, chosen = self.expected, self.given.invariant
+        if expected is None or self.given.define or (chosen and expected not in ("holds", *chosen)):
+            return None
+        violated = [v.name for v in result.violations]
+        if expected == result.verdict or expected in violated:
+            return True
+        if violated == ["deadlock"]:  # looked for because of --deadlock, which no configuration speaks of
+            return None
+        return False if violated or result.complete else None
+
+
+def _story(result: Result, profile: bool) -> str:
+    """The whole result for standard output: in colour for a terminal, else as plain text."""
+    from fencepost.report.text import render, story
+
+    if sys.stdout is None or not sys.stdout.isatty():
+        return story(result, profile=profile).rstrip("\n")
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    with console.capture() as captured:
+        console.print(render(result, profile=profile))
+    return captured.get().rstrip("\n")
+
+
+def _is_device(path: str) -> bool:
+    return os.path.exists(path) and not os.path.isfile(path)
+
+
+def _must_be_writable(option: str, path: str) -> None:
+    """Raises unless ``path`` can be written; leaves what is there as it is, and nothing where there was nothing."""
+    folder = os.path.dirname(path) or "."
+    if os.path.isdir(path):
+        raise OptionError(f"--{option} {path} is a directory: name a file in it")
+    if not os.path.isdir(folder):
+        raise OptionError(f"--{option} {path} can not be written: there is no directory {folder}")
+    if _is_device(path):  # opening a pipe would wait for its reader
+        if not os.access(path, os.W_OK):
+            raise OptionError(f"--{option} {path} can not be written")
+        return
+    there = os.path.lexists(path)
+    try:
+        with open(path, "ab"):
+            pass
+        if not there:
+            os.remove(path)
+    except OSError as error:
+        raise OptionError(f"--{option} {path} can not be written: {error.strerror}") from None
+
+
+def _must_be_readable(expression: str, protocol: Protocol) -> None:
+    """Raises :class:`OptionError` unless an expression could be evaluated along a counterexample."""
+    from fencepost.step import State, Store
+    from fencepost.trace import Trace
+    from fencepost.trace.expression import evaluate
+
+    # The state in which every variable has its declared value: there always is one, and its values do not matter.
+    try:
+        evaluate(expression, Trace(protocol, State(Store(protocol), ()), ()))
+    except OptionError as error:
+        raise OptionError(f"--eval {expression}: {error}") from None
+
+
+def _trace(result: Result) -> Trace | None:
+    """The behaviour that a result is about: the first counterexample, or the way to where the protocol raised."""
+    return next((v.trace for v in result.violations if v.trace is not None), result.error_trace)
+
+
+def _evaluated(expression: str, trace: Trace | None) -> str:
+    """An expression at every step, as a table."""
+    if trace is None:
+        return f"There is no counterexample along which to evaluate {expression}."
+    from fencepost.trace.expression import evaluate
+
+    titles = ["initial state", *(step.title for step in trace.steps)]
+    digits, width = len(str(len(trace.steps))), min(50, max(map(len, titles)))
+    rows = [
+        f" {i:>{digits}}  {t:<{width}}  {v}"
+        for (i, t), v in zip(enumerate(titles), evaluate(expression, trace), strict=True)
+    ]
+    return "\n".join([expression, *rows])
+
+
+# -- saying things ----------------------------------------------------------------------------------------------------
+
+
+def _say(text: str, end: str = "\n") -> None:
+    """Print to standard output. Quiet if nobody listens any more; :class:`SystemFailure` if it can not be written."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.write(text + end)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
+    except OSError as error:
+        _discard_output()
+        raise SystemFailure(f"standard output can not be written: {error.strerror}") from error
+
+
+def _discard_output() -> None:
+    """Send what is still in the buffer nowhere, so that Python does not fail to write it once more when it ends."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _complain(message: str, error: BaseException, debug: bool) -> None:
+    """One line on standard error; with ``debug`` the traceback of what was at fault before it."""
+    if sys.stderr is None:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        if debug:
+            import traceback
+
+            traceback.print_exception(error)
+        line = " ".join(message.split("\n")).strip()
+        sys.stderr.write(f"fencepost: {''.join(c if c.isprintable() else repr(c)[1:-1] for c in line)}\n")
+        sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""The line that lives at the bottom of a terminal while a check runs.
+
+    level 19   2,410,000 distinct (6.1 M/s)   9,870,112 generated   402,118 to go   312 MiB   0.4 s
+
+It is text and carriage returns alone, so that any terminal can show it. Parts that do not fit are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TextIO
+
+from fencepost.engines.interface import Progress
+from fencepost.report import numbers
+from fencepost.report.advice import advice
+from fencepost.spec.protocol import Protocol
+
+FIRST = 0.5
+"""Seconds before the line first appears: a check that is over by then needs none."""
+
+EVERY = 0.1
+"""Seconds between two drawings."""
+
+WINDOW = 3.0
+"""Seconds over which a rate is measured."""
+
+SHRINKING = 0.9
+"""A level must be smaller than this share of the one before it, and that one smaller than its own, until an end is foretold."""
+
+
+class Estimate:
+    """How long a breadth-first search has still to go, judged by its levels; silent until they shrink.
+
+    While level sizes shrink by a factor b, expanding what is queued finds b times as much, and so on: queue / (1 - b) states are still
+    to be expanded. Level sizes of a state space rise and fall once, and b falls with them, so this rather says too much than too little.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._at_boundary: tuple[int, int] | None = None  # (distinct, expanded) when the level began
+        self._ratios: list[float] = []
+
+    def seen(self, progress: Progress) -> None:
+        """Take note of one report."""
+        if progress.depth == self._depth:
+            return
+        now = (progress.distinct, progress.distinct - progress.queue)
+        if self._at_boundary is not None and progress.depth == self._depth + 1:
+            found, expanded = now[0] - self._at_boundary[0], now[1] - self._at_boundary[1]
+            self._ratios = [*self._ratios[-1:], found / expanded] if expanded > 0 else []
+        else:  # several levels went by between two reports: nothing is known about any of them
+            self._ratios = []
+        self._depth, self._at_boundary = progress.depth, now
+
+    def seconds(self, queue: int, expanded_per_second: float) -> float | None:
+        """Seconds to go, or None where nothing honest can be said."""
+        if len(self._ratios) < 2 or expanded_per_second <= 0:
+            return None
+        before, last = self._ratios
+        if before >= 1 or last >= SHRINKING or last > before:
+            return None
+        return queue / (1 - last) / expanded_per_second
+
+
+@dataclass(frozen=True)
+class _Sample:
+    at: float
+    distinct: int
+    expanded: int
+
+
+class Line:
+    """Draws progress on a terminal. Use it as a context manager and pass :meth:`report` to :func:`fencepost.check`."""
+
+    def __init__(self, terminal: TextIO, protocol: Protocol, clock: Callable[[], float] = time.monotonic) -> None:
+        self._terminal = terminal
+        self._protocol = protocol
+        self._clock = clock
+        self._started = clock()
+        self._drawn_at = float("-inf")
+        self._drawn = 0  # characters on the line now
+        self._samples: deque[_Sample] = deque()
+        self._estimate = Estimate()
+        self._warned: set[str] = set()
+
+    def __enter__(self) -> Line:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._write("")
+
+    def report(self, progress: Progress) -> None:
+        """Show how far the check is; called by the engine."""
+        now = self._clock()
+        self._estimate.seen(progress)
+        for slot, values in progress.exploding:
+            if slot not in self._warned:
+                self._warned.add(slot)
+                self._write("")
+                self._put(
+                    f"warning: {slot} has held {values:,} values, which slows the check down: {advice(self._protocol, slot)}\n"
+                )
+        if now - self._started < FIRST or now - self._drawn_at < EVERY:
+            return
+        self._drawn_at = now
+        self._samples.append(_Sample(now, progress.distinct, progress.distinct - progress.queue))
+        while len(self._samples) > 2 and now - self._samples[0].at > WINDOW:
+            self._samples.popleft()
+        self._write(self._text(progress))
+
+    def _text(self, progress: Progress) -> str:
+        first, last = self._samples[0], self._samples[-1]
+        span = last.at - first.at
+        if span > 0:
+            rate, expanding = (last.distinct - first.distinct) / span, (last.expanded - first.expanded) / span
+        else:
+            rate = expanding = progress.distinct / progress.seconds if progress.seconds > 0 else 0.0
+        left = self._estimate.seconds(progress.queue, expanding)
+        parts = {
+            "depth": f"level {progress.depth}",
+            "distinct": f"{progress.distinct:,} distinct ({per_second(rate)})",
+            "generated": f"{progress.generated:,} generated",
+            "queue": f"{progress.queue:,} to go",
+            "memory": numbers.size(progress.memory) if progress.memory else "",
+            "seconds": duration(progress.seconds),
+            "left": f"{roughly(left)} left" if left is not None else "",
+        }
+        for leave_out in ("", "generated", "memory", "depth", "seconds"):
+            parts.pop(leave_out, None)
+            text = "   ".join(part for part in parts.values() if part)
+            if len(text) < _columns(self._terminal):
+                break
+        return text
+
+    def _write(self, text: str) -> None:
+        width = max(20, _columns(self._terminal) - 1)
+        text = text[:width]
+        if text or self._drawn:
+            # What was longer is overwritten with blanks; the cursor ends where the line began if nothing is left.
+            self._put("\r" + text.ljust(min(self._drawn, width)) + ("" if text else "\r"))
+            self._drawn = len(text)
+
+    def _put(self, text: str) -> None:
+        try:
+            self._terminal.write(text)
+            self._terminal.flush()
+        except (OSError, ValueError):  # a terminal that went away is no reason to stop a check
+            pass
+
+
+def _columns(terminal: TextIO) -> int:
+    try:
+        return os.get_terminal_size(terminal.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
+def per_second(rate: float) -> str:
+    """``6.1 M/s``, ``12 k/s``, ``840/s``."""
+    if rate >= 999_500:
+        return f"{rate / 1e6:.1f} M/s"
+    return f"{rate / 1e3:.0f} k/s" if rate >= 10_000 else f"{rate:,.0f}/s"
+
+
+def duration(seconds: float) -> str:
+    """``0.4 s``, ``38 s``, ``4 min 05 s``, ``2 h 10 min``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    whole = int(seconds)
+    return f"{whole // 60} min {whole % 60:02} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def roughly(seconds: float) -> str:
+    """A duration with no more precision than a guess has: ``a few seconds``, ``about 30 s``, ``about 4 min``, ``about 2 h``."""
+    if seconds < 5:
+        return "a few seconds"
+    if seconds < 90:
+        return f"about {max(10, round(seconds / 10) * 10)} s"
+    return f"about {round(seconds / 60)} min" if seconds < 5400 else f"about {round(seconds / 3600)} h"

@@ -1,0 +1,30 @@
+"""The protocols that ship with Fencepost: known by name, and imported when they are asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from fencepost.errors import NotAProtocol
+
+if TYPE_CHECKING:
+    from fencepost.spec.protocol import Protocol
+
+SHIPPED: dict[str, str] = {
+    "bookkeeper-4.13": "fencepost.protocols.bookkeeper_4_13:BookKeeper413",
+    "ledger-chaining": "fencepost.protocols.ledger_chaining:LedgerChaining",
+}
+"""Every shipped protocol: its name on the command line, and the module and class that hold it."""
+
+
+def shipped(name: str) -> type[Protocol]:
+    """The class of the shipped protocol called ``name``.
+
+    Raises :class:`fencepost.NotAProtocol` for any other name, with the nearest one that exists.
+    """
+    if name not in SHIPPED:
+        from fencepost.spec.protocol import _unknown
+
+        raise NotAProtocol(_unknown("protocol", name, SHIPPED, "fencepost"))
+    module, _, owner = SHIPPED[name].partition(":")
+    return cast("type[Protocol]", getattr(import_module(module), owner))

@@ -1,0 +1,807 @@
+"""The replication protocol of Apache BookKeeper 4.13: the life of one ledger, from its creation to its closing.
+
+Writer ``w1`` owns the ledger. It sends each entry to the bookies of the current ensemble and takes it for committed once an ack
+quorum of them has confirmed it. When a bookie does not answer, it moves on to a new fragment with another ensemble. Writer ``w2``
+may at any time take the ledger for abandoned: it marks it as in recovery, fences the bookies, reads forward from the highest last
+add confirmed (LAC) it is told, writes back what it finds, and closes the ledger. Meanwhile ``w1`` may be alive and well.
+
+Variables, actions and enabling conditions are those of ``BookKeeperProtocol_v4_13.tla`` and ``MessagePassing_v4_13.tla`` (Jack
+Vanlightly, 2020 to 2021), and so are the names and the number of states. Entry ids start at 1 and a LAC of 0 means that nothing is
+confirmed; readers and auto-recovery are left out; recovery reads and recovery writes, concurrent in BookKeeper, come in phases.
+
+Two defects were found in the protocol, and both can be found here:
+
+1. Fencing the reads of the LAC is not enough. A bookie that was not fenced can say that it has no such entry, and take the
+   entry afterwards: ``w1`` commits what ``w2`` cuts off. With ``recovery_reads_fence`` a bookie can not change its mind.
+2. Recovery used to start from the lowest of all LACs, 0. It then read and wrote back entries of earlier fragments, and a bookie
+   that failed meanwhile made it ask for a fragment in the past. ``recover_from_current_fragment=false`` is that old rule.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar, NamedTuple, TypeVar
+
+from fencepost import (
+    Message,
+    ModelValue,
+    Network,
+    PerKey,
+    Protocol,
+    Record,
+    action,
+    assumption,
+    configuration,
+    constant,
+    invariant,
+    model_values,
+    network,
+    one_of,
+    per_key,
+    require,
+    state,
+    subsets,
+)
+from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+
+W1 = ModelValue("w1", 0)
+W2 = ModelValue("w2", 1)
+WRITERS = (W1, W2)
+
+Ensemble = frozenset[ModelValue]
+
+
+class LedgerStatus(enum.Enum):
+    """The status of a ledger, in the metadata store or in the mind of a writer; INVALID is for writers only."""
+
+    OPEN = "open"
+    IN_RECOVERY = "in recovery"
+    CLOSED = "closed"
+    INVALID = "invalid"
+
+
+class RecoveryPhase(enum.Enum):
+    """How far a recovery is. BookKeeper has no such phases: they keep the number of states down and hide nothing."""
+
+    NOT_STARTED = 0
+    FENCING = 1
+    READ = 2
+    PENDING_READ_RESPONSE = 3
+    WRITE = 4
+
+
+class Entry(Record):
+    """An entry: ``data`` counts the writes of ``w1``, so it equals ``id`` as long as nothing is out of order."""
+
+    id: int
+    data: int
+
+
+class Fragment(Record):
+    """A run of entries, from ``first_entry_id`` on, on one ensemble; as declared here, of a writer that has none yet."""
+
+    id: int = 0
+    ensemble: Ensemble = frozenset()
+    first_entry_id: int = 0
+
+
+class PendingAddOp(Record):
+    """An entry that is not committed yet, and the fragment and ensemble that it was last sent to."""
+
+    entry: Entry
+    fragment_id: int
+    ensemble: Ensemble
+
+
+class LedgerMetadata(Record):
+    """What the metadata store knows of the ledger. Every change is conditional on the version."""
+
+    status: LedgerStatus | None = None
+    fragments: tuple[Fragment, ...] = ()
+    last_entry: int = 0
+    version: int = 0
+
+
+class LedgerOnBookie(Record):
+    """What one bookie knows of the ledger."""
+
+    entries: frozenset[Entry] = frozenset()
+    fenced: bool = False
+    lac: int = 0
+
+
+class Writer(Record):
+    """What a writer knows: its LAC, the last add it pushed (LAP), and which bookies have confirmed which entry."""
+
+    meta_version: int | None = None
+    status: LedgerStatus | None = None
+    curr_fragment: Fragment = Fragment()
+    pending_add_ops: frozenset[PendingAddOp] = frozenset()
+    lap: int = 0
+    lac: int = 0
+    confirmed: PerKey[int, Ensemble] = per_key(lambda protocol: protocol.entry_ids, frozenset())
+
+
+class RecoveringWriter(Writer):
+    """A writer that recovers a ledger: which bookies are fenced, and what was answered for the entry being read."""
+
+    fenced: Ensemble = frozenset()
+    curr_read_entry: Entry | None = None
+    has_entry: Ensemble = frozenset()
+    no_such_entry: Ensemble = frozenset()
+    recovery_phase: RecoveryPhase = RecoveryPhase.NOT_STARTED
+
+
+class AddEntryRequest(Message):
+    """Store this entry. From ``w2`` it is a recovery add, which a fenced bookie takes as well."""
+
+    entry: Entry
+    lac: int
+
+
+class AddEntryResponse(Message):
+    """The entry is stored; or, without success, the ledger is fenced."""
+
+    entry: Entry
+    success: bool
+
+
+class FenceRequest(Message):
+    """Take no more entries from the owner of the ledger, and tell your LAC."""
+
+
+class FenceResponse(Message):
+    """The ledger is fenced; the highest LAC that came with an entry."""
+
+    lac: int
+
+
+class ReadRequest(Message):
+    """A recovery read of one entry, which may fence the ledger."""
+
+    entry_id: int
+    fence: bool
+
+
+class ReadResponse(Message):
+    """The entry, or None: no such entry, whichever was asked for."""
+
+    entry: Entry | None
+    fence: bool
+
+
+Add = TypeVar("Add", AddEntryRequest, AddEntryResponse)
+
+
+class Read(NamedTuple):
+    """A recovery read with one more response counted in. ``over``: nothing more can come, timeouts included."""
+
+    response: ReadResponse
+    ensemble: Ensemble
+    has_entry: Ensemble
+    no_such_entry: Ensemble
+    over: bool
+
+
+# -- types of the parts of the state ----------------------------------------------------------------------------------
+
+
+def _are_bookies(protocol: BookKeeper413, value: Ensemble) -> bool:
+    return value <= frozenset(protocol.bookies)
+
+
+def _is_entry(protocol: BookKeeper413, entry: Entry) -> bool:
+    return entry.id in protocol.entry_ids and entry.data in protocol.entry_ids
+
+
+def _is_fragment(protocol: BookKeeper413, fragment: Fragment) -> bool:
+    return fragment.id >= 1 and _are_bookies(protocol, fragment.ensemble) and fragment.first_entry_id >= 1
+
+
+def _is_pending(protocol: BookKeeper413, op: PendingAddOp) -> bool:
+    return _is_entry(protocol, op.entry) and op.fragment_id >= 1 and _are_bookies(protocol, op.ensemble)
+
+
+WRITER_TYPES: Mapping[str, Test] = {
+    "meta_version": or_none(at_least(0)),
+    "status": or_none(one_of_kind(LedgerStatus)),
+    "curr_fragment.id": at_least(0),
+    "curr_fragment.ensemble": _are_bookies,
+    "curr_fragment.first_entry_id": at_least(0),
+    "pending_add_ops": each(_is_pending),
+    "lap": at_least(0),
+    "lac": at_least(0),
+    "confirmed": _are_bookies,
+}
+
+TYPES: Mapping[str, Test] = {
+    "meta.status": or_none(lambda protocol, status: status in LedgerStatus and status is not LedgerStatus.INVALID),
+    "meta.fragments": each(_is_fragment),
+    "meta.last_entry": at_least(0),
+    "meta.version": at_least(0),
+    "bookie.entries": each(_is_entry),
+    "bookie.fenced": one_of_kind(bool),
+    "bookie.lac": at_least(0),
+    **{f"w1.{part}": test for part, test in WRITER_TYPES.items()},
+    **{f"w2.{part}": test for part, test in WRITER_TYPES.items()},
+    "w2.fenced": _are_bookies,
+    "w2.curr_read_entry": or_none(_is_entry),
+    "w2.has_entry": _are_bookies,
+    "w2.no_such_entry": _are_bookies,
+    "w2.recovery_phase": one_of_kind(RecoveryPhase),
+}
+
+
+class BookKeeper413(Protocol):
+    """The life of one ledger: a writer, a recovering writer, bookies and a metadata store."""
+
+    name: ClassVar[str] = "bookkeeper-4.13"
+
+    bookies: tuple[ModelValue, ...] = model_values("b", 3, "the bookies that are available")
+    write_quorum: int = constant(3, "bookies that an entry is sent to, the size of an ensemble")
+    ack_quorum: int = constant(2, "bookies that must confirm an entry before it is committed")
+    send_limit: int = constant(1, "entries that w1 sends")
+    recovery_reads_fence: bool = constant(False, "whether recovery reads fence the ledger too: the fix of defect 1")
+    recover_from_current_fragment: bool = constant(
+        True, "whether recovery leaves entries of earlier fragments alone: the fix of defect 2"
+    )
+    message_loss: bool = constant(True, "whether messages can be lost, not only delayed")
+
+    meta: LedgerMetadata = state(LedgerMetadata, held_by="zk")
+    bookie: PerKey[ModelValue, LedgerOnBookie] = per_key(bookies, LedgerOnBookie)
+    w1: Writer = state(Writer, held_by="w1")
+    w2: RecoveringWriter = state(RecoveringWriter, held_by="w2")
+    network: Network = network(
+        {
+            AddEntryRequest: (WRITERS, bookies),
+            AddEntryResponse: (bookies, WRITERS),
+            FenceRequest: (W2, bookies),
+            FenceResponse: (bookies, W2),
+            ReadRequest: (W2, bookies),
+            ReadResponse: (bookies, W2),
+        },
+        lossy=message_loss,
+        once=True,
+        remember=True,
+    )
+
+    configurations = {
+        "published": configuration(
+            expect="no_divergence_between_writer_and_meta_data", doc="the published configuration, which has defect 1"
+        ),
+        "fixed": configuration(recovery_reads_fence=True, doc="the published configuration, defect 1 fixed"),
+        "small": configuration(
+            bookies=2,
+            write_quorum=2,
+            ack_quorum=1,
+            recovery_reads_fence=True,
+            doc="two bookies, no ensemble to change to",
+        ),
+        "medium": configuration(write_quorum=2, recovery_reads_fence=True, doc="three bookies, ensembles of two"),
+        "defect-1-small": configuration(
+            bookies=2,
+            write_quorum=2,
+            ack_quorum=2,
+            expect="no_divergence_between_writer_and_meta_data",
+            doc="defect 1 with as few bookies as it takes",
+        ),
+        "defect-1-by-delay": configuration(
+            message_loss=False,
+            expect="no_divergence_between_writer_and_meta_data",
+            doc="defect 1 without a lost message: a delayed one is enough",
+        ),
+        "defect-2": configuration(
+            write_quorum=1,
+            ack_quorum=1,
+            send_limit=2,
+            recovery_reads_fence=True,
+            recover_from_current_fragment=False,
+            expect="only_valid_fragments",
+            doc="defect 2 where the fewest states lead to it: two entries, one copy of each",
+        ),
+        "defect-2-one-entry": configuration(
+            write_quorum=2,
+            ack_quorum=1,
+            recovery_reads_fence=True,
+            recover_from_current_fragment=False,
+            expect="only_valid_fragments",
+            doc="defect 2 with a single entry, in two copies",
+        ),
+        "defect-2-fixed": configuration(
+            write_quorum=2, ack_quorum=1, recovery_reads_fence=True, doc="the same single entry, defect 2 fixed"
+        ),
+    }
+
+    # -- what is assumed of the constants ------------------------------------------------------------------------------
+
+    @assumption
+    def something_is_sent(self) -> bool:
+        """The send limit is positive."""
+        return self.send_limit > 0
+
+    @assumption
+    def quorums_are_positive(self) -> bool:
+        """Entries are sent to somebody and confirmed by somebody."""
+        return self.write_quorum > 0 and self.ack_quorum > 0
+
+    @assumption
+    def ack_quorum_within_write_quorum(self) -> bool:
+        """No more confirmations are asked for than can come."""
+        return self.ack_quorum <= self.write_quorum
+
+    @assumption
+    def enough_bookies_for_an_ensemble(self) -> bool:
+        """A ledger can be created."""
+        return self.write_quorum <= len(self.bookies)
+
+    @assumption
+    def bookies_are_not_writers(self) -> bool:
+        """Nobody is taken for somebody else."""
+        return not set(self.bookies) & set(WRITERS)
+
+    @property
+    def entry_ids(self) -> range:
+        """The ids of all entries that are ever sent."""
+        return range(1, self.send_limit + 1)
+
+    # -- fragments and ensembles ---------------------------------------------------------------------------------------
+
+    def _fragment_of(self, entry_id: int) -> Fragment:
+        """The fragment that an entry belongs to: the last that starts at or before it."""
+        return next(f for f in reversed(self.meta.fragments) if f.first_entry_id <= entry_id)
+
+    def _select_ensemble(self, include: Ensemble = frozenset(), exclude: Ensemble = frozenset()) -> Ensemble:
+        """The first ensemble, in the order the bookies are declared in, that keeps ``include``, avoids ``exclude`` and is not
+        yet the ensemble of a fragment. Without one, the action is not enabled."""
+        taken = [fragment.ensemble for fragment in self.meta.fragments]
+        available = [
+            ensemble
+            for ensemble in subsets(self.bookies, self.write_quorum)
+            if include <= ensemble and not ensemble & exclude and ensemble not in taken
+        ]
+        require(available)
+        return available[0]
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _receive_in_order(
+        self, kind: type[Add], source: ModelValue, to: ModelValue, where: Callable[[Add], bool] = lambda add: True
+    ) -> Add:
+        """Receive an add, or the answer to one. Between two ends they are received in the order of their entries."""
+        in_flight = self.network.in_flight(kind, source, to)
+        require(in_flight)
+        earliest = min(add.entry.id for add in in_flight)
+        return self.network.receive(
+            kind, source=source, to=to, where=lambda add: add.entry.id == earliest and where(add)
+        ).message
+
+    def _send_add(self, source: ModelValue, writer: Writer, entry: Entry, to: Iterable[ModelValue]) -> None:
+        request = AddEntryRequest(entry, writer.lac)
+        self.network.send_all([(request, b) for b in to], source)
+
+    def _write_timed_out(self, source: ModelValue, b: ModelValue) -> bool:
+        """Whether an add of this writer to this bookie, or the answer to one, was lost."""
+        return bool(self.network.lost(AddEntryRequest, source, b) or self.network.lost(AddEntryResponse, b, source))
+
+    def _clear_write_timeout(self, source: ModelValue, b: ModelValue) -> None:
+        self.network.forget_lost(AddEntryRequest, source, b)
+        self.network.forget_lost(AddEntryResponse, b, source)
+
+    def _read_timed_out(self, b: ModelValue) -> bool:
+        """Whether a recovery read of this bookie, or the answer to one, was lost."""
+        return bool(self.network.lost(ReadRequest, W2, b) or self.network.lost(ReadResponse, b, W2))
+
+    def _clear_read_timeouts(self, ensemble: Ensemble) -> None:
+        for b in ensemble:
+            self.network.forget_lost(ReadRequest, W2, b)
+            self.network.forget_lost(ReadResponse, b, W2)
+
+    # -- bookies -------------------------------------------------------------------------------------------------------
+
+    @action(b=bookies, w=WRITERS, by="b")
+    def bookie_sends_add_confirmed_response(self, b: ModelValue, w: ModelValue) -> None:
+        """A bookie stores an entry and the LAC that came with it. Once fenced, it does so only for a recovery add."""
+        add = self._receive_in_order(AddEntryRequest, w, b)
+        require(w == W2 or not self.bookie[b].fenced)
+        self.bookie[b].entries |= {add.entry}
+        self.bookie[b].lac = add.lac
+        self.network.send(AddEntryResponse(add.entry, success=True), b, w)
+
+    @action(b=bookies, by="b")
+    def bookie_sends_add_fenced_response(self, b: ModelValue) -> None:
+        """A bookie that is fenced refuses an entry of ``w1``."""
+        add = self._receive_in_order(AddEntryRequest, W1, b)
+        require(self.bookie[b].fenced)
+        self.network.send(AddEntryResponse(add.entry, success=False), b, W1)
+
+    @action(b=bookies, by="b")
+    def bookie_sends_fencing_read_lac_response(self, b: ModelValue) -> None:
+        """A bookie is fenced, and answers with its LAC."""
+        self.network.receive(FenceRequest, source=W2, to=b)
+        self.bookie[b].fenced = True
+        self.network.send(FenceResponse(self.bookie[b].lac), b, W2)
+
+    @action(b=bookies, by="b")
+    def bookie_sends_read_response(self, b: ModelValue) -> None:
+        """A bookie answers a recovery read with the entry or with none, and is fenced if recovery reads fence."""
+        read = self.network.receive(ReadRequest, source=W2, to=b).message
+        if read.fence:
+            self.bookie[b].fenced = True
+        entry = next((entry for entry in self.bookie[b].entries if entry.id == read.entry_id), None)
+        self.network.send(ReadResponse(entry, read.fence), b, W2)
+
+    # -- the owner of the ledger ---------------------------------------------------------------------------------------
+
+    @action(by=W1)
+    def w1_creates_ledger(self) -> None:
+        """The ledger is created with the first ensemble there is."""
+        require(self.meta.status is None)
+        require(self.w1.meta_version is None)
+        fragment = Fragment(id=1, ensemble=self._select_ensemble(), first_entry_id=1)
+        self.meta.status = LedgerStatus.OPEN
+        self.meta.version = 1
+        self.meta.fragments = (*self.meta.fragments, fragment)
+        self.w1.status = LedgerStatus.OPEN
+        self.w1.meta_version = 1
+        self.w1.curr_fragment = fragment
+
+    @action(by=W1)
+    def w1_sends_add_entry_requests(self) -> None:
+        """The owner sends the next entry to every bookie of its ensemble."""
+        require(self.w1.status is LedgerStatus.OPEN)
+        require(self.w1.lap < self.send_limit)
+        entry = Entry(id=self.w1.lap + 1, data=self.w1.lap + 1)
+        fragment = self.w1.curr_fragment
+        self._send_add(W1, self.w1, entry, to=fragment.ensemble)
+        self.w1.lap = entry.id
+        self.w1.pending_add_ops |= {PendingAddOp(entry, fragment.id, fragment.ensemble)}
+
+    @action(b=bookies, by=W1)
+    def w1_receives_add_confirmed_response(self, b: ModelValue) -> None:
+        """The owner learns that a bookie has stored an entry."""
+        require(self.w1.status is LedgerStatus.OPEN)
+        self._receive_add_confirmed_response(W1, self.w1, b)
+
+    @action(b=bookies, by=W1)
+    def w1_receives_add_fenced_response(self, b: ModelValue) -> None:
+        """The owner learns that its ledger is fenced, and so in recovery. It has no more to do with it."""
+        require(self.w1.status is LedgerStatus.OPEN)
+        self._receive_in_order(AddEntryResponse, b, W1, where=lambda add: not add.success)
+        require(b in self.w1.curr_fragment.ensemble)
+        self.w1.status = None
+
+    @action(b=bookies, by=W1)
+    def w1_changes_ensemble(self, b: ModelValue) -> None:
+        """The owner replaces a bookie that did not answer."""
+        require(self.w1.status is LedgerStatus.OPEN)
+        require(self._write_timed_out(W1, b))
+        require(self.meta.status is LedgerStatus.OPEN)
+        self._change_ensemble(W1, self.w1, b)
+
+    @action(b=bookies, by=W1)
+    def w1_tries_invalid_ensemble_change(self, b: ModelValue) -> None:
+        """The owner would start a fragment before an existing one.
+
+        This never happens. While the owner is up to date nobody else has made fragments; it starts each of them at its LAC + 1,
+        and its LAC never goes back.
+        """
+        require(self.w1.status is LedgerStatus.OPEN)
+        require(self._write_timed_out(W1, b))
+        require(self.meta.status is LedgerStatus.OPEN)
+        self._try_invalid_ensemble_change(self.w1, b)
+
+    @action(by=W1)
+    def w1_sends_pending_add_op(self) -> None:
+        """The owner sends an entry that is not committed to the bookies that are new in its ensemble."""
+        require(self.w1.status is LedgerStatus.OPEN)
+        self._send_pending_add_op(W1, self.w1)
+
+    @action(by=W1)
+    def w1_close_ledger_success(self) -> None:
+        """The owner closes the ledger at its LAC. It may do so at any time, while the ledger is still open to the store."""
+        require(self.w1.status is LedgerStatus.OPEN)
+        require(self.meta.status is LedgerStatus.OPEN)
+        require(self.w1.meta_version == self.meta.version)
+        self.meta.status = LedgerStatus.CLOSED
+        self.meta.last_entry = self.w1.lac
+        self.meta.version += 1
+        self.w1.status = LedgerStatus.CLOSED
+        self.w1.meta_version = self.meta.version
+
+    @action(by=W1)
+    def w1_close_ledger_fail(self) -> None:
+        """The owner would close the ledger, but somebody recovers it or has closed it. It forgets what it knew of the metadata.
+
+        It does not stop, though: what it has sent can still be confirmed, which is all that defect 1 needs.
+        """
+        require(self.w1.status is LedgerStatus.OPEN)
+        require(self.meta.status is not LedgerStatus.OPEN)
+        require(self.w1.meta_version != self.meta.version)
+        self.w1.meta_version = None
+
+    # -- recovery ------------------------------------------------------------------------------------------------------
+
+    @action(by=W2)
+    def w2_place_in_recovery(self) -> None:
+        """The second writer marks the ledger as in recovery, and asks every bookie of its last ensemble to fence it."""
+        require(self.w2.status is None)
+        require(self.meta.status is LedgerStatus.OPEN)
+        fragment = self.meta.fragments[-1]
+        self.meta.status = LedgerStatus.IN_RECOVERY
+        self.meta.version += 1
+        self.w2.status = LedgerStatus.IN_RECOVERY
+        self.w2.meta_version = self.meta.version
+        self.w2.recovery_phase = RecoveryPhase.FENCING
+        self.w2.curr_fragment = fragment
+        self.network.send_all([(FenceRequest(), b) for b in fragment.ensemble], W2)
+
+    @action(b=bookies, by=W2)
+    def w2_receives_fencing_read_lac_response(self, b: ModelValue) -> None:
+        """A bookie is fenced. The highest LAC of any is where recovery starts, and not before the current fragment.
+
+        Once reading has begun, a LAC that comes late is ignored.
+        """
+        response = self.network.receive(FenceResponse, source=b, to=W2).message
+        self.w2.fenced |= {b}
+        if self.w2.recovery_phase is RecoveryPhase.FENCING:
+            lac = max(response.lac, self._minimum_lac())
+            if lac > self.w2.lac:
+                self.w2.lac = lac
+                self.w2.lap = lac
+
+    def _minimum_lac(self) -> int:
+        """What is certainly committed: all before the current fragment. That is the fix of defect 2; it used to be nothing."""
+        return self.w2.curr_fragment.first_entry_id - 1 if self.recover_from_current_fragment else 0
+
+    @action(by=W2)
+    def w2_sends_read_requests(self) -> None:
+        """Recovery reads the next entry from the ensemble it was written to. The first read waits for every ack quorum to have
+        a fenced bookie."""
+        require(self.w2.status is LedgerStatus.IN_RECOVERY)
+        phase = self.w2.recovery_phase
+        require(phase is RecoveryPhase.READ or (phase is RecoveryPhase.FENCING and self._every_ack_quorum_is_fenced()))
+        # The next entry was never asked for before: between two sends there is a response that completes a read, and that moves
+        # the LAP. So there is no need to look through all the requests ever sent, as the original does.
+        entry_id = self.w2.lap + 1
+        self.w2.recovery_phase = RecoveryPhase.PENDING_READ_RESPONSE
+        request = ReadRequest(entry_id, self.recovery_reads_fence)
+        self.network.send_all([(request, b) for b in self._fragment_of(entry_id).ensemble], W2)
+
+    def _every_ack_quorum_is_fenced(self) -> bool:
+        """Too few bookies are left unfenced to make an ack quorum of their own."""
+        return len(self.w2.curr_fragment.ensemble - self.w2.fenced) < self.ack_quorum
+
+    def _receive_read_response(self, b: ModelValue) -> Read:
+        """Count in one response to a recovery read.
+
+        A negative response does not say which entry it is about. So it leaves open which bookies were asked, and timeouts are
+        neither counted with it nor cleared by it.
+        """
+        response = self.network.receive(ReadResponse, source=b, to=W2).message
+        has_entry, no_such_entry = self.w2.has_entry, self.w2.no_such_entry
+        ensemble: Ensemble = frozenset()
+        if response.entry is None:
+            no_such_entry |= {b}
+        else:
+            has_entry |= {b}
+            ensemble = self._fragment_of(response.entry.id).ensemble
+        timed_out = sum(self._read_timed_out(other) for other in ensemble)
+        over = len(has_entry) + len(no_such_entry) + timed_out == self.write_quorum
+        return Read(response, ensemble, has_entry, no_such_entry, over)
+
+    @action(b=bookies, by=W2)
+    def w2_receives_non_final_read(self, b: ModelValue) -> None:
+        """A response to a recovery read, with more to come."""
+        read = self._receive_read_response(b)
+        require(not read.over)
+        self.w2.has_entry = read.has_entry
+        self.w2.no_such_entry = read.no_such_entry
+        if read.response.entry is not None:
+            self.w2.curr_read_entry = read.response.entry
+        self._note_fenced(read, b)
+
+    @action(b=bookies, by=W2)
+    def w2_completes_read_successfully(self, b: ModelValue) -> None:
+        """The last response, and an ack quorum has the entry: it is to be written back, and the next one is to be read."""
+        read = self._receive_read_response(b)
+        require(read.over)
+        require(len(read.has_entry) >= self.ack_quorum)
+        found = read.response.entry or self.w2.curr_read_entry
+        assert found is not None, "an ack quorum has the entry, so one of its bookies has sent it"
+        fragment = self.w2.curr_fragment
+        self.w2.lap += 1
+        entry = Entry(self.w2.lap, found.data)
+        self.w2.pending_add_ops |= {PendingAddOp(entry, fragment.id, fragment.ensemble)}
+        self._end_read(read, b, then=RecoveryPhase.READ)
+
+    @action(b=bookies, by=W2)
+    def w2_completes_read_with_no_such_entry(self, b: ModelValue) -> None:
+        """The last response, and so many bookies do not have the entry that it can not be committed: nothing more to read.
+
+        Only an explicit answer counts as not having it, a timeout does not.
+        """
+        read = self._receive_read_response(b)
+        require(read.over)
+        require(len(read.no_such_entry) > self.write_quorum - self.ack_quorum)
+        self._end_read(read, b, then=RecoveryPhase.WRITE)
+
+    def _end_read(self, read: Read, b: ModelValue, then: RecoveryPhase) -> None:
+        self._clear_read_timeouts(read.ensemble)
+        self._note_fenced(read, b)
+        self.w2.has_entry = frozenset()
+        self.w2.no_such_entry = frozenset()
+        self.w2.curr_read_entry = None
+        self.w2.recovery_phase = then
+
+    def _note_fenced(self, read: Read, b: ModelValue) -> None:
+        if read.response.fence:
+            self.w2.fenced |= {b}
+
+    @action(by=W2)
+    def w2_writes_back_entry(self) -> None:
+        """Recovery writes the first entry not written back yet to the current ensemble, whichever it was read from."""
+        require(self.w2.status is LedgerStatus.IN_RECOVERY)
+        require(self.w2.recovery_phase is RecoveryPhase.WRITE)
+        recovered = sorted((op.entry for op in self.w2.pending_add_ops), key=lambda entry: entry.id)
+        unsent = [entry for entry in recovered if not self._written_back(entry)]
+        require(unsent)
+        self._send_add(W2, self.w2, unsent[0], to=self.w2.curr_fragment.ensemble)
+
+    def _written_back(self, entry: Entry) -> bool:
+        """Whether recovery has sent this entry to any bookie."""
+        return any(
+            entry == request.entry for b in self.bookies for request in self.network.known(AddEntryRequest, W2, b)
+        )
+
+    @action(b=bookies, by=W2)
+    def w2_receives_add_confirmed_response(self, b: ModelValue) -> None:
+        """Recovery learns that a bookie has stored an entry."""
+        require(self.w2.status is LedgerStatus.IN_RECOVERY)
+        self._receive_add_confirmed_response(W2, self.w2, b)
+
+    @action(b=bookies, by=W2)
+    def w2_changes_ensemble(self, b: ModelValue) -> None:
+        """Recovery replaces a bookie that did not answer a write.
+
+        BookKeeper would write new ensembles to the metadata store only at the end; with one recovering writer that is the same.
+        """
+        require(self.w2.status is LedgerStatus.IN_RECOVERY)
+        require(self._write_timed_out(W2, b))
+        require(self.meta.status is LedgerStatus.IN_RECOVERY)
+        self._change_ensemble(W2, self.w2, b)
+
+    @action(b=bookies, by=W2)
+    def w2_tries_invalid_ensemble_change(self, b: ModelValue) -> None:
+        """Recovery would start a fragment before an existing one, which the metadata store refuses: defect 2."""
+        require(self.w2.status is LedgerStatus.IN_RECOVERY)
+        require(self._write_timed_out(W2, b))
+        require(self.meta.status is LedgerStatus.IN_RECOVERY)
+        self._try_invalid_ensemble_change(self.w2, b)
+
+    @action(by=W2)
+    def w2_sends_pending_add_op(self) -> None:
+        """Recovery sends an entry that is not written back to the bookies that are new in its ensemble."""
+        require(self.w2.status is LedgerStatus.IN_RECOVERY)
+        self._send_pending_add_op(W2, self.w2)
+
+    @action(by=W2)
+    def w2_closes_ledger(self) -> None:
+        """Everything that was read is written back: recovery closes the ledger at its LAC."""
+        require(self.w2.status is LedgerStatus.IN_RECOVERY)
+        require(self.w2.recovery_phase is RecoveryPhase.WRITE)
+        require(not self.w2.pending_add_ops)
+        require(self.meta.status is LedgerStatus.IN_RECOVERY)
+        require(self.w2.meta_version == self.meta.version)
+        self.meta.status = LedgerStatus.CLOSED
+        self.meta.last_entry = self.w2.lac
+        self.meta.version += 1
+        self.w2.status = LedgerStatus.CLOSED
+        self.w2.meta_version = self.meta.version
+
+    # -- what both writers do ------------------------------------------------------------------------------------------
+
+    def _receive_add_confirmed_response(self, w: ModelValue, writer: Writer, b: ModelValue) -> None:
+        """Count in a confirmation. The LAC moves up to the last entry that has an ack quorum together with all before it."""
+        add = self._receive_in_order(AddEntryResponse, b, w, where=lambda add: add.success)
+        require(b in writer.curr_fragment.ensemble)
+        writer.confirmed[add.entry.id] |= {b}
+        reached = 0
+        while reached < self.send_limit and len(writer.confirmed[reached + 1]) >= self.ack_quorum:
+            reached += 1
+        if reached:
+            if reached > writer.lac:
+                writer.lac = reached
+            writer.pending_add_ops = frozenset(op for op in writer.pending_add_ops if op.entry.id > reached)
+
+    def _is_behind(self, op: PendingAddOp, writer: Writer) -> bool:
+        """Whether the ensemble was changed since ``op`` was last sent. A replaced ensemble keeps the id of its fragment."""
+        return op.fragment_id != writer.curr_fragment.id or op.ensemble != writer.curr_fragment.ensemble
+
+    def _replacement(self, writer: Writer, b: ModelValue) -> Ensemble:
+        """The ensemble with another bookie for ``b``. The writer must be up to date and have nothing left from the last change."""
+        require(writer.meta_version == self.meta.version)
+        require(b in writer.curr_fragment.ensemble)
+        require(not any(self._is_behind(op, writer) for op in writer.pending_add_ops))
+        return self._select_ensemble(include=writer.curr_fragment.ensemble - {b}, exclude=frozenset({b}))
+
+    def _is_valid_next_fragment(self, first_entry_id: int) -> bool:
+        """Fragments may only be added at the end."""
+        return all(fragment.first_entry_id <= first_entry_id for fragment in self.meta.fragments)
+
+    def _change_ensemble(self, w: ModelValue, writer: Writer, b: ModelValue) -> None:
+        """A fragment with another bookie for ``b`` takes over after the LAC.
+
+        It replaces the current fragment if that has nothing committed. What ``b`` has confirmed of entries that are not committed
+        no longer counts, so an entry beyond the LAC can lose its ack quorum.
+        """
+        ensemble = self._replacement(writer, b)
+        first_entry_id = writer.lac + 1
+        require(self._is_valid_next_fragment(first_entry_id))
+        fragments = self.meta.fragments
+        if first_entry_id == writer.curr_fragment.first_entry_id:
+            fragments = (*fragments[:-1], fragments[-1].replace(ensemble=ensemble))
+        else:
+            fragments = (*fragments, Fragment(len(fragments) + 1, ensemble, first_entry_id))
+        self.meta.fragments = fragments
+        self.meta.version += 1
+        writer.meta_version = self.meta.version
+        writer.curr_fragment = fragments[-1]
+        for entry_id in self.entry_ids[first_entry_id - 1 :]:
+            writer.confirmed[entry_id] -= {b}
+        self._clear_write_timeout(w, b)
+
+    def _try_invalid_ensemble_change(self, writer: Writer, b: ModelValue) -> None:
+        """The same, where the new fragment would come before an existing one: the change is refused, the writer stuck."""
+        self._replacement(writer, b)
+        require(not self._is_valid_next_fragment(writer.lac + 1))
+        writer.status = LedgerStatus.INVALID
+
+    def _send_pending_add_op(self, w: ModelValue, writer: Writer) -> None:
+        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are new."""
+        behind = [op for op in writer.pending_add_ops if self._is_behind(op, writer)]
+        op = one_of([op for op in behind if not any(_is_sent_before(other, op) for other in behind)])
+        fragment = writer.curr_fragment
+        self._send_add(w, writer, op.entry, to=fragment.ensemble - op.ensemble)
+        writer.pending_add_ops = writer.pending_add_ops - {op} | {
+            PendingAddOp(op.entry, fragment.id, fragment.ensemble)
+        }
+
+    # -- what must hold ------------------------------------------------------------------------------------------------
+
+    @invariant(part=lambda self: parts(TYPES, {"bookie": self.bookies, "confirmed": self.entry_ids}))
+    def type_ok(self, part: Path) -> bool:
+        """Every part of the state holds a value of its type."""
+        return is_typed(self, part, TYPES)
+
+    @invariant
+    def only_valid_fragments(self) -> bool:
+        """No writer ever asks for a fragment that would come before an existing one."""
+        return self.w1.status is not LedgerStatus.INVALID and self.w2.status is not LedgerStatus.INVALID
+
+    @invariant(b=bookies)
+    def no_out_of_order_entries(self, b: ModelValue) -> bool:
+        """A bookie stores what ``w1`` wrote, under the id that ``w1`` wrote it as."""
+        return all(entry.id == entry.data for entry in self.bookie[b].entries)
+
+    @invariant
+    def no_divergence_between_writer_and_meta_data(self) -> bool:
+        """No committed entry is lost: a closed ledger ends at or after all that ``w1`` takes for committed."""
+        return self.meta.status is not LedgerStatus.CLOSED or self.w1.lac <= self.meta.last_entry
+
+    @invariant
+    def all_committed_entries_reach_ack_quorum(self) -> bool:
+        """Every entry of a closed ledger is stored by an ack quorum of its ensemble. Bookies do not lose data here."""
+        if self.meta.status is not LedgerStatus.CLOSED:
+            return True
+        return all(self._copies(entry_id) >= self.ack_quorum for entry_id in range(1, self.meta.last_entry + 1))
+
+    def _copies(self, entry_id: int) -> int:
+        """How many bookies of its ensemble store an entry."""
+        ensemble = self._fragment_of(entry_id).ensemble
+        return sum(any(entry.id == entry_id for entry in self.bookie[b].entries) for b in ensemble)
+
+
+def _is_sent_before(one: PendingAddOp, other: PendingAddOp) -> bool:
+    same = (one.fragment_id, one.ensemble) == (other.fragment_id, other.ensemble)
+    return same and one.entry.id < other.entry.id

@@ -1,0 +1,49 @@
+"""What to do about a part of the state that takes on too many values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fencepost.spec.context import Slot
+from fencepost.spec.network import Channel
+from fencepost.spec.protocol import Protocol
+from fencepost.spec.values import Record
+from fencepost.trace.words import kind_of
+
+EXPLODING = 1_000
+"""From how many values on a slot slows the check down: its tables grow, and the protocol's Python runs ever more often."""
+
+
+def advice(protocol: Protocol, name: str) -> str:
+    """How to split the slot called ``name``, going by what it holds at the start."""
+    slot = next((s for shape in protocol.shapes.items() for s in shape[1].slots((shape[0],)) if s.name == name), None)
+    return advice_for(protocol, slot) if slot is not None else _GENERAL
+
+
+def advice_for(protocol: Protocol, slot: Slot) -> str:
+    """How to split a slot."""
+    held = slot.default
+    if kind_of(protocol, slot) == "cell":
+        return "make the values of the table smaller, or the table one per_key of a Record."
+    if isinstance(held, Channel):
+        kind = getattr(slot.path[-3], "__name__", "this kind of message")
+        return (
+            f"many sets of {kind} are in flight between the same two ends; put less into the message, limit how often it is "
+            "sent, or split it into several kinds."
+        )
+    if isinstance(held, frozenset):
+        return (
+            "make it per_key(..., False), one truth value per member, so that each is a part of the state of its own."
+        )
+    if isinstance(held, Record):
+        return f"declare the variable as state({type(held).__name__}), so that each field is a part of the state of its own."
+    if isinstance(held, Mapping):
+        return "make it per_key(...) over the constant its keys come from, or a table(...) if keys appear later."
+    if isinstance(held, tuple):
+        return "keep its elements in a table(...) by position, and its length beside it."
+    if isinstance(held, int) and not isinstance(held, bool):
+        return "it looks like a counter: bound it with a constant, or keep only what the protocol compares it with."
+    return _GENERAL
+
+
+_GENERAL = "split it into parts that change on their own: fields of a Record, per_key(...) or a table(...)."

@@ -1,0 +1,218 @@
+"""A behaviour as a sequence diagram: who takes part, which messages pass between them, what each one changes.
+
+This is the model alone, independent of how it is drawn: `svg` draws it, `sequence` writes it as text. Its coordinates are a
+:class:`Point`: the number of a step (the initial state is 0) and a row within that step, counted from 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost.spec.context import Event
+from fencepost.spec.network import NetworkShape
+from fencepost.spec.protocol import Protocol
+from fencepost.spec.values import ModelValue, show
+from fencepost.trace import Trace
+from fencepost.trace.behaviour import Step
+from fencepost.trace.messages import DROPPED, RECEIVED, At, Passage, passages
+from fencepost.trace.words import Change, changes
+
+CHANGED = "changed"
+"""The fate of an arrow that is no message but a change of something that another one holds."""
+
+
+@dataclass(frozen=True, order=True)
+class Point:
+    """A row of a step."""
+
+    step: int
+    row: int
+
+
+@dataclass(frozen=True)
+class Lifeline:
+    """Someone who takes part: an actor or an end of messages, or (``holds``) the holder of a variable."""
+
+    name: str
+    holds: bool = False
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A message, or (``fate`` is ``changed``) a change by ``source`` of something that ``dest`` holds.
+
+    ``arrives`` is None if it never does; ``fate`` is that of :class:`fencepost.trace.messages.Passage`.
+    """
+
+    source: str
+    dest: str
+    lines: tuple[str, ...]
+    fate: str
+    leaves: Point
+    arrives: Point | None = None
+
+    @property
+    def text(self) -> str:
+        """What passes, in one line."""
+        return ", ".join(self.lines)
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that happens at one lifeline, or (``over`` is empty) that belongs to none in particular."""
+
+    over: tuple[str, ...]
+    lines: tuple[str, ...]
+    at: Point
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One step: its number, what it is called, who took it, and how many rows it has in the diagram."""
+
+    number: int
+    title: str
+    by: str | None
+    rows: int
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """A sequence diagram. ``moments`` are the steps in order; the initial state is among them only if messages leave from it."""
+
+    lifelines: tuple[Lifeline, ...]
+    moments: tuple[Moment, ...]
+    arrows: tuple[Arrow, ...]
+    notes: tuple[Note, ...]
+
+
+def diagram(trace: Trace) -> Diagram:
+    """The sequence diagram of a behaviour."""
+    return _Drawing(trace).finish()
+
+
+class _Drawing:
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.holders = holders(trace.protocol)
+        self.passages = passages(trace)
+        self.sent = {p.sent: p for p in self.passages if p.sent.event >= 0}
+        self.arrived = {p.ended: p for p in self.passages if p.fate == RECEIVED and p.ended is not None}
+        self.leaves: dict[int, Point] = {}  # by the identity of the passage
+        self.arrives: dict[int, Point] = {}
+        self.changed: list[Arrow] = []
+        self.notes: list[Note] = []
+        self.moments: list[Moment] = []
+
+    def finish(self) -> Diagram:
+        early = [p for p in self.passages if p.sent.step == 0]
+        for row, passage in enumerate(early):
+            self.leaves[id(passage)] = Point(0, row)
+        if early:
+            self.moments.append(Moment(0, "in flight from the start", None, len(early)))
+        for number, step in enumerate(self.trace.steps, 1):
+            self._step(number, step)
+        messages = [
+            Arrow(p.source, p.dest, (p.text,), p.fate, self.leaves[id(p)], self.arrives.get(id(p)))
+            for p in self.passages
+        ]
+        arrows = tuple(sorted([*messages, *self.changed], key=lambda a: a.leaves))
+        return Diagram(self._lifelines(), tuple(self.moments), arrows, tuple(self.notes))
+
+    def _step(self, number: int, step: Step) -> None:
+        """Lays out one step: what it received, what it changed, then what it sent, as if it happened in this order."""
+        told: list[str] = []
+        sends: list[Passage] = []
+        row = 0
+        for place, event in enumerate(step.events):
+            at = At(number, place)
+            sent, arrived = self.sent.get(at), self.arrived.get(at)
+            if sent is not None:
+                sends.append(sent)
+            elif arrived is not None:
+                self.arrives[id(arrived)] = Point(number, row)
+                row += 1
+            else:
+                told.append(event_text(event))
+        told += [
+            f"dropped: {p.text} from {p.source}" for p in self.passages if p.fate == DROPPED and p.ended == At(number)
+        ]
+        held: dict[str, list[str]] = {}
+        owners: set[str | None] = set()
+        for change in changes(self.trace.protocol, step):
+            holder = self.holders.get(change.slot.path[0])
+            owners.add(holder)
+            if holder is None or step.by in (None, holder):
+                told.append(short(change, step.by))
+            else:
+                held.setdefault(holder, []).append(short(change, None))
+        if told or not (row or sends or held):
+            # What nobody in particular does is noted where it shows, or over everyone.
+            where = step.by if step.by is not None else owners.pop() if len(owners) == 1 else None
+            over = (where,) if where is not None else ()
+            self.notes.append(Note(over, tuple(told) or ("nothing changes",), Point(number, row)))
+            row += 1
+        for holder, texts in held.items():
+            at_holder = Point(number, row)
+            self.changed.append(Arrow(str(step.by), holder, tuple(texts), CHANGED, at_holder, at_holder))
+            row += 1
+        for passage in sends:
+            self.leaves[id(passage)] = Point(number, row)
+            row += 1
+        self.moments.append(Moment(number, step.title, step.by, row))
+
+    def _lifelines(self) -> tuple[Lifeline, ...]:
+        """Those that take part; peers (members of one constant) together and in their order, holders last."""
+        seen: dict[str, None] = {}
+        for step in self.trace.steps:
+            for name in [step.by, *(show(end) for e in step.events if e.kind != "note" for end in (e.source, e.dest))]:
+                if name is not None:
+                    seen.setdefault(name)
+        for passage in self.passages:  # those in flight from the start
+            seen.setdefault(passage.source)
+            seen.setdefault(passage.dest)
+        ordered: dict[str, None] = {}
+        for name in seen:
+            for peer in peers(self.trace.protocol, name):
+                if peer in seen:
+                    ordered.setdefault(peer)
+        places = [arrow.dest for arrow in self.changed] + [name for note in self.notes for name in note.over]
+        only_hold = dict.fromkeys(name for name in places if name not in seen)
+        return tuple([Lifeline(n) for n in ordered] + [Lifeline(n, holds=True) for n in only_hold])
+
+
+def holders(protocol: Protocol) -> dict[str, str]:
+    """Who holds each variable that was declared with ``held_by``."""
+    return {name: v.held_by for name, v in type(protocol)._declared_variables.items() if v.held_by is not None}
+
+
+def peers(protocol: Protocol, name: str) -> list[str]:
+    """Those who play the same part as ``name``, in their order: the members of its constant, else the most of those who send or
+    receive the same kind of message; ``name`` alone if there are none."""
+    constants = [v for v in protocol.constants.values() if isinstance(v, tuple)]
+    networks = [shape for shape in protocol.shapes.values() if isinstance(shape, NetworkShape)]
+    ends = [group for network in networks for route in network.routes.values() for group in route]
+    for groups in (constants, sorted(ends, key=len, reverse=True)):
+        for group in groups:
+            if any(isinstance(v, ModelValue) and v.name == name for v in group):
+                return [show(v) for v in group]
+    return [name]
+
+
+def event_text(event: Event) -> str:
+    """An event that is no arrow, in words."""
+    if event.kind == "timeout":
+        return f"timeout: {event.text} to {show(event.dest)} was lost"
+    if event.kind == "receive":
+        return f"receives {event.text} from {show(event.source)}"
+    return event.text
+
+
+def short(change: Change, actor: str | None) -> str:
+    """A change as it reads at the lifeline of ``actor``: without the way to its own part of the state (``bookie.b1.fenced``)."""
+    names = [part if isinstance(part, str) else show(part) for part in change.slot.path]
+    if actor in names[:-1]:
+        names = names[names.index(str(actor)) + 1 :]
+    elif len(names) > 1 and names[-1] == actor:
+        names = names[:-1]
+    return f"{'.'.join(names)}: {change.text}"

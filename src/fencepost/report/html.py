@@ -1,0 +1,322 @@
+"""A result as one page for the browser: the verdict, a sequence diagram, every step and the whole state at each of them.
+
+The page stands alone: no file, font or script is loaded from anywhere. Without JavaScript it shows every step, the diagram
+and the last state.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import msgspec
+
+from fencepost.report import numbers
+from fencepost.report.diagram import diagram
+from fencepost.report.svg import STYLE, draw
+from fencepost.report.text import Happening, happenings, set_up, statistics
+from fencepost.report.verdict import Verdict, never_taken, verdict, violated
+from fencepost.result import Result, Violation
+from fencepost.spec.context import Slot
+from fencepost.spec.network import Channel
+from fencepost.spec.values import show
+from fencepost.step import State
+from fencepost.trace import Trace
+from fencepost.trace.evidence import Evidence, looked_at
+from fencepost.trace.messages import passages
+from fencepost.trace.words import channel_lines, constant_text, kind_of, lines
+
+_HERE = Path(__file__).parent
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+
+VALUE_WIDTH = 44
+"""Characters of a value on one line of the state; longer ones are spread over lines."""
+
+
+def html(result: Result) -> str:
+    """The page."""
+    found = verdict(result)
+    behaviours = list(_behaviours(result))
+    title = escape(f"{found.word.lower()} {found.subject}".strip() + f" · {result.protocol.name}")
+    parts = [
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n',
+        f"<title>{title}</title>\n<style>{STYLE}{_file('page.css')}</style>\n</head>\n<body>\n",
+        _header(result, found),
+        "<main>\n",
+        _choice(behaviours),
+        *(_behaviour(b, place, len(behaviours) > 1) for place, b in enumerate(behaviours)),
+        _numbers(result),
+        _error_state(result),
+        "</main>\n",
+        f"<script>{_file('page.js')}</script>\n" if behaviours else "",
+        "</body>\n</html>\n",
+    ]
+    return "".join(parts)
+
+
+@dataclass
+class Behaviour:
+    """A behaviour to be shown: its name, what there is to say about it, and what a violated property looked at."""
+
+    name: str
+    trace: Trace
+    sentences: tuple[str, ...] = ()
+    evidence: Evidence | None = None
+
+
+def _behaviours(result: Result) -> Iterator[Behaviour]:
+    for violation in result.violations:
+        if violation.trace is not None:
+            yield _violating(result, violation, violation.trace)
+    if result.error_trace is not None:
+        yield Behaviour(f"{result.error.where if result.error else ''} raised", result.error_trace)
+
+
+def _violating(result: Result, violation: Violation, trace: Trace) -> Behaviour:
+    seen = looked_at(trace, violation.kind, violation.name)
+    return Behaviour(violation.name, trace, violated(result, violation).sentences, seen)
+
+
+# -- the top of the page ----------------------------------------------------------------------------------------------
+
+
+def _header(result: Result, found: Verdict) -> str:
+    subject = f' <span class="subject">{_breakable(found.subject)}</span>' if found.subject else ""
+    sentences = "".join(f"<p>{escape(s)}</p>" for s in found.sentences)
+    constants = "".join(
+        f"<li><span>{escape(n)}</span>=<b>{escape(constant_text(v))}</b></li>" for n, v in result.constants.items()
+    )
+    tiles = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
+        for name, value in (
+            ("distinct states", numbers.count(result.distinct_states)),
+            ("generated", numbers.count(result.generated_states)),
+            ("depth", numbers.count(result.depth)),
+            ("time", numbers.seconds(result.seconds)),
+            ("rate", numbers.rate(result.states_per_second)),
+        )
+    )
+    return (
+        f'<header class="{found.tone}">\n<h1><span class="word">{escape(found.word)}</span>{subject}</h1>\n'
+        f'<div class="why">{sentences}</div>\n'
+        f'<div class="what"><b>{escape(result.protocol.name)}</b><ul class="constants">{constants}</ul></div>\n'
+        f'<dl class="tiles">{tiles}</dl>\n</header>\n'
+    )
+
+
+def _choice(behaviours: list[Behaviour]) -> str:
+    if len(behaviours) < 2:
+        return ""
+    buttons = "".join(
+        f'<button type="button" data-behaviour="{place}" aria-pressed="{"true" if place == 0 else "false"}">'
+        f"{_breakable(b.name)} <small>{numbers.plural(len(b.trace), 'state')}</small></button>"
+        for place, b in enumerate(behaviours)
+    )
+    return f'<nav class="choice" aria-label="Counterexamples">{buttons}</nav>\n'
+
+
+# -- a behaviour ------------------------------------------------------------------------------------------------------
+
+
+def _behaviour(behaviour: Behaviour, place: int, one_of_many: bool) -> str:
+    trace = behaviour.trace
+    picture = draw(diagram(trace))
+    table = state_table(trace, behaviour.evidence)
+    last = len(trace.steps)
+    data = escape_script(msgspec.json.encode({"values": table.values, "deltas": table.deltas}).decode())
+    label = escape(f"{behaviour.name}: {numbers.plural(len(trace), 'state')}")
+    said = "".join(f"<p>{escape(s)}</p>" for s in behaviour.sentences) if one_of_many else ""
+    about = f'<div class="about"><h2>{_breakable(behaviour.name)}</h2>{said}</div>\n' if one_of_many else ""
+    return (
+        f'<section class="behaviour" id="behaviour-{place}" aria-label="{label}">\n{about}'
+        f'<div class="bar"><div class="tabs" role="group" aria-label="Show">'
+        '<button type="button" data-tab="steps" aria-pressed="true">Steps</button>'
+        '<button type="button" data-tab="diagram" aria-pressed="false">Diagram</button>'
+        '<button type="button" data-tab="state" aria-pressed="false">State</button></div>'
+        '<div class="walk"><button type="button" data-go="-1" aria-label="Previous step">←</button>'
+        f'<output class="where" aria-live="polite">step {last} of {last}</output>'
+        '<button type="button" data-go="1" aria-label="Next step">→</button></div>'
+        '<span class="keys">arrow keys walk through the steps</span></div>\n'
+        '<div class="panels">\n'
+        f'<ol class="steps panel" data-panel="steps" start="0">{_steps(trace)}</ol>\n'
+        f'<div class="diagram panel" data-panel="diagram" tabindex="0" role="group" aria-label="Sequence diagram">'
+        f'<div class="heads">{picture.heads}</div>{picture.body}</div>\n'
+        f'<div class="state panel" data-panel="state">{table.html}</div>\n'
+        "</div>\n"
+        f'<script type="application/json" class="data">{data}</script>\n'
+        "</section>\n"
+    )
+
+
+def _steps(trace: Trace) -> str:
+    found = passages(trace)
+    first = "".join(f"<li>{_happening(h)}</li>" for h in set_up(trace))
+    items = [_step(0, None, "initial state", first)]
+    for number, step in enumerate(trace.steps, 1):
+        rows = [f"<li>{_happening(h)}</li>" for h in happenings(trace, number, found)] or ["<li>nothing changes</li>"]
+        items.append(_step(number, step.by, step.title, "".join(rows)))
+    return "".join(items)
+
+
+def _step(number: int, by: str | None, title: str, rows: str) -> str:
+    who = f'<span class="actor">{escape(by)}</span> ' if by else ""
+    return (
+        f'<li value="{number}" data-step="{number}"><button type="button"><span class="number">{number}</span> {who}'
+        f'<span class="title">{_breakable(title)}</span></button><ul>{rows}</ul></li>\n'
+    )
+
+
+def _happening(happening: Happening) -> str:
+    style = happening.style.replace(" ", "-")
+    after = f' <i class="after">{escape(happening.after)}</i>' if happening.after else ""
+    what = f'<span class="what {style}">{_breakable(" ".join(happening.what.split()))}</span> '
+    return f'{what}<span class="how">{escape(happening.text)}</span>{after}'
+
+
+# -- the state --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class StateTable:
+    """The state as rows of a table. ``values`` are the texts of the initial state, by row (None: the row is not there then);
+    ``deltas``, for each step, the texts that differ from those before it. ``html`` shows the last state."""
+
+    html: str
+    values: list[str | None]
+    deltas: list[dict[str, str | None]]
+    slots: list[Slot]
+
+
+def state_table(trace: Trace, evidence: Evidence | None = None) -> StateTable:
+    """The states of a behaviour as one table whose rows stay in place, so that walking through the steps shows what changes."""
+    protocol = trace.protocol
+    slots = [
+        slot
+        for slot, _ in trace.states[-1].slots()
+        if kind_of(protocol, slot) in ("value", "cell", "channel", "connection")
+        and (kind_of(protocol, slot) == "value" or any(_text(trace, slot, s) is not None for s in trace.states))
+    ]
+    # A slot that appeared late stands with its variable all the same.
+    order = {name: i for i, name in enumerate(protocol.shapes)}
+    slots.sort(key=lambda slot: order.get(slot.path[0], len(order)))
+    texts = [[_text(trace, slot, state) for slot in slots] for state in trace.states]
+    deltas = [
+        {str(row): after[row] for row in range(len(slots)) if after[row] != before[row]}
+        for before, after in itertools.pairwise(texts)
+    ]
+    seen = {slot.path for slot, _ in evidence.slots} if evidence is not None else set()
+    groups: dict[str, list[int]] = {}
+    for row, slot in enumerate(slots):
+        groups.setdefault(slot.path[0], []).append(row)
+    body = []
+    for name, rows in groups.items():
+        alone = len(rows) == 1 and len(slots[rows[0]].path) == 1
+        heading = "" if alone else f'<tr class="group"><th colspan="2" scope="rowgroup">{_breakable(name)}</th></tr>'
+        inner = "".join(_state_row(slots[r], r, texts[-1][r], slots[r].path in seen, alone) for r in rows)
+        body.append(f"<tbody>{heading}{inner}</tbody>")
+    caption = '<caption><span class="of">The last state</span></caption>'
+    toggle = '<label class="only"><input type="checkbox"> only what changed</label>'
+    name = _breakable(evidence.title) if evidence is not None else ""
+    key = f'<p class="key"><span class="mark">●</span> looked at by {name}</p>' if seen else ""
+    return StateTable(f"{toggle}<table>{caption}{''.join(body)}</table>{key}", texts[0], deltas, slots)
+
+
+def _state_row(slot: Slot, row: int, text: str | None, seen: bool, alone: bool) -> str:
+    mark = ' <span class="mark" title="looked at by what is violated">●</span>' if seen else ""
+    hidden = " hidden" if text is None else ""
+    label = slot.path[0] if alone else _label(slot)
+    style = ["alone"] * alone + ["long"] * (len(text or "") > 24)
+    kind = f' class="{" ".join(style)}"' if style else ""
+    return (
+        f'<tr data-row="{row}"{kind}{hidden}><th scope="row">{_breakable(label)}{mark}</th>'
+        f"<td>{escape(text or '')}</td></tr>"
+    )
+
+
+def _label(slot: Slot) -> str:
+    """The name of a slot within its variable."""
+    rest = slot.path[1:]
+    if rest and isinstance(rest[0], type):
+        return f"{rest[0].__name__} {show(rest[1])}\u00a0→\u00a0{show(rest[2])}"
+    return ".".join(part if isinstance(part, str) else show(part) for part in rest)
+
+
+def _text(trace: Trace, slot: Slot, state: State) -> str | None:
+    """What a slot holds, in lines; None if there is nothing to show for it in this state."""
+    value = state.read(slot)
+    kind = kind_of(trace.protocol, slot)
+    if kind == "channel":
+        held = channel_lines(value) if isinstance(value, Channel) else []
+        return "\n".join(f"{what}: {', '.join(messages)}" for what, messages in held) or None
+    if kind == "connection":
+        return None if value else "cut"
+    if kind == "cell":
+        return "\n".join(lines(value[0], VALUE_WIDTH)) if value else None
+    return "\n".join(lines(value, VALUE_WIDTH))
+
+
+def _error_state(result: Result) -> str:
+    """The state in which the protocol raised, if there is one and no behaviour leads to it."""
+    state = getattr(result.error, "state", None)
+    if not isinstance(state, State) or result.error_trace is not None:
+        return ""
+    table = state_table(Trace(result.protocol, state, ()))
+    return f'<section class="numbers"><h2>The state it was raised in</h2><div class="state panel">{table.html}</div></section>\n'
+
+
+# -- statistics and coverage ------------------------------------------------------------------------------------------
+
+
+def _numbers(result: Result) -> str:
+    if not result.generated_states:
+        return ""
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td class="figure">{escape(value)}</td><td class="remark">{escape(note)}</td></tr>'
+        for name, value, note in statistics(result)
+    )
+    found = f'<section class="numbers">\n<div><h2>Statistics</h2><table class="statistics">{rows}</table></div>\n'
+    if result.actions:
+        found += f"<div><h2>Actions</h2>{_coverage(result)}</div>\n"
+    return found + "</section>\n"
+
+
+def _coverage(result: Result) -> str:
+    most = max((a.taken for a in result.actions), default=0) or 1
+    rows = []
+    for action in result.actions:
+        share = f"{100 * action.taken / most:.1f}"
+        figures = (
+            f'<td class="figure">{numbers.count(action.taken)}</td><td class="figure">{numbers.count(action.new_states)}</td>'
+            f'<td class="share"><svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
+            f'<rect width="{share}" height="8"/></svg></td>'
+            if action.taken
+            else f'<td class="figure">0</td><td class="figure">0</td><td class="flag">{never_taken(result)}</td>'
+        )
+        rows.append(
+            f'<tr{"" if action.taken else " class=never"}><th scope="row">{_breakable(action.name)}</th>{figures}</tr>'
+        )
+    head = '<thead><tr><th scope="col">action</th><th scope="col" class="figure">taken</th>'
+    head += '<th scope="col" class="figure">new states</th><th></th></tr></thead>'
+    return f'<table class="coverage">{head}<tbody>{"".join(rows)}</tbody></table>'
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
+
+
+def _breakable(text: str) -> str:
+    """Escaped, with places where a long name may be broken on a narrow screen."""
+    return escape(text).replace("_", "_<wbr>").replace(".", ".<wbr>")
+
+
+def escape_script(text: str) -> str:
+    """JSON that may stand in a script element: nothing in it can end the element."""
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _file(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")

@@ -1,0 +1,87 @@
+"""A behaviour in the text form of sequencediagram.org, to be pasted there or into a document."""
+
+from __future__ import annotations
+
+import re
+
+from fencepost.report.diagram import CHANGED, Arrow, Diagram, Moment, Note, diagram
+from fencepost.trace import Trace
+from fencepost.trace.messages import IN_FLIGHT, RECEIVED, REPEATED
+
+
+def sequence(trace: Trace, verdict: str | None = None) -> str:
+    """The behaviour as sequencediagram.org reads it: one line per participant, then one per message, change and note.
+
+    A message stands where it is received, a lost one (``w1--xb1``) where it is sent; one still in flight at the end is dashed.
+    A step at which nothing passes between two participants is an arrow of its actor to itself. ``verdict`` is a last note over
+    everyone.
+    """
+    drawn = diagram(trace)
+    names = _identifiers([line.name for line in drawn.lifelines])
+    found = []
+    for line in drawn.lifelines:
+        alias = names[line.name]
+        quoted = line.name.replace('"', "'")
+        found.append(f"participant {alias}" if alias == line.name else f'participant "{quoted}" as {alias}')
+    for moment in drawn.moments:
+        found += _moment(drawn, moment, names)
+    if verdict is not None and names:
+        found.append(f"note over {_everyone(names)}: {_escape(verdict)}")
+    return "\n".join(found) + "\n"
+
+
+def _moment(drawn: Diagram, moment: Moment, names: dict[str, str]) -> list[str]:
+    rows: list[tuple[int, str]] = []
+    notes: list[Note] = [n for n in drawn.notes if n.at.step == moment.number]
+    passed = False
+    for arrow in drawn.arrows:
+        shown = arrow.arrives if arrow.fate == RECEIVED and arrow.arrives is not None else arrow.leaves
+        passed = passed or arrow.leaves.step == moment.number or shown.step == moment.number
+        if shown.step == moment.number:
+            rows.append((shown.row, _arrow(arrow, names)))
+    for note in notes:
+        lines = "\\n".join(map(_escape, note.lines))
+        if passed or moment.by is None or not note.over:
+            over = ",".join(names[n] for n in note.over) or _everyone(names)
+            title = [] if passed else [_escape(moment.title)]
+            if over:
+                rows.append((note.at.row, f"note over {over}: " + "\\n".join([*title, lines])))
+        else:
+            actor = names[note.over[0]]
+            rows.append((note.at.row, f"{actor}->{actor}: {_escape(moment.title)}\\n{lines}"))
+    return [text for _, text in sorted(rows, key=lambda row: row[0])]
+
+
+def _arrow(arrow: Arrow, names: dict[str, str]) -> str:
+    source, dest = names[arrow.source], names[arrow.dest]
+    text = "\\n".join(_escape(line.removesuffix("()")) for line in arrow.lines)
+    if arrow.fate in (RECEIVED, CHANGED, REPEATED):
+        return f"{source}->{dest}: {text}"
+    if arrow.fate == IN_FLIGHT:
+        return f"{source}-->{dest}: {text} (in flight)"
+    return f"{source}--x{dest}: {text}"
+
+
+def _everyone(names: dict[str, str]) -> str:
+    listed = list(names.values())
+    return ",".join(dict.fromkeys([*listed[:1], *listed[-1:]]))
+
+
+def _identifiers(names: list[str]) -> dict[str, str]:
+    """How each participant is called in the text: by its name if that is a word, else by an alias that no other has."""
+    found = {name: name for name in names if re.fullmatch(r"\w+", name)}
+    for name in names:
+        if name not in found:
+            alias = stem = re.sub(r"\W+", "_", name).strip("_") or "participant"
+            number = 1
+            while alias in found.values():
+                number += 1
+                alias = f"{stem}_{number}"
+            found[name] = alias
+    return {name: found[name] for name in names}
+
+
+def _escape(text: str) -> str:
+    """Doubled marks style text there (``**bold**``); a backslash keeps them as they are."""
+    escaped = re.sub(r"(\*\*|//|__|--|\+\+|~~)", r"\\\1", text.replace("\\", "\\\\"))
+    return escaped.replace("\n", "\\n")

@@ -1,0 +1,470 @@
+"""A result in the terminal and in plain text: the verdict, the shortest counterexample step by step, statistics, coverage.
+
+:func:`story` is plain text for assertion messages and files; :func:`render` is the same text in colour. Both lay out the same
+:class:`Line`, so that neither can tell more than the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from fencepost.report import numbers
+from fencepost.report.advice import EXPLODING, advice
+from fencepost.report.diagram import event_text
+from fencepost.report.verdict import BAD, GOOD, OPEN, Verdict, never_taken, verdict, violated
+from fencepost.result import Result, Violation
+from fencepost.spec.context import Slot
+from fencepost.spec.network import Channel
+from fencepost.spec.values import Value, show
+from fencepost.step import State
+from fencepost.trace import Step, Trace
+from fencepost.trace import messages as fate
+from fencepost.trace.evidence import looked_at
+from fencepost.trace.messages import At, Passage, passages
+from fencepost.trace.words import ARROW, briefly, changed, channel_lines, constant_text, kind_of, lines, wrap
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.text import Text
+
+WIDTH = 100
+"""The width of plain text, in characters."""
+
+NARROWEST = 40
+
+STYLES = {
+    "heading": "bold",
+    "number": "bold",
+    "actor": "bold cyan",
+    "action": "bold",
+    "dim": "dim",
+    "sent": "green",
+    "received": "cyan",
+    "lost": "red",
+    "timed out": "yellow",
+    "dropped": "red",
+    "warning": "yellow",
+    GOOD: "bold green",
+    BAD: "bold red",
+    OPEN: "bold yellow",
+}
+"""How Rich shows what the lines below mark."""
+
+MAX_EVIDENCE = 30
+"""The most parts of the state that are listed as what a property looked at."""
+
+Span = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the story: pieces of text, each with the name of its style (empty for none)."""
+
+    spans: tuple[Span, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The line without its styles and without blanks at its end."""
+        return "".join(text for text, _ in self.spans).rstrip()
+
+
+def story(result: Result, *, width: int = WIDTH, profile: bool = False) -> str:
+    """The whole result as plain text of at most ``width`` columns (words that are longer stay whole)."""
+    return "\n".join(line.text for line in story_lines(result, width, profile)) + "\n"
+
+
+def trace_story(trace: Trace, *, width: int = WIDTH) -> str:
+    """A behaviour alone as plain text: its steps, numbered, and what each of them changed."""
+    return "\n".join(line.text for line in _Story(max(width, NARROWEST)).steps(trace)) + "\n"
+
+
+class Rendered:
+    """A result for Rich: ``console.print(render(result))``. Laid out for the width it is printed in."""
+
+    def __init__(self, result: Result, profile: bool) -> None:
+        self.result = result
+        self.profile = profile
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in story_lines(self.result, options.max_width, self.profile):
+            yield rich_text(line)
+
+
+def render(result: Result, *, profile: bool = False) -> Rendered:
+    """The whole result for a Rich console; ``profile`` adds what the compiler and the engine measured."""
+    return Rendered(result, profile)
+
+
+def rich_text(line: Line) -> Text:
+    """One line in colour."""
+    from rich.text import Text
+
+    text = Text(no_wrap=True, overflow="fold")
+    for piece, style in line.spans:
+        text.append(piece, STYLES.get(style, ""))
+    return text
+
+
+def story_lines(result: Result, width: int = WIDTH, profile: bool = False) -> list[Line]:
+    """The whole result, laid out for ``width`` columns."""
+    return list(_Story(max(width, NARROWEST)).result(result, profile))
+
+
+class _Story:
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+    def result(self, result: Result, profile: bool) -> Iterator[Line]:
+        yield from self.verdict(verdict(result))
+        yield from self.constants(result)
+        for place, violation in enumerate(result.violations):
+            if place:
+                yield Line()
+                yield from self.verdict(violated(result, violation))
+            if violation.trace is not None:
+                yield Line()
+                yield from self.violation(violation, violation.trace)
+        if result.error is not None:
+            yield from self.error(result)
+        explored = result.generated_states > 0
+        if explored:
+            yield Line()
+            yield from self.statistics(result)
+        if explored and result.actions:
+            yield Line()
+            yield from self.coverage(result)
+        if profile and result.profile:
+            yield Line()
+            yield from self.profile(result)
+
+    # -- the verdict --------------------------------------------------------------------------------------------------
+
+    def verdict(self, found: Verdict) -> Iterator[Line]:
+        yield Line(((found.word, found.tone), ("  " if found.subject else "", ""), (found.subject, "heading")))
+        for sentence in found.sentences:
+            yield from self.wrapped("", sentence)
+
+    def constants(self, result: Result) -> Iterator[Line]:
+        name = result.protocol.name
+        given = [f"{n}={constant_text(v)}" for n, v in result.constants.items()]
+        yield from self.hanging(
+            ((name, "heading"), ("  " if given else "", "")), _packed(given, self.width - len(name) - 2), "dim"
+        )
+
+    # -- a counterexample ---------------------------------------------------------------------------------------------
+
+    def violation(self, violation: Violation, trace: Trace) -> Iterator[Line]:
+        yield self.heading(f"The shortest counterexample: {numbers.plural(len(trace), 'state')}")
+        yield from self.steps(trace)
+        if violation.kind == "deadlock":
+            yield Line()
+            yield self.heading(f"The state it ends in, number {len(trace)}")
+            yield from self.state(trace.states[-1])
+            return
+        seen = looked_at(trace, violation.kind, violation.name)
+        if seen is not None and seen.slots:
+            yield Line()
+            over = " over the last step" if violation.kind == "step_invariant" else ""
+            yield self.heading(f"{seen.title} is false{over}; it looked at:")
+            yield from self.evidence(seen.slots)
+
+    def steps(self, trace: Trace) -> Iterator[Line]:
+        found = passages(trace)
+        digits = len(str(len(trace.steps)))
+        actors = max((len(step.by or "") for step in trace.steps), default=0)
+        margin = digits + 3 + (actors + 2 if actors and self.width >= 80 else 0)
+        start = set_up(trace)
+        happened = [start, *(list(happenings(trace, number, found)) for number in range(1, len(trace)))]
+        every = [h for rows in happened for h in rows]
+        slots = min(max((len(h.what) for h in every if not h.style), default=0), max(20, self.width * 2 // 5))
+        passed = max((len(h.what) for h in every if h.style), default=0)
+        room = self.width - margin - passed - 2
+        # Messages are shortened all or none: the same one should look the same wherever it appears.
+        shorten = any(h.style and len(h.text) + (len(h.after) + 2 if h.after else 0) > room for h in every)
+        for number, rows in enumerate(happened):
+            step = trace.steps[number - 1] if number else None
+            who = f"{step.by or '' if step else '':<{actors}}  " if actors else ""
+            title = step.title if step else "initial state"
+            yield Line(((f" {number:>{digits}}", "number"), ("  ", ""), (who, "actor"), (title, "action")))
+            if step and not rows:
+                rows = [Happening("", "", "nothing changes")]
+            for row in rows:
+                if row.style and shorten:
+                    row = replace(row, text=briefly(row.text, 0))
+                yield from self.row(margin, passed if row.style else slots, row)
+
+    def row(self, margin: int, column: int, row: Happening) -> Iterator[Line]:
+        """One thing that happened: what, how, and what became of it, in two columns."""
+        what, style, text, after = row.what, row.style, row.text, row.after
+        verb = next(
+            (v for v in ("timed out", "sent", "received", "lost", "dropped") if style and what.startswith(v)), ""
+        )
+        left = " " * margin
+        head: tuple[Span, ...] = ((left + verb, style), (f"{what[len(verb) :]:<{column - len(verb)}}  ", ""))
+        start = margin + column + 2
+        if len(what) > column:  # the name of the slot alone fills the column: its text goes below
+            yield Line(((left, ""), (what, style)))
+            head = ((" " * start, ""),)
+        room = max(16, self.width - start)
+        whole = len(text) + (2 + len(after) if after else 0)
+        texts = wrap(text if whole <= room else briefly(text, 0), room)
+        if after and len(texts[-1]) + 2 + len(after) <= room:
+            tail: tuple[Span, ...] = (("  " + after, "dim"),)
+            below: list[str] = []
+        else:
+            tail, below = (), wrap(after, room) if after else []
+        for place, piece in enumerate(texts):
+            last = tail if place == len(texts) - 1 else ()
+            yield Line(((*head,) if place == 0 else ((" " * start, ""),)) + _arrowed(piece) + last)
+        for piece in below:
+            yield Line(((" " * start + piece, "dim"),))
+
+    def evidence(self, seen: list[tuple[Slot, list[Value]]]) -> Iterator[Line]:
+        column = min(max(len(slot.name) for slot, _ in seen[:MAX_EVIDENCE]), max(20, self.width // 2))
+        for slot, values in seen[:MAX_EVIDENCE]:
+            texts = [_channel_text(v) if isinstance(v, Channel) else show(v) for v in values]
+            yield from self.row(4, column, Happening(slot.name, "", ARROW.join(texts)))
+        if len(seen) > MAX_EVIDENCE:
+            yield Line(((f"    and {len(seen) - MAX_EVIDENCE} more parts of the state", "dim"),))
+
+    def state(self, state: State) -> Iterator[Line]:
+        """Every variable of a state; of networks only the channels that hold something."""
+        for name, value in state.variables().items():
+            if all(kind_of(state.store.protocol, slot) in ("channel", "connection") for slot in _slots_of(state, name)):
+                for slot in _slots_of(state, name):
+                    held = state.read(slot)
+                    if isinstance(held, Channel):
+                        for what, messages in channel_lines(held):
+                            row = Happening(f"{slot.name}  {what}", "", ", ".join(messages))
+                            yield from self.row(4, len(slot.name) + 11, row)
+                    elif held != slot.default:
+                        yield Line(((f"    {slot.name}  cut", ""),))
+                continue
+            shown = lines(value, max(20, self.width - 4 - len(name) - 3))
+            yield Line(((f"    {name} = {shown[0]}", ""),))
+            for more in shown[1:]:
+                yield Line(((f"    {more}", ""),))
+
+    # -- errors -------------------------------------------------------------------------------------------------------
+
+    def error(self, result: Result) -> Iterator[Line]:
+        if result.error_trace is not None:
+            yield Line()
+            yield self.heading(
+                f"The shortest way to where it was raised: {numbers.plural(len(result.error_trace), 'state')}"
+            )
+            yield from self.steps(result.error_trace)
+        state = getattr(result.error, "state", None)
+        if isinstance(state, State):
+            yield Line()
+            yield self.heading("The state it was raised in")
+            yield from self.state(state)
+
+    # -- statistics ---------------------------------------------------------------------------------------------------
+
+    def statistics(self, result: Result) -> Iterator[Line]:
+        yield self.heading("Statistics")
+        yield from self.table([(name, value, note) for name, value, note in statistics(result)])
+
+    def table(self, rows: list[tuple[str, str, str]]) -> Iterator[Line]:
+        """Names, numbers flush right, and remarks."""
+        names = max(len(name) for name, _, _ in rows)
+        values = max(len(value) for _, value, _ in rows)
+        room = self.width - names - values - 6
+        for name, value, note in rows:
+            fitting = note if len(note) <= room else note[: room - 1] + "…" if room > 8 else ""
+            yield Line(((f"  {name:<{names}}  {value:>{values}}", ""), (f"  {fitting}" if fitting else "", "dim")))
+
+    def coverage(self, result: Result) -> Iterator[Line]:
+        taken = max(len("taken"), *(len(numbers.count(a.taken)) for a in result.actions))
+        new = max(len("new states"), *(len(numbers.count(a.new_states)) for a in result.actions))
+        flag = never_taken(result)
+        names = max(max(len(a.name) for a in result.actions), len("Actions") - 2)
+        names = max(12, min(names, self.width - 2 - 2 - taken - 2 - new - 2 - len(flag)))
+        yield Line(((f"{'Actions':<{names + 2}}", "heading"), (f"  {'taken':>{taken}}  {'new states':>{new}}", "dim")))
+        for action in result.actions:
+            head = f"  {action.name:<{names}}"
+            if len(action.name) > names:
+                yield Line(((f"  {action.name}", "" if action.taken else "warning"),))
+                head = " " * (names + 2)
+            numbers_ = f"  {numbers.count(action.taken):>{taken}}  {numbers.count(action.new_states):>{new}}"
+            if action.taken:
+                yield Line(((head + numbers_, ""),))
+            else:
+                yield Line(((head + numbers_, "warning"), (f"  {flag}", "warning")))
+
+    # -- the profile --------------------------------------------------------------------------------------------------
+
+    def profile(self, result: Result, most: int = 12) -> Iterator[Line]:
+        yield from self._seconds(result.profile.get("seconds"))
+        yield from self._ranked("Python calls", result.profile.get("evaluations"), result.evaluations, most)
+        yield from self._values(result, result.profile.get("values"), most)
+
+    def _seconds(self, phases: object) -> Iterator[Line]:
+        if isinstance(phases, Mapping) and phases:
+            yield self.heading("Where the time went")
+            whole = sum(phases.values())
+            shares = [numbers.percent(round(1e6 * v), round(1e6 * whole)) for v in phases.values()]
+            yield from self.table(
+                [(n, numbers.seconds(v), s) for (n, v), s in zip(phases.items(), shares, strict=True)]
+            )
+
+    def _ranked(self, title: str, counts: object, total: int, most: int) -> Iterator[Line]:
+        if isinstance(counts, Mapping) and counts:
+            whole = total or sum(counts.values())
+            yield Line()
+            yield self.heading(f"{title}: {numbers.count(whole)}")
+            ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+            yield from self.table([(self.shortened(n), numbers.count(c), "") for n, c in ranked[:most] if c])
+            if len(ranked) > most:
+                rest = sum(c for _, c in ranked[most:])
+                yield Line(
+                    ((f"  and {numbers.plural(len(ranked) - most, 'other')}, {numbers.count(rest)} together", "dim"),)
+                )
+
+    def _values(self, result: Result, counts: object, most: int) -> Iterator[Line]:
+        if not isinstance(counts, Mapping) or not counts:
+            return
+        yield Line()
+        yield self.heading(f"Values by part of the state: {numbers.plural(len(counts), 'part')}")
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        exploding = [(n, c) for n, c in ranked if c > EXPLODING]
+        shown = ranked[: max(most, len(exploding))]
+        yield from self.table(
+            [(self.shortened(n), numbers.count(c), "too many" if c > EXPLODING else "") for n, c in shown]
+        )
+        for name, number in exploding:
+            text = f"{name} has held {numbers.count(number)} values: {advice(result.protocol, name)}"
+            yield from self.wrapped("  ", text, "warning")
+
+    # -- layout -------------------------------------------------------------------------------------------------------
+
+    def heading(self, text: str) -> Line:
+        return Line(((text, "heading"),))
+
+    def shortened(self, text: str) -> str:
+        room = max(20, self.width - 30)
+        return text if len(text) <= room else text[: room - 1] + "…"
+
+    def wrapped(self, margin: str, text: str, style: str = "") -> Iterator[Line]:
+        for piece in wrap(text, self.width - len(margin)):
+            yield Line(((margin + piece, style),))
+
+    def hanging(self, head: tuple[Span, ...], texts: list[str], style: str) -> Iterator[Line]:
+        """``head``, then the texts in lines of their own, each starting where the first one does."""
+        margin = sum(len(text) for text, _ in head)
+        yield Line((*head, (texts[0] if texts else "", style)))
+        for text in texts[1:]:
+            yield Line(((" " * margin + text, style),))
+
+
+def choices(step: Step) -> list[str]:
+    """The choices of a step that its messages do not already tell."""
+    told = {"delivered", "lost"}
+    for event in step.events:
+        told |= {event.text, show(event.source), show(event.dest)}
+    return [show(c) for c in step.choices if not (show(c) in told or (isinstance(c, str) and c in told))]
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One thing that a step did: ``what`` (a message's fate and ends, or a slot), ``text`` (how), and what became of it."""
+
+    what: str
+    style: str
+    text: str
+    after: str = ""
+
+
+def happenings(trace: Trace, number: int, found: list[Passage]) -> Iterator[Happening]:
+    """What step ``number`` of a behaviour did; ``found`` are all the messages of the behaviour."""
+    step = trace.steps[number - 1]
+    chosen = choices(step)
+    if chosen:
+        yield Happening("chose", "", ", ".join(chosen))
+    for place, event in enumerate(step.events):
+        at = At(number, place)
+        ends = f"{show(event.source)} → {show(event.dest)}"
+        text = event.text.removesuffix("()")
+        if event.kind == "send":
+            verb = "lost" if event.lost else "sent"
+            passage = next((p for p in found if p.sent == at), None)
+            yield Happening(f"{verb:<9} {ends}", verb, text, _became(passage, number))
+        elif event.kind == "receive":
+            origin = next((p.sent.step for p in found if p.ended == at), 0)
+            yield Happening(f"received  {ends}", "received", text, f"← step {origin}" if origin else "")
+        elif event.kind == "timeout":
+            yield Happening(f"timed out {ends}", "timed out", text)
+        else:
+            yield Happening("note", "", event_text(event))
+    for passage in found:
+        if passage.fate == fate.DROPPED and passage.ended == At(number):
+            ends = f"{passage.source} → {passage.dest}"
+            yield Happening(f"dropped   {ends}", "dropped", passage.text.removesuffix("()"))
+    for change in changed(trace.protocol, step.changes):
+        yield Happening(change.name, "", change.text)
+
+
+def _became(passage: Passage | None, number: int) -> str:
+    if passage is None:
+        return ""
+    if passage.fate == fate.RECEIVED and passage.ended is not None:
+        return f"→ step {passage.ended.step}"
+    if passage.fate == fate.IN_FLIGHT:
+        return "not received"
+    if passage.fate == fate.REPEATED:
+        return "already in flight"
+    if passage.fate in (fate.DROPPED, fate.TIMED_OUT) and passage.ended is not None and passage.ended.step != number:
+        return f"{passage.fate} → step {passage.ended.step}"
+    return ""
+
+
+def statistics(result: Result) -> list[tuple[str, str, str]]:
+    """The numbers of a result in words: name, value and a remark."""
+    found = [
+        ("states generated", numbers.count(result.generated_states), ""),
+        ("distinct states", numbers.count(result.distinct_states), numbers.rate(result.states_per_second)),
+        ("left on queue", numbers.count(result.queue), ""),
+        ("depth", numbers.count(result.depth), ""),
+        ("time", numbers.seconds(result.seconds), f"{result.engine} engine" if result.engine else ""),
+    ]
+    if result.peak_memory_bytes:
+        found.append(("peak memory", numbers.size(result.peak_memory_bytes), ""))
+    if result.evaluations:
+        found.append(("Python calls", numbers.count(result.evaluations), ""))
+    collision = numbers.probability(result.collision_probability)
+    found.append(("collision probability", collision, "that two states shared a fingerprint"))
+    return found
+
+
+def _packed(items: Iterable[str], width: int) -> list[str]:
+    """Items in as few lines as they fit in."""
+    found: list[str] = []
+    for item in items:
+        if found and len(found[-1]) + 2 + len(item) <= width:
+            found[-1] += "  " + item
+        else:
+            found.append(item)
+    return found
+
+
+def _arrowed(text: str) -> tuple[Span, ...]:
+    """``old → new`` with the arrow dimmed."""
+    before, arrow, after = text.partition(ARROW)
+    return ((before, ""), (arrow, "dim"), (after, "")) if arrow else ((text, ""),)
+
+
+def set_up(trace: Trace) -> list[Happening]:
+    """Where the initial state differs from what the variables were declared with."""
+    declared = State(trace.initial.store, ())
+    return [Happening(c.name, "", c.text) for c in changed(trace.protocol, trace.initial.changes(declared))]
+
+
+def _channel_text(channel: Channel) -> str:
+    return "; ".join(f"{what}: {', '.join(messages)}" for what, messages in channel_lines(channel)) or "empty"
+
+
+def _slots_of(state: State, variable: str) -> list[Slot]:
+    return [slot for slot, _ in state.slots() if slot.path[0] == variable]

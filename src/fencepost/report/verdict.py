@@ -1,0 +1,75 @@
+"""The verdict of a check in words: one headline, and the sentence that explains it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost.report.numbers import count, plural
+from fencepost.result import Result, Violation
+
+GOOD = "good"
+BAD = "bad"
+OPEN = "open"
+"""The tones of a verdict: everything holds, something is wrong, nothing is known for certain."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``word`` (``VIOLATED``), ``subject`` (what is), and ``sentences`` that explain it; ``tone`` is for its colour."""
+
+    word: str
+    subject: str
+    sentences: tuple[str, ...]
+    tone: str
+
+
+def verdict(result: Result) -> Verdict:
+    """The verdict of a whole result."""
+    if result.violations:
+        return violated(result, result.violations[0])
+    found = plural(result.distinct_states, "distinct state")
+    explored = f"{found} found, {count(result.queue)} of them not yet expanded."
+    if result.error is not None:
+        return Verdict("RAISED", result.error.where, (_sentence(str(result.error)),), BAD)
+    if result.interrupted:
+        return Verdict("INTERRUPTED", "", (f"Nothing is violated so far: {explored}",), OPEN)
+    if not result.complete:
+        reached = f"{_sentence(result.limit)[:-1]} was reached." if result.limit else "Not every state was explored."
+        return Verdict("NOT COMPLETE", "", (reached, f"Nothing is violated so far: {explored}"), OPEN)
+    found = count(result.distinct_states)
+    states = "the only reachable state" if result.distinct_states == 1 else f"all {found} reachable states"
+    checked = any(result.protocol.declared(kind) for kind in ("invariant", "step_invariant"))
+    if checked:
+        return Verdict("HOLDS", "", (f"Nothing is violated in {states}.",), GOOD)
+    return Verdict("HOLDS", "", (f"No action raises in {states}; the protocol declares no invariant to check.",), OPEN)
+
+
+def violated(result: Result, violation: Violation) -> Verdict:
+    """The verdict on one violation."""
+    sentences: tuple[str, ...]
+    if violation.kind == "assumption":
+        sentences = (
+            *described(result, violation),
+            "The assumption is false for these constants, so nothing was explored.",
+        )
+        return Verdict("ASSUMPTION VIOLATED", violation.name, sentences, BAD)
+    if violation.kind == "deadlock":
+        return Verdict("DEADLOCK", "", ("A state is reachable in which no action is enabled.",), BAD)
+    return Verdict("VIOLATED", violation.name, described(result, violation), BAD)
+
+
+def described(result: Result, violation: Violation) -> tuple[str, ...]:
+    """The first paragraph of what the author wrote about a property."""
+    declared = next((d for d in result.protocol.declared(violation.kind) if d.name == violation.name), None)
+    doc = declared.doc.split("\n\n")[0].replace("``", "") if declared is not None else ""
+    return (" ".join(doc.split()),) if doc else ()
+
+
+def never_taken(result: Result) -> str:
+    """How to say that an action was not taken: never, or just not before the search ended."""
+    return "never taken" if result.complete else "not taken so far"
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")

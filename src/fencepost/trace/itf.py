@@ -1,0 +1,77 @@
+"""A behaviour in the Informal Trace Format (Apalache, ADR-015), which trace viewers and test generators read.
+
+Whole numbers are ``{"#bigint": "1"}``, sets ``{"#set": [...]}``, tuples ``{"#tup": [...]}``, maps ``{"#map": [[key, value], ...]}``,
+records objects; model values and members of enums are strings. The format has no null: ``None`` is the variant
+``{"tag": "None", "value": {"#tup": []}}``. What it can not say at all, floats and bytes, is ``{"#unserializable": "..."}``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+from fencepost.spec.values import ModelValue, Record, Value, canonical, show
+from fencepost.trace.behaviour import Trace
+
+NONE: dict[str, Any] = {"tag": "None", "value": {"#tup": []}}
+
+
+def to_itf(trace: Trace, *, indent: int = 2) -> str:
+    """The behaviour as JSON text in the format; files of it are named ``*.itf.json``. ``indent`` 0 puts it on one line."""
+    import msgspec  # slow to import, and few checks write a file
+
+    encoded = msgspec.json.encode(itf(trace))
+    return msgspec.json.format(encoded, indent=indent).decode() if indent else encoded.decode()
+
+
+def itf(trace: Trace) -> dict[str, Any]:
+    """The behaviour as plain dicts and lists.
+
+    ``params`` are the constants, which the initial state gives values to; the ``#meta`` of each state tells the action that led to
+    it (none for the initial one), its parameters, and who took it.
+    """
+    constants = trace.protocol.constants
+    found = []
+    for index, state in enumerate(trace.states):
+        meta: dict[str, Any] = {"index": index}
+        if index:
+            step = trace.steps[index - 1]
+            meta["action"] = step.action
+            meta["parameters"] = {name: show(value) for name, value in step.parameters.items()}
+            if step.by is not None:
+                meta["by"] = step.by
+        given = {} if index else {name: expression(value) for name, value in constants.items()}
+        found.append({"#meta": meta, **given, **{name: expression(value) for name, value in state.variables().items()}})
+    return {
+        "#meta": {
+            "format": "ITF",
+            "format-description": "https://apalache-mc.org/docs/adr/015adr-trace.html",
+            "source": trace.protocol.name,
+            "description": f"{len(trace)} states of {trace.protocol.name}, found by Fencepost",
+        },
+        "params": list(constants),
+        "vars": list(trace.protocol.shapes),
+        "states": found,
+    }
+
+
+def expression(value: Value) -> Any:
+    """A value as an expression of the format."""
+    if value is None:
+        return NONE
+    if isinstance(value, (enum.Enum, ModelValue)):
+        return value.name
+    if isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return {"#bigint": str(value)}
+    if isinstance(value, tuple):
+        return {"#tup": [expression(v) for v in value]}
+    if isinstance(value, (frozenset, set)):
+        return {"#set": [expression(v) for v in canonical(frozenset(value))]}
+    if isinstance(value, Record):
+        return {name: expression(getattr(value, name)) for name in value._fields}
+    if isinstance(value, Mapping):
+        return {"#map": [[expression(key), expression(v)] for key, v in value.items()]}
+    return {"#unserializable": repr(value)}

@@ -1,0 +1,138 @@
+"""A result as JSON, for programs: the numbers, the coverage, and every counterexample state by state."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fencepost.spec.values import ModelValue, Record, Value, canonical, show
+from fencepost.trace.behaviour import Trace
+
+if TYPE_CHECKING:
+    from fencepost.result import Result, Violation
+
+FORMAT = 1
+"""The version of what :func:`to_json` writes; a change that could break a reader raises it."""
+
+
+def to_json(result: Result, *, indent: int = 2) -> str:
+    """The whole result as one JSON object; :func:`data` says what is in it. ``indent`` 0 puts it on one line."""
+    import msgspec  # slow to import, and few checks write a file
+
+    # Numbers that numpy counted know how to become Python's.
+    encoded = msgspec.json.encode(data(result), enc_hook=lambda number: number.item())
+    return msgspec.json.format(encoded, indent=indent).decode() if indent else encoded.decode()
+
+
+def data(result: Result) -> dict[str, Any]:
+    """What :func:`to_json` writes, as plain dicts and lists.
+
+    ``protocol`` and ``constants``; ``verdict`` and ``exit_code``; ``complete``, ``limit``, ``interrupted`` and ``error``; the
+    numbers ``distinct_states``, ``generated_states``, ``depth``, ``queue``, ``seconds``, ``states_per_second``,
+    ``peak_memory_bytes``, ``collision_probability`` and ``evaluations``; ``actions`` (``name``, ``taken``, ``new_states``);
+    ``violation``, the first, or null; ``violations``, all. A violation has its ``kind``, ``name`` and ``trace``: one object per
+    state, the initial one first with ``action`` null. Values are written as :func:`plain` says.
+    """
+    violations = [_violation(v) for v in result.violations]
+    return {
+        "format": FORMAT,
+        "protocol": result.protocol.name,
+        "constants": {name: plain(value) for name, value in result.constants.items()},
+        "engine": result.engine,
+        "verdict": result.verdict,
+        "exit_code": result.exit_code,
+        "complete": result.complete,
+        "limit": result.limit,
+        "interrupted": result.interrupted,
+        "error": _error(result),
+        "distinct_states": result.distinct_states,
+        "generated_states": result.generated_states,
+        "depth": result.depth,
+        "queue": result.queue,
+        "seconds": result.seconds,
+        "states_per_second": result.states_per_second,
+        "peak_memory_bytes": result.peak_memory_bytes,
+        "collision_probability": result.collision_probability,
+        "evaluations": result.evaluations,
+        "actions": [{"name": a.name, "taken": a.taken, "new_states": a.new_states} for a in result.actions],
+        "violation": violations[0] if violations else None,
+        "violations": violations,
+    }
+
+
+def _violation(violation: Violation) -> dict[str, Any]:
+    trace = None if violation.trace is None else states(violation.trace)
+    return {"kind": violation.kind, "name": violation.name, "trace": trace}
+
+
+def _error(result: Result) -> dict[str, Any] | None:
+    if result.error is None:
+        return None
+    trace = None if result.error_trace is None else states(result.error_trace)
+    return {"message": str(result.error), "where": result.error.where, "trace": trace}
+
+
+def states(trace: Trace) -> list[dict[str, Any]]:
+    """A behaviour as one object per state: the ``action`` that led to it with its ``parameters``, who took it (``by``), its
+    ``choices``, the ``events`` it told (messages sent, lost, received, timed out), and the ``state``, variable by variable."""
+    nothing: dict[str, Any] = {"action": None, "parameters": {}, "by": None, "choices": [], "events": []}
+    found = [{**nothing, "state": _state(trace.initial.variables())}]
+    for step in trace.steps:
+        found.append(
+            {
+                "action": step.action,
+                "parameters": {name: plain(value) for name, value in step.parameters.items()},
+                "by": step.by,
+                "choices": [plain(choice) for choice in step.choices],
+                "events": [
+                    {"kind": e.kind, "source": plain(e.source), "dest": plain(e.dest), "text": e.text, "lost": e.lost}
+                    for e in step.events
+                ],
+                "state": _state(step.state.variables()),
+            }
+        )
+    return found
+
+
+def _state(variables: Mapping[str, Value]) -> dict[str, Any]:
+    return {name: plain(value) for name, value in variables.items()}
+
+
+def plain(value: Value) -> Any:
+    """A value as JSON knows it.
+
+    Model values and members of enums are strings, sets lists in canonical order, tuples lists, records objects. A map is an
+    object if its keys are strings, model values, enum members or whole numbers (and stay different as strings), else a list of
+    [key, value]. Bytes are a string of hexadecimal digits, and a float that JSON lacks is a string.
+    """
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, ModelValue):
+        return value.name
+    if isinstance(value, float):
+        return value if abs(value) != float("inf") else repr(value)
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, (frozenset, set)):
+        return [plain(v) for v in canonical(frozenset(value))]
+    if isinstance(value, Record):
+        return {name: plain(getattr(value, name)) for name in value._fields}
+    if isinstance(value, Mapping):
+        keys = [_key(key) for key in value]
+        if None in keys or len(set(keys)) < len(keys):
+            return [[plain(key), plain(value[key])] for key in value]
+        return {str(key): plain(v) for key, v in zip(keys, value.values(), strict=True)}
+    return show(value)
+
+
+def _key(key: Value) -> str | None:
+    if isinstance(key, (enum.Enum, ModelValue)):
+        return key.name
+    if isinstance(key, str):
+        return key
+    return str(key) if isinstance(key, int) and not isinstance(key, bool) else None

@@ -1,0 +1,113 @@
+"""What became of every message of a behaviour: sent in one step, received in a later one, lost, timed out or dropped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fencepost.spec.context import Slot
+from fencepost.spec.network import Channel
+from fencepost.spec.values import Message, Value, show
+from fencepost.step.state import State
+from fencepost.trace.behaviour import Trace
+from fencepost.trace.words import kind_of
+
+Key = tuple[str, str, str]
+"""Source, receiver and text of a message: what tells messages apart."""
+
+RECEIVED = "received"
+LOST = "lost"
+TIMED_OUT = "timed out"
+DROPPED = "dropped"
+REPEATED = "sent again"
+IN_FLIGHT = "in flight"
+
+
+@dataclass(frozen=True)
+class At:
+    """A place in a behaviour: the number of a step (0 is the initial state) and of one of its events (-1: none of them)."""
+
+    step: int
+    event: int = -1
+
+
+@dataclass
+class Passage:
+    """The life of one message.
+
+    ``sent`` is where it was sent, step 0 if it was in flight from the start. ``fate`` is ``received``, ``lost``, ``timed out`` (lost,
+    and its sender acted on that), ``dropped`` (taken from the channel unread), ``sent again`` (the same message was in flight
+    already, and this one changed nothing) or ``in flight``; ``ended`` is where that happened, None for ``lost`` and ``in flight``.
+    """
+
+    source: str
+    dest: str
+    text: str
+    sent: At
+    fate: str = IN_FLIGHT
+    ended: At | None = None
+
+    @property
+    def key(self) -> Key:
+        """What tells this message apart from others."""
+        return (self.source, self.dest, self.text)
+
+
+def channels(state: State) -> Iterator[tuple[Slot, Channel]]:
+    """The network channels of a state, each with what it holds."""
+    for slot, value in state.slots():
+        if isinstance(value, Channel) and kind_of(state.store.protocol, slot) == "channel":
+            yield slot, value
+
+
+def passages(trace: Trace) -> list[Passage]:
+    """Every message of a behaviour, in the order of sending."""
+    found: list[Passage] = []
+    for key, copies in _held(trace.initial, IN_FLIGHT).items():
+        found += [Passage(*key, sent=At(0)) for _ in range(copies)]
+    for key in _held(trace.initial, LOST):
+        found.append(Passage(*key, sent=At(0), fate=LOST))
+    for number, step in enumerate(trace.steps, 1):
+        for place, event in enumerate(step.events):
+            at = At(number, place)
+            key = (show(event.source), show(event.dest), event.text)
+            if event.kind == "send":
+                found.append(Passage(*key, sent=at, fate=LOST if event.lost else IN_FLIGHT))
+            elif event.kind == "receive":
+                flying = [p for p in found if p.key == key and p.fate == IN_FLIGHT]
+                if flying:
+                    flying[0].fate, flying[0].ended = RECEIVED, at
+            elif event.kind == "timeout":
+                for passage in found:
+                    if passage.fate == LOST and passage.key[:2] == key[:2] and passage.text in event.text:
+                        passage.fate, passage.ended = TIMED_OUT, at
+        _reconcile(found, number, _held(step.state, IN_FLIGHT))
+    return found
+
+
+def _reconcile(found: list[Passage], number: int, held: Counter[Key]) -> None:
+    """What the state no longer holds without anyone having received it was dropped, or never was a second message."""
+    flying: dict[Key, list[Passage]] = {}
+    for passage in found:
+        if passage.fate == IN_FLIGHT:
+            flying.setdefault(passage.key, []).append(passage)
+    for key, waiting in flying.items():
+        for passage in waiting[held[key] :]:
+            passage.fate = REPEATED if passage.sent.step == number and held[key] else DROPPED
+            passage.ended = At(number)
+
+
+def _held(state: State, what: str) -> Counter[Key]:
+    """How many copies of each message the channels of a state hold, in flight or lost."""
+    found: Counter[Key] = Counter()
+    for slot, channel in channels(state):
+        source, dest = slot.path[-2:]
+        held = channel.in_flight if what == IN_FLIGHT else channel.lost
+        for message in held:
+            found[(show(source), show(dest), show(message))] += _copies(held, message)
+    return found
+
+
+def _copies(held: Value, message: Message) -> int:
+    return int(held[message]) if hasattr(held, "keys") else 1

@@ -1,0 +1,221 @@
+"""What changed, in words short enough to read: ``added 3``, ``OPEN → CLOSED``, ``[b1] removed``.
+
+Used by everything that shows a behaviour. A channel of a network is never told as a raw value: what its messages went
+through is in `messages`, and :func:`changes` leaves those slots out.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.spec.context import Slot
+from fencepost.spec.fields import KEYS, PerKeyShape, Shape, Struct, TableShape
+from fencepost.spec.network import Channel, NetworkShape
+from fencepost.spec.protocol import Protocol
+from fencepost.spec.values import ModelValue, Record, Value, show
+from fencepost.trace.behaviour import Step
+
+ARROW = " → "
+
+
+@dataclass(frozen=True)
+class Change:
+    """One part of the state that a step changed. ``text`` says how; ``name`` is the slot's."""
+
+    slot: Slot
+    old: Value
+    new: Value
+    text: str
+
+    @property
+    def name(self) -> str:
+        """``bookie.b1.fenced``."""
+        return self.slot.name
+
+
+def kind_of(protocol: Protocol, slot: Slot) -> str:
+    """What a slot is: ``value``, ``cell`` or ``keys`` of a table, ``channel`` or ``connection`` of a network, or ``view``."""
+    shape: Shape | None = protocol.shapes.get(slot.path[0])
+    rest = slot.path[1:]
+    while shape is not None:
+        if isinstance(shape, NetworkShape):
+            return "connection" if rest[0] == "connected" else "channel"
+        if isinstance(shape, TableShape):
+            return "keys" if rest[0] is KEYS else "cell"
+        if isinstance(shape, PerKeyShape):
+            shape = shape.elements.get(rest[0])
+        elif isinstance(shape, Struct):
+            shape = shape.parts.get(rest[0])
+        else:
+            return "value"
+        rest = rest[1:]
+    return "view"
+
+
+def changes(protocol: Protocol, step: Step) -> list[Change]:
+    """What a step changed, network channels and the bookkeeping of tables and views left out."""
+    return changed(protocol, step.changes)
+
+
+def changed(protocol: Protocol, differences: Iterable[tuple[Slot, Value, Value]]) -> list[Change]:
+    """The differences between two states (slot, old, new) in words, left out what :func:`changes` leaves out."""
+    found = []
+    for slot, old, new in differences:
+        kind = kind_of(protocol, slot)
+        if kind == "value":
+            found.append(Change(slot, old, new, tell(old, new)))
+        elif kind == "cell":
+            found.append(Change(slot, old, new, _tell_cell(old, new)))
+        elif kind == "connection":
+            found.append(Change(slot, old, new, "healed" if new else "cut"))
+    return found
+
+
+def _tell_cell(old: Value, new: Value) -> str:
+    if not old:
+        return f"added {show(new[0])}"
+    if not new:
+        return f"removed {show(old[0])}"
+    return tell(old[0], new[0])
+
+
+def tell(old: Value, new: Value) -> str:
+    """How ``new`` differs from ``old``: what was added or removed where that is shorter than both values."""
+    whole = show(old) + ARROW + show(new)
+    parts = list(_differences(old, new))
+    told = ", ".join(parts)
+    return told if parts and len(told) <= len(whole) + len(" appended") else whole
+
+
+def _differences(old: Value, new: Value) -> Iterator[str]:
+    """Nothing if the two values have no parts in common that could be left out."""
+    if isinstance(old, frozenset) and isinstance(new, frozenset):
+        if new - old:
+            yield "added " + ", ".join(map(show, new - old))
+        if old - new:
+            yield "removed " + ", ".join(map(show, old - new))
+    elif isinstance(old, tuple) and isinstance(new, tuple):
+        yield from _sequence_differences(old, new)
+    elif isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in new:
+            if key not in old:
+                yield f"[{show(key)}] added {show(new[key])}"
+            elif new[key] != old[key]:
+                yield f"[{show(key)}] {tell(old[key], new[key])}"
+        for key in old:
+            if key not in new:
+                yield f"[{show(key)}] removed"
+    elif isinstance(old, Record) and type(old) is type(new):
+        for name in old._fields:
+            before, after = getattr(old, name), getattr(new, name)
+            if before != after:
+                yield f"{name} {tell(before, after)}"
+
+
+def _sequence_differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> Iterator[str]:
+    if len(new) > len(old) and new[: len(old)] == old:
+        yield "appended " + ", ".join(map(show, new[len(old) :]))
+    elif len(new) < len(old) and old[len(old) - len(new) :] == new:
+        yield "removed from the front " + ", ".join(map(show, old[: len(old) - len(new)]))
+    elif len(new) < len(old) and old[: len(new)] == new:
+        yield "removed from the end " + ", ".join(map(show, old[len(new) :]))
+    elif len(new) == len(old):
+        for place, (before, after) in enumerate(zip(old, new, strict=True)):
+            if before != after:
+                yield f"[{place}] {tell(before, after)}"
+
+
+def channel_lines(channel: Channel) -> list[tuple[str, list[str]]]:
+    """What a channel holds, as (``in flight``, messages), (``lost``, messages), (``processed``, messages); empty ones left out."""
+    copies = channel.in_flight if isinstance(channel.in_flight, Mapping) else dict.fromkeys(channel.in_flight, 1)
+    held = [
+        ("in flight", [message_text(m) + (f" ×{copies[m]}" if copies[m] > 1 else "") for m in channel.in_flight]),
+        ("lost", [message_text(m) for m in channel.lost]),
+        ("processed", [message_text(m) for m in channel.processed]),
+    ]
+    return [(what, messages) for what, messages in held if messages]
+
+
+def message_text(message: Value) -> str:
+    """A message; one without fields by its name alone."""
+    return show(message).removesuffix("()")
+
+
+def lines(value: Value, width: int = 60) -> list[str]:
+    """A value over as many lines as it needs: on one if it fits ``width``, else one line per element, key or field."""
+    whole = show(value)
+    if len(whole) <= width:
+        return [whole]
+    if isinstance(value, Channel):
+        return [f"{what}: {', '.join(messages)}" for what, messages in channel_lines(value)] or ["empty"]
+    if isinstance(value, (frozenset, tuple)) and value:
+        opening, closing = ("{", "}") if isinstance(value, frozenset) else ("⟨", "⟩")
+        return _bracketed(opening, closing, [("", element) for element in value], width)
+    if isinstance(value, Mapping) and value:
+        return _bracketed("{", "}", [(show(key) + ": ", value[key]) for key in value], width)
+    if isinstance(value, Record) and value._fields:
+        fields = [(f"{name}=", getattr(value, name)) for name in value._fields]
+        return _bracketed(type(value).__name__ + "(", ")", fields, width)
+    return [whole]
+
+
+def _bracketed(opening: str, closing: str, parts: list[tuple[str, Value]], width: int) -> list[str]:
+    found = [opening]
+    for label, value in parts:
+        inner = lines(value, max(20, width - 2 - len(label)))
+        found.append("  " + label + inner[0])
+        found.extend("  " + line for line in inner[1:])
+        found[-1] += ","
+    found[-1] = found[-1][:-1]
+    return [*found, closing]
+
+
+def briefly(text: str, limit: int, cut: bool = False) -> str:
+    """A shown value in at most ``limit`` characters if leaving out the names of fields can do that: those of inner records
+    first, then all. ``cut``: cut short what is still longer; without it, only inner names are ever left out."""
+    if len(text) <= limit:
+        return text
+    inner = _without_field_names(text, 2)
+    if not cut:
+        return inner
+    shorter = inner if len(inner) <= limit else _without_field_names(text, 1)
+    return shorter if len(shorter) <= limit else shorter[: limit - 1] + "…"
+
+
+def _without_field_names(text: str, depth: int) -> str:
+    """``text`` without ``name=`` wherever it is within at least ``depth`` parentheses; what is quoted is left alone."""
+    found, word, quoted, level = "", "", "", 0
+    for character in text:
+        if quoted:
+            quoted = "" if character == quoted else quoted
+        elif character.isalnum() or character == "_":
+            word += character
+            continue
+        elif character == "=" and level >= depth:
+            word = ""
+            continue
+        elif character in "'\"":
+            quoted = character
+        else:
+            level += (character == "(") - (character == ")")
+        found, word = found + word + character, ""
+    return found + word
+
+
+def wrap(text: str, width: int, whole: bool = False) -> list[str]:
+    """``text`` in lines of at most ``width`` characters, broken between words; a longer word is broken too unless ``whole``."""
+    return textwrap.wrap(text, max(8, width), break_on_hyphens=False, break_long_words=not whole) or [""]
+
+
+def constant_text(value: Value) -> str:
+    """The value of a constant in the form that the command line takes: ``b1,b2,b3``, ``True``, ``{1, 2}``."""
+    if isinstance(value, tuple):
+        if value and all(isinstance(v, ModelValue) for v in value):
+            return ",".join(map(show, value))
+        return "(" + ", ".join(map(show, value)) + ")"
+    if isinstance(value, str):
+        return value if value.isidentifier() else repr(value)
+    return show(value)

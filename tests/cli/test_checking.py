@@ -1,0 +1,179 @@
+"""``--checking``: a protocol that depends on more than its state is caught, with what it looked at and where."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.commandline import COUNTER, Ran
+
+from fencepost import Protocol, action, state
+from fencepost.step import Stepper
+
+Run = Callable[..., Ran]
+
+PROTOCOL = """
+import collections, datetime, functools, itertools, logging, os, random, secrets, time, uuid
+from fencepost import *
+
+counter = itertools.count()
+log = []
+total = 0
+users = collections.UserList()
+
+class Box:
+    value = 0
+
+box = Box()
+
+@functools.cache
+def cached(n):
+    return n
+
+class P(Protocol):
+    n: int = state(0)
+    history = []
+
+    @action(who=("a", "b"))
+    def tick(self, who):
+        global total
+        require(self.n < 2)
+        {body}
+        self.n += 1
+"""
+LINE = PROTOCOL[: PROTOCOL.index("{body}")].count("\n") + 1
+
+FORBIDDEN = [
+    ("time.time()", "read the clock (time.time at p.py:LINE)"),
+    ("time.time_ns()", "read the clock (time.time_ns at p.py:LINE)"),
+    ("time.monotonic()", "read the clock (time.monotonic at p.py:LINE)"),
+    ("time.perf_counter()", "read the clock (time.perf_counter at p.py:LINE)"),
+    ("datetime.datetime.now()", "read the clock (datetime.now at p.py:LINE)"),
+    ("datetime.datetime.utcnow()", "read the clock (datetime.utcnow at p.py:LINE)"),
+    ("datetime.date.today()", "read the clock (date.today at p.py:LINE)"),
+    ("random.random()", "read a random number (random.random at p.py:LINE)"),
+    ("random.choice([1, 2])", "read a random number (random.choice at p.py:LINE)"),
+    ("random.Random(7).random()", "read a random number (random.Random at p.py:LINE)"),
+    ("random.shuffle([1, 2])", "read a random number (random.shuffle at p.py:LINE)"),
+    ("os.urandom(4)", "read a random number (os.urandom at p.py:LINE)"),
+    ("secrets.token_hex()", "read a random number (secrets.token_hex at p.py:LINE)"),
+    ("uuid.uuid4()", "read a random number (uuid.uuid4 at p.py:LINE)"),
+    ("os.getenv('HOME')", "read the environment (os.getenv at p.py:LINE)"),
+    ("os.environ.get('HOME')", "read the environment (os.environ at p.py:LINE)"),
+    ("'HOME' in os.environ", "read the environment (os.environ at p.py:LINE)"),
+    ("open('/dev/null')", "read a file (open at p.py:LINE)"),
+    ("os.path.exists('x')", "read a file (os.stat at p.py:LINE)"),
+    ("os.listdir('.')", "read a directory (os.listdir at p.py:LINE)"),
+    ("input()", "read what is typed (input at p.py:LINE)"),
+    ("total += 1", "changed total, which is no part of the state"),
+    ("log.append(1)", "changed log, which is no part of the state"),
+    ("next(counter)", "changed counter, which is no part of the state"),
+    ("self.history.append(1)", "changed P.history, which is no part of the state"),
+    ("box.value += 1", "changed box, which is no part of the state"),
+    ("users.append(1); self.n = len(users)", "did something else when it was run again in the same state"),
+    ("log.append(1); require(False)", "changed log, which is no part of the state"),
+]
+
+ALLOWED = [
+    "import csv, decimal, zipfile",
+    "logging.getLogger('p').debug('here')",
+    "logging.getLogger('p').info('here')",
+    "cached(self.n)",
+    "uuid.uuid5(uuid.NAMESPACE_DNS, 'a')",
+    "datetime.date(2021, 12, 1)",
+    "sorted({3, 1}, key=lambda x: -x)",
+    "self.n = one_of((0, 1))",
+    "local = []; local.append(1)",
+    "collections.Counter('abc').most_common()",
+]
+
+
+def write(tmp_path: Path, body: str) -> str:
+    (tmp_path / "p.py").write_text(PROTOCOL.replace("{body}", body))
+    return "p.py"
+
+
+@pytest.mark.parametrize(("body", "said"), FORBIDDEN, ids=[body for body, _ in FORBIDDEN])
+def test_what_depends_on_more_than_the_state_is_told_in_one_line(
+    here: Run, tmp_path: Path, body: str, said: str
+) -> None:
+    ran = here("check", write(tmp_path, body), "--checking", "--engine", "reference")
+    assert ran.code == 75, ran
+    assert ran.complaint.startswith("action tick(who='a') " + said.replace("LINE", str(LINE))), ran.complaint
+
+
+@pytest.mark.parametrize("body", ALLOWED)
+def test_what_follows_from_the_state_is_left_alone(here: Run, tmp_path: Path, body: str) -> None:
+    ran = here("check", write(tmp_path, body), "--checking", "--engine", "reference")
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_the_compiled_engine_watches_as_well(here: Run, tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    ran = here("check", write(tmp_path, "time.time()"), "--checking", "--workers", "1")
+    assert ran.code == 75
+    assert "read the clock (time.time" in ran.complaint
+
+
+def test_without_checking_nobody_watches(here: Run, tmp_path: Path) -> None:
+    assert here("check", write(tmp_path, "time.time()"), "--engine", "reference").code == 0
+
+
+def test_swallowing_the_complaint_does_not_help(here: Run, tmp_path: Path) -> None:
+    swallow = "try:\n            time.time()\n        except Exception:\n            pass"
+    ran = here("check", write(tmp_path, swallow), "--checking", "--engine", "reference")
+    assert ran.code == 75
+    assert "read the clock (time.time" in ran.complaint
+
+
+def test_an_invariant_is_watched_too(here: Run, tmp_path: Path) -> None:
+    text = COUNTER + "    @invariant\n    def soon(self):\n        import time\n        return time.time() > 0\n"
+    (tmp_path / "p.py").write_text(text)
+    ran = here("check", "p.py", "--checking", "--engine", "reference")
+    assert ran.code == 75
+    assert ran.complaint.startswith("invariant soon read the clock (time.time at p.py:")
+
+
+def test_numpy_is_watched_if_it_is_there(here: Run, tmp_path: Path) -> None:
+    pytest.importorskip("numpy")
+    for body in ("numpy.random.rand()", "numpy.random.shuffle([1, 2])"):
+        ran = here(
+            "check", write(tmp_path, "import numpy, numpy.random; " + body), "--checking", "--engine", "reference"
+        )
+        assert ran.code == 75, ran
+        assert "read a random number (numpy.random)" in ran.complaint
+
+
+def test_a_profiler_that_was_there_before_is_there_afterwards() -> None:
+    class Ticker(Protocol):
+        n: int = state(0)
+
+        @action
+        def tick(self) -> None:
+            self.n = 1
+
+    calls: list[str] = []
+
+    def mine(frame: object, event: str, subject: object) -> None:
+        calls.append(event)
+
+    stepper = Stepper(Ticker(), checking=True)
+    start = stepper.initial_states()[0]
+    sys.setprofile(mine)
+    try:
+        stepper.outcomes(stepper.of_kind("action")[0], start.ids)
+        assert sys.getprofile() is mine
+    finally:
+        sys.setprofile(None)
+
+
+def test_checking_finds_the_same_states(here: Run) -> None:
+    told = [
+        here("check", "counter.py", "-D", "limit=4", "--engine", "reference", *extra).out
+        for extra in ((), ("--checking",))
+    ]
+    assert "HOLDS" in told[0]
+    numbers = [[line.split()[:3] for line in text.splitlines() if "states" in line] for text in told]
+    assert numbers[0] == numbers[1]

@@ -1,0 +1,271 @@
+"""Files, JSON on standard output, expressions; and what is still told when something gives way."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.commandline import RAISING, Ran
+
+from fencepost import SystemFailure
+
+Run = Callable[..., Ran]
+
+LEDGER = """
+from fencepost import *
+
+class Add(Message):
+    entry: int
+
+class Ledger(Protocol):
+    writer: tuple[ModelValue, ...] = model_values("w", 1)
+    bookies: tuple[ModelValue, ...] = model_values("b", 2)
+    stored: PerKey[ModelValue, frozenset] = per_key(bookies, frozenset())
+    network: Network = network({Add: (writer, bookies)}, once=True, remember=True)
+
+    @action(w=writer)
+    def send(self, w):
+        self.network.send_all([(Add(1), b) for b in self.bookies], w)
+
+    @action(b=bookies)
+    def store(self, b):
+        add = self.network.receive(Add, to=b)
+        self.stored[b] |= {add.message.entry}
+
+    @invariant
+    def not_everywhere(self):
+        return not all(self.stored[b] for b in self.bookies)
+"""
+
+
+@pytest.fixture
+def ledger(here: Run, tmp_path: Path) -> str:
+    (tmp_path / "ledger.py").write_text(LEDGER)
+    return "ledger.py"
+
+
+def test_json_alone_on_standard_output(here: Run) -> None:
+    ran = here("check", "counter.py", "-D", "limit=9", "--json", "-")
+    assert (ran.code, ran.err) == (12, "")
+    document = json.loads(ran.out)
+    assert document["verdict"] == "never_five"
+    assert document["exit_code"] == 12
+    assert document["constants"] == {"limit": 9, "careful": True}
+    assert [state["state"]["count"] for state in document["violation"]["trace"]] == [0, 1, 2, 3, 4, 5]
+    assert "configuration" not in document
+    assert "evaluated" not in document
+
+
+def test_json_has_what_only_the_command_line_knows(here: Run, tmp_path: Path) -> None:
+    ran = here(
+        "check",
+        "counter.py",
+        "--config",
+        "broken",
+        "--eval",
+        "count * 2",
+        "--eval",
+        "1 // count",
+        "--profile",
+        "--json",
+        "r.json",
+    )
+    assert ran.code == 12
+    document = json.loads((tmp_path / "r.json").read_text())
+    assert document["configuration"] == {"name": "broken", "expect": "never_five", "as_expected": True}
+    assert [v["value"] for v in document["evaluated"]["count * 2"]] == [0, 2, 4, 6, 8, 10]
+    assert "ZeroDivisionError" in document["evaluated"]["1 // count"][0]["error"]
+    assert document["evaluated"]["1 // count"][1] == {"value": 1, "error": None}
+    assert "profile" in document
+
+
+def test_json_stays_alone_whatever_else_is_asked_for(here: Run, tmp_path: Path) -> None:
+    asked = "--json - --itf r.itf.json --eval count --config small --profile"
+    ran = here("check", "counter.py", *asked.split())
+    assert (ran.code, ran.err) == (0, "")
+    assert json.loads(ran.out)["configuration"]["as_expected"] is True
+    assert not (tmp_path / "r.itf.json").exists()
+
+
+def test_json_is_ascii(here: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.py").write_text(
+        "from fencepost import *\nclass P(Protocol):\n    n = state('ü')\n    @action\n    def go(self):\n        self.n = 'é'\n"
+        "    @invariant\n    def never(self):\n        return self.n == 'ü'\n",
+        encoding="utf-8",
+    )
+    out = here("check", "p.py", "--json", "-").out
+    assert out.isascii()
+    assert json.loads(out)["violation"]["trace"][1]["state"]["n"] == "é"
+
+
+def test_every_file_is_written(here: Run, ledger: str, tmp_path: Path) -> None:
+    (tmp_path / "r.html").write_text("something older, and longer than nothing")
+    asked = "--json r.json --html r.html --sequence r.txt --itf r.itf.json --dot r.dot"
+    ran = here("check", ledger, *asked.split())
+    assert (ran.code, ran.err) == (12, "")
+    assert json.loads((tmp_path / "r.json").read_text())["verdict"] == "not_everywhere"
+    page = (tmp_path / "r.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "not_everywhere" in page
+    sequence = (tmp_path / "r.txt").read_text()
+    assert "w1->b1" in sequence
+    assert "not_everywhere is violated" in sequence
+    itf = json.loads((tmp_path / "r.itf.json").read_text())
+    assert len(itf["states"]) == 4
+    dot = (tmp_path / "r.dot").read_text()
+    assert dot.startswith('digraph "ledger"')
+    assert "color=red" in dot
+
+
+def test_without_a_counterexample_its_files_are_not_written(here: Run, tmp_path: Path) -> None:
+    ran = here("check", "counter.py", "--sequence", "r.txt", "--itf", "r.json", "--eval", "count", "--dot", "r.dot")
+    assert (ran.code, ran.err) == (0, "")
+    assert "There is no counterexample, so --sequence r.txt was not written." in ran.out
+    assert "There is no counterexample, so --itf r.json was not written." in ran.out
+    assert "There is no counterexample along which to evaluate count." in ran.out
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["counter.py", "r.dot"]
+
+
+def test_an_expression_is_shown_at_every_step(here: Run, ledger: str) -> None:
+    ran = here("check", ledger, "--eval", "len(stored[b1])", "--eval", "{b for b in bookies if stored[b]}")
+    table = ran.out[ran.out.index("\nlen(stored[b1])\n") :].strip().split("\n")
+    values = [line.split()[-1] for line in table[1:5]]
+    assert values in (["0", "0", "1", "1"], ["0", "0", "0", "1"])
+    assert table[1].split()[:3] == ["0", "initial", "state"]
+    assert table[2].split()[:2] == ["1", "send(w=w1)"]
+    assert table[6] == "{b for b in bookies if stored[b]}"
+    assert table[-1].endswith("{b1, b2}")
+
+
+def test_an_engine_without_a_profile_says_so(here: Run) -> None:
+    ran = here("check", "counter.py", "--profile", "--engine", "reference")
+    assert "The reference engine keeps no profile" in ran.out
+
+
+def test_where_a_protocol_raises_is_written_too(here: Run, tmp_path: Path) -> None:
+    (tmp_path / "divider.py").write_text(RAISING)
+    ran = here("check", "divider.py", "--eval", "n", "--itf", "r.json", "--json", "all.json")
+    assert ran.code == 75
+    assert len(json.loads((tmp_path / "r.json").read_text())["states"]) == 4
+    assert json.loads((tmp_path / "all.json").read_text())["error"]["where"] == "share"
+    values = [line.split()[-1] for line in ran.out[ran.out.index("\nn\n") :].strip().split("\n")[1:]]
+    assert values == ["3", "2", "1", "0"]
+
+
+def test_a_state_space_too_large_for_a_picture_still_has_a_verdict(here: Run, tmp_path: Path) -> None:
+    ran = here(
+        "check",
+        "counter.py",
+        "-D",
+        "limit=1200",
+        "--invariant",
+        "never_negative",
+        "--dot",
+        "r.dot",
+        "--engine",
+        "reference",
+    )
+    assert ran.code == 151
+    assert "too many for a graph" in ran.complaint
+    assert ran.out.startswith("HOLDS")
+    assert not (tmp_path / "r.dot").exists()
+
+
+# -- when something gives way -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
+    """Makes the checker fail in a given way."""
+
+    def with_error(error: BaseException) -> None:
+        def check(*_: Any, **__: Any) -> None:
+            raise error
+
+        monkeypatch.setattr(sys.modules["fencepost.check"], "check", check)
+
+    return with_error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (MemoryError(), 153, "out of memory: stop in time with --max-memory"),
+        (OSError(errno.ENOSPC, "No space left on device", "/somewhere"), 153, "No space left on device: /somewhere"),
+        (SystemFailure("a checkpoint of another protocol"), 153, "a checkpoint of another protocol"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (
+            ZeroDivisionError("division by zero"),
+            153,
+            "a fault in Fencepost: ZeroDivisionError: division by zero (--debug shows where)",
+        ),
+        (ValueError("two\nlines"), 153, "ValueError: two lines"),
+        (ValueError("\x1b[31mred"), 153, "\\x1b[31mred"),
+    ],
+    ids=["memory", "disk", "checkpoint", "interrupt", "our fault", "newline", "escape"],
+)
+def test_failures_are_one_line(
+    here: Run, failing: Callable[[BaseException], None], error: BaseException, code: int, said: str
+) -> None:
+    failing(error)
+    ran = here("check", "counter.py")
+    assert (ran.code, ran.out) == (code, "")
+    assert said in ran.complaint
+
+
+def test_debug_shows_where_fencepost_failed(here: Run, failing: Callable[[BaseException], None]) -> None:
+    failing(ZeroDivisionError("division by zero"))
+    ran = here("check", "counter.py", "--debug")
+    assert ran.code == 153
+    assert "Traceback" in ran.err
+    assert "in check" in ran.err
+
+
+def test_a_file_that_fails_half_way_is_not_left_behind(
+    here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = open
+
+    def full(path: Any, mode: str = "r", **given: Any) -> Any:
+        file = real(path, mode, **given)
+        if mode == "w" and str(path).endswith("r.json"):
+            file.write("half")
+
+            def write(_: str) -> int:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+            file.write = write
+        return file
+
+    monkeypatch.setattr("builtins.open", full)
+    ran = here("check", "counter.py", "-D", "limit=9", "--json", "r.json", "--itf", "r.itf")
+    assert ran.code == 153
+    assert "--json r.json could not be written: No space left on device" in ran.complaint
+    assert ran.out.startswith("VIOLATED")
+    assert not (tmp_path / "r.json").exists()
+    assert (tmp_path / "r.itf").exists()
+
+
+def test_a_report_that_fails_loses_nothing_else(here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def html(_: object) -> str:
+        raise ZeroDivisionError("in the page")
+
+    monkeypatch.setattr("fencepost.report.html.html", html)
+    ran = here("check", "counter.py", "-D", "limit=9", "--html", "r.html", "--itf", "r.itf")
+    assert ran.code == 153
+    assert "a fault in Fencepost: ZeroDivisionError: in the page" in ran.complaint
+    assert ran.out.startswith("VIOLATED")
+    assert (tmp_path / "r.itf").exists()
+
+
+def test_a_missing_library_names_it(here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fencepost.engines.embedded", None)
+    ran = here("check", "counter.py", "--engine", "embedded")
+    assert ran.code == 153
+    assert "the embedded engine can not start" in ran.complaint
+    assert "--engine reference" in ran.complaint

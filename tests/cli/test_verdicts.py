@@ -1,0 +1,61 @@
+"""What ``check`` says about a result, beyond the story itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.commandline import COUNTER, Ran
+
+Run = Callable[..., Ran]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ("--config small", 0, "As expected: configuration small is to hold."),
+        ("--config broken", 12, "As expected: configuration broken is to violate never_five."),
+        ("--config wrong", 0, "NOT as expected: configuration wrong is to violate never_five."),
+        ("--config surprising", 12, "NOT as expected: configuration surprising is to hold."),
+        ("--config small --max-depth 2", 152, "Expected of configuration small: to hold. This check can not tell."),
+        (
+            "--config broken -D limit=3",
+            0,
+            "Expected of configuration broken: to violate never_five. This check can not tell.",
+        ),
+        ("--config broken --invariant never_negative", 0, "This check can not tell."),
+        ("--config broken --invariant never_five", 12, "As expected: configuration broken is to violate never_five."),
+        ("--config small --deadlock", 11, "This check can not tell."),
+        ("--config broken --deadlock --continue", 12, "As expected: configuration broken is to violate never_five."),
+        ("--config small --invariant never_five", 0, "As expected: configuration small is to hold."),
+    ],
+)
+def test_a_configuration_says_whether_its_verdict_is_the_expected_one(
+    here: Run, arguments: str, code: int, said: str
+) -> None:
+    ran = here("check", "counter.py", *arguments.split())
+    assert (ran.code, ran.err) == (code, "")
+    assert said in ran.out.splitlines()[-1]
+
+
+def test_without_a_configuration_nothing_is_expected(here: Run) -> None:
+    assert "xpected" not in here("check", "counter.py").out
+
+
+def test_one_invariant_alone(here: Run) -> None:
+    assert here("check", "counter.py", "-D", "limit=9", "--invariant", "never_negative").code == 0
+    assert (
+        here("check", "counter.py", "-D", "limit=9", "--invariant", "never_negative", "--invariant", "never_five").code
+        == 12
+    )
+
+
+def test_continue_finds_everything(here: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.py").write_text(COUNTER + "    @invariant\n    def never_two(self): return self.count != 2\n")
+    first = here("check", "p.py", "-D", "limit=6")
+    every = here("check", "p.py", "-D", "limit=6", "--continue", "--deadlock")
+    assert "never_five" not in first.out
+    for name in ("never_two", "never_five", "DEADLOCK"):
+        assert name in every.out
+    assert every.code == 12

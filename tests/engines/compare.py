@@ -1,0 +1,56 @@
+"""One exploration against another: everything that must not depend on the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fencepost import Protocol
+from fencepost.engines import embedded, reference
+from fencepost.engines.interface import Exploration, Found, Options
+from fencepost.step import Stepper
+
+
+def told(found: Found | None) -> Any:
+    """A counterexample in terms that do not depend on how values were numbered."""
+    if found is None:
+        return None
+    return found.kind, found.name, found.initial.fingerprint, [(root, tuple(choices)) for root, choices in found.path]
+
+
+def answer(stepper: Stepper, explored: Exploration) -> dict[str, Any]:
+    """What an exploration says, to be compared with ``==``."""
+    actions = [root.index for root in stepper.of_kind("action")]
+    return {
+        "distinct": explored.distinct,
+        "generated": explored.generated,
+        "depth": explored.depth,
+        "queue": explored.queue,
+        "complete": explored.complete,
+        "limit": explored.limit,
+        "interrupted": explored.interrupted,
+        "taken": {stepper.roots[i].title: explored.taken.get(i, 0) for i in actions},
+        "new": {stepper.roots[i].title: explored.new.get(i, 0) for i in actions},
+        "found": [told(found) for found in explored.found],
+        "raised": None if explored.raised is None else (str(explored.raised), explored.raised.where),
+    }
+
+
+def by_reference(protocol: Protocol, **options: Any) -> dict[str, Any]:
+    """The plain explorer's answer."""
+    stepper = Stepper(protocol)
+    return answer(stepper, reference.explore(stepper, Options(**{"workers": 1, **options})))
+
+
+def by_embedded(protocol: Protocol, prepare: Callable[[Stepper], None] | None = None, **options: Any) -> dict[str, Any]:
+    """The embedded engine's answer; ``prepare`` is given the stepper first."""
+    stepper = Stepper(protocol)
+    if prepare is not None:
+        prepare(stepper)
+    return answer(stepper, embedded.explore(stepper, Options(**{"workers": 1, **options})))
+
+
+def disagreement(expected: dict[str, Any], got: dict[str, Any]) -> str | None:
+    """What two answers disagree about, one line each; None if nothing."""
+    lines = [f"{what}: {expected[what]} expected, got {got[what]}" for what in expected if expected[what] != got[what]]
+    return "\n".join(lines) or None

@@ -1,0 +1,191 @@
+"""Checkpoints are killed, truncated, damaged and swapped; whatever is resumed ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fencepost import Options, Result, SystemFailure, check
+from fencepost.protocols import shipped
+
+SMALL = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1}
+"""Ends with a violation after a few thousand states, unless recovery reads fence."""
+
+KILLED = """
+import os, signal, sys
+from fencepost import Options, check
+from fencepost.engines import checkpoint
+from fencepost.protocols import shipped
+
+directory, where, nth = sys.argv[1], sys.argv[2], int(sys.argv[3])
+calls = 0
+
+def deadly(function):
+    def call(*args):
+        global calls
+        calls += 1
+        if calls == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*args)
+    return call
+
+class Os:
+    def __getattr__(self, name):
+        return deadly(getattr(os, name)) if name == where else getattr(os, name)
+
+checkpoint.os = Os()
+options = Options(workers=2, checkpoint=__import__("pathlib").Path(directory), checkpoint_every=0.0)
+print(check(shipped("bookkeeper-4.13")(bookies=2, write_quorum=2, ack_quorum=1, recovery_reads_fence=True),
+            engine="embedded", options=options))
+"""
+
+
+def protocol(**constants: object) -> object:
+    return shipped("bookkeeper-4.13")(**{**SMALL, "recovery_reads_fence": True, **constants})
+
+
+def explore(subject: object, **options: object) -> Result:
+    return check(subject, engine="embedded", options=Options(**{"workers": 2, **options}))  # type: ignore[arg-type]
+
+
+def figures(result: Result) -> tuple[object, ...]:
+    trace = [step.title for v in result.violations if v.trace for step in v.trace.steps]
+    return (
+        result.verdict, result.complete, result.distinct_states, result.generated_states, result.depth, result.actions, trace,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def uninterrupted() -> Result:
+    return explore(protocol())
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A checkpoint of a run that a limit ended."""
+    directory = tmp_path / "checkpoint"
+    result = explore(protocol(), checkpoint=directory, max_depth=10)
+    assert result.verdict == "not complete"
+    return directory
+
+
+@pytest.mark.parametrize(("where", "nth"), [("fsync", 7), ("fsync", 9), ("replace", 3), ("replace", 8), ("fsync", 40)])
+def test_a_killed_run_goes_on_to_the_same_end(tmp_path: Path, uninterrupted: Result, where: str, nth: int) -> None:
+    directory = tmp_path / "checkpoint"
+    run = [sys.executable, "-c", KILLED, str(directory), where, str(nth)]
+    died = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert figures(explore(protocol(), resume=directory)) == figures(uninterrupted)
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+@pytest.mark.parametrize("bits", [64, 128])
+def test_workers_may_change_between_runs(tmp_path: Path, uninterrupted: Result, before: int, after: int, bits: int) -> None:
+    directory = tmp_path / "checkpoint"
+    explore(protocol(), checkpoint=directory, max_depth=8, workers=before, bits=bits)
+    explore(protocol(), resume=directory, max_states=5_000, workers=after, bits=bits)
+    assert figures(explore(protocol(), resume=directory, workers=before, bits=bits)) == figures(uninterrupted)
+
+
+def test_a_violation_after_a_resume_is_told_from_the_initial_state(tmp_path: Path) -> None:
+    directory = tmp_path / "checkpoint"
+    lossy = {"recovery_reads_fence": False, "ack_quorum": 2}
+    explore(protocol(**lossy), checkpoint=directory, max_depth=12)
+    resumed = explore(protocol(**lossy), resume=directory)
+    assert resumed.verdict == "no_divergence_between_writer_and_meta_data"
+    assert figures(resumed) == figures(explore(protocol(**lossy)))
+
+
+def test_a_finished_run_may_be_resumed(saved: Path, uninterrupted: Result) -> None:
+    assert figures(explore(protocol(), resume=saved)) == figures(uninterrupted)
+    assert explore(protocol(), resume=saved).distinct_states == uninterrupted.distinct_states
+
+
+@pytest.mark.parametrize("name", ["fingerprints.bin", "links.bin", "frontier", "manifest.json"])
+def test_a_truncated_checkpoint_is_refused(saved: Path, name: str) -> None:
+    file = next(saved.glob(f"{name}*"))
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    refused(saved, "damaged")
+
+
+def test_a_damaged_frontier_is_refused(saved: Path) -> None:
+    file = next(saved.glob("frontier*"))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    refused(saved, "damaged")
+
+
+def test_a_checkpoint_of_another_protocol_is_refused(saved: Path) -> None:
+    with pytest.raises(SystemFailure, match="of the protocol bookkeeper-4.13, not of ledger-chaining"):
+        fail(shipped("ledger-chaining")(), saved)
+
+
+def test_a_checkpoint_with_other_constants_is_refused(saved: Path) -> None:
+    with pytest.raises(SystemFailure, match="another value of the constant ack_quorum"):
+        fail(protocol(ack_quorum=2), saved)
+
+
+def test_a_checkpoint_of_another_format_is_refused(saved: Path) -> None:
+    manifest = json.loads((saved / "manifest.json").read_text())
+    (saved / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
+    refused(saved, "another version of Fencepost")
+
+
+def test_a_checkpoint_of_an_older_file_is_refused(saved: Path) -> None:
+    manifest = json.loads((saved / "manifest.json").read_text())
+    (saved / "manifest.json").write_text(json.dumps({**manifest, "source": "0" * 32}))
+    refused(saved, "another version of bookkeeper-4.13")
+
+
+def test_no_checkpoint_is_refused(tmp_path: Path) -> None:
+    refused(tmp_path, "holds no complete checkpoint")
+
+
+def test_a_checkpoint_is_not_overwritten(saved: Path) -> None:
+    result = explore(protocol(), checkpoint=saved)
+    assert result.failure is not None and "--resume" in str(result.failure)
+    assert result.exit_code == 153
+
+
+def test_a_full_disk_keeps_the_last_checkpoint_and_the_counts(tmp_path: Path, uninterrupted: Result) -> None:
+    directory = tmp_path / "checkpoint"
+    full = f"""
+import resource, signal, sys
+from pathlib import Path
+from fencepost import Options, check
+from fencepost.protocols import shipped
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+protocol = shipped("bookkeeper-4.13")(bookies=2, write_quorum=2, ack_quorum=1, recovery_reads_fence=True)
+check(protocol, engine="embedded", options=Options(workers=2))  # so that compiled loops are cached before the limit
+resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+options = Options(workers=2, checkpoint=Path({str(directory)!r}), checkpoint_every=0.0)
+result = check(protocol, engine="embedded", options=options)
+print(result.exit_code, result.distinct_states, result.failure)
+"""
+    done = subprocess.run([sys.executable, "-c", full], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    code, distinct, message = done.stdout.strip().split(" ", 2)
+    assert code == "153" and int(distinct) > 1_000 and "can not be written" in message
+    assert figures(explore(protocol(), resume=directory)) == figures(uninterrupted)
+
+
+def refused(directory: Path, why: str) -> None:
+    copy = directory.parent / "untouched"
+    shutil.copytree(directory, copy)
+    with pytest.raises(SystemFailure, match=why):
+        fail(protocol(), directory)
+    assert {f.name: f.read_bytes() for f in copy.iterdir()} == {f.name: f.read_bytes() for f in directory.iterdir()}
+
+
+def fail(subject: object, directory: Path) -> None:
+    """Resume, and raise what the machine is blamed for, wherever it was noticed."""
+    failure = explore(subject, resume=directory).failure
+    if failure is not None:
+        raise failure
