@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
+from typing import Any
 
 from fencepost.engines.interface import Exploration, Found, Options, Report
 from fencepost.errors import OptionError, ProtocolRaised
@@ -27,16 +28,21 @@ def check(
     invariants: Sequence[str] | None = None,
     options: Options | None = None,
     report: Report | None = None,
+    **given: Any,
 ) -> Result:
     """Explore every state that ``protocol`` can reach and judge what was found.
 
     ``engine``: ``embedded`` (compiled, all cores), ``reference`` (plain Python) or ``auto``, which tries the second for a moment
     first. ``invariants``: names of the state and step invariants to check, by default all. ``report`` is called with progress.
+    Any field of :class:`fencepost.Options` may be given by name: ``check(protocol, deadlock=True, max_depth=20)``.
 
     Raises :class:`fencepost.OptionError` for unknown names and :class:`fencepost.SystemFailure` when the machine fails; what the
     protocol itself does wrong is part of the result.
     """
-    options = options or Options(workers=os.cpu_count() or 1)
+    for name in given:
+        if name not in Options.__dataclass_fields__:
+            raise OptionError(_unknown("option", name, Options.__dataclass_fields__, "check"))
+    options = replace(options or Options(workers=os.cpu_count() or 1), **given)
     _check_names(protocol, engine, invariants)
     broken = next((a for a in protocol.declared("assumption") if not _assumed(protocol, a)), None)
     if broken is not None:

@@ -113,6 +113,8 @@ class Line:
         self._write(self._text(progress))
 
     def _text(self, progress: Progress) -> str:
+        if progress.doing:
+            return f"{progress.doing}   {duration(progress.seconds)}"
         first, last = self._samples[0], self._samples[-1]
         span = last.at - first.at
         if span > 0:

@@ -80,7 +80,7 @@ class Result:
     @property
     def holds(self) -> bool:
         """Every state was explored and nothing is violated. A search that reached a limit never holds."""
-        return self.complete and not self.violations and self.error is None
+        return self.complete and not self.violations and self.error is None and self.failure is None
 
     @property
     def verdict(self) -> str:

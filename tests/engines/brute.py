@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost import Map, ModelValue, Protocol, Record
+from fencepost import ModelValue, Protocol, Record
 from fencepost.spec.context import Disabled, Event, Slot, current
 from fencepost.spec.protocol import Declared
 from fencepost.spec.values import freeze, show

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from random_protocols import RandomProtocol, protocols, reduced, seeded
 
-import fencepost
-from fencepost import Message, Protocol, action, constraint, initial, invariant, model_values, network, one_of, require, state
+from fencepost import (
+    Protocol,
+)
 from fencepost.engines import reference
 from fencepost.engines.interface import Exploration, Found, Options
 from fencepost.step import Stepper

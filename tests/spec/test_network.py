@@ -394,7 +394,7 @@ def test_options_can_be_constants_of_the_protocol() -> None:
     for lossy in (False, True):
         plain = Plain(Net(lossy=lossy))
         a, b = nodes_of(plain)
-        assert len(list(ways(plain, lambda s: s.net.send(Ping(1), a, b)))) == 1 + lossy  # noqa: B023
+        assert len(list(ways(plain, lambda s: s.net.send(Ping(1), a, b)))) == 1 + lossy
 
 
 def test_a_network_as_a_value_is_all_of_it() -> None:

@@ -162,7 +162,7 @@ def test_records_and_maps_in_the_state_compare_by_value() -> None:
             s.bookie[s.bookies[0]] == s.bookie[s.bookies[1]],
             s.bookie[s.bookies[0]] == Inner(0, 9),
             Inner(0, 9) == s.bookie[s.bookies[0]],
-            s.writer.acks == Map({b: 0 for b in s.bookies}),
+            s.writer.acks == Map(dict.fromkeys(s.bookies, 0)),
             s.writer.acks == dict.fromkeys(s.bookies, 0),
             s.level[s.bookies[0]] == s.level[s.bookies[1]],
             s.bookie[s.bookies[0]] in {Inner(0, 9)},

@@ -60,6 +60,28 @@ def test_in_flight_from_the_start_sent_again_and_dropped() -> None:
     ]
 
 
+class Copies(Protocol):
+    ends: tuple[ModelValue, ...] = model_values("e", 2)
+    network: Network = network({Parcel: (ends, ends)}, duplicates=True)
+
+    @action
+    def send(self) -> None:
+        self.network.send(Parcel(1), *self.ends)
+
+    @action
+    def receive(self) -> None:
+        self.network.receive(Parcel, to=self.ends[1], source=self.ends[0])
+
+
+def test_of_equal_messages_the_oldest_is_received() -> None:
+    trace = follow(Copies(), ["send", "send", "receive", "send", "receive"])
+    assert [(p.sent.step, p.fate, p.ended.step if p.ended else None) for p in passages(trace)] == [
+        (1, "received", 3),
+        (2, "received", 5),
+        (4, "in flight", None),
+    ]
+
+
 @pytest.mark.parametrize(
     "protocol", [SmallLedger(lossy=True), SmallLedger(), Post()], ids=["lossy", "reliable", "post"]
 )

@@ -19,6 +19,9 @@ PAGES = 1 << 21
 NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 
 
+_declared: Any = cgutils.get_or_insert_function
+
+
 def reserve(count: int, dtype: Any) -> np.ndarray[Any, Any]:
     """A zeroed array of ``count`` elements that takes memory only where it is touched, in large pages if the system has them.
 
@@ -45,7 +48,7 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
         place = builder.gep(held.data, [args[1]])
         byte = ir.IntType(8).as_pointer()
         fnty = ir.FunctionType(ir.VoidType(), [byte, ir.IntType(32), ir.IntType(32), ir.IntType(32)])
-        fn = cgutils.get_or_insert_function(builder.module, fnty, "llvm.prefetch.p0")
+        fn = _declared(builder.module, fnty, "llvm.prefetch.p0")
         number = ir.IntType(32)
         builder.call(fn, [builder.bitcast(place, byte), number(0), number(3), number(1)])
         return context.get_dummy_value()
@@ -156,7 +159,7 @@ def yield_processor(typingctx: Any) -> Any:
     """Let another thread have this processor: whoever waits must not keep the one it waits for from running."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.IntType(32), []), "sched_yield")
+        fn = _declared(builder.module, ir.FunctionType(ir.IntType(32), []), "sched_yield")
         builder.call(fn, [])
         return context.get_dummy_value()
 

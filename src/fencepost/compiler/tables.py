@@ -16,7 +16,7 @@ from fencepost.compiler import native
 from fencepost.compiler.machine import reserve
 from fencepost.errors import SystemFailure
 from fencepost.spec.values import show
-from fencepost.step import Branch, Fork, Leaf, Outcome, Read, Stepper
+from fencepost.step import Branch, Fork, Leaf, Outcome, Stepper
 
 Array = np.ndarray[Any, Any]
 

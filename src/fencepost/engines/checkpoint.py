@@ -90,8 +90,8 @@ class Writer:
             else:
                 mode = "r+b"
                 self.number = int(kept.frontier.split("-")[1].split(".")[0])
-            self.fingerprints = open(directory / "fingerprints.bin", mode)  # noqa: SIM115
-            self.links = open(directory / "links.bin", mode)  # noqa: SIM115
+            self.fingerprints = open(directory / "fingerprints.bin", mode)
+            self.links = open(directory / "links.bin", mode)
             if kept is not None:
                 self.fingerprints.truncate(sum(kept.levels) * (kept.bits // 8))
                 self.links.truncate(sum(kept.levels) * 8)
@@ -122,9 +122,9 @@ class Writer:
                         digest.update(part)
                 file.flush()
                 os.fsync(file.fileno())
-            for file in (self.fingerprints, self.links):
-                file.flush()
-                os.fsync(file.fileno())
+            for log in (self.fingerprints, self.links):
+                log.flush()
+                os.fsync(log.fileno())
             manifest.frontier, manifest.frontier_digest = name, digest.hexdigest()
             fresh = self.directory / "manifest.new"
             with open(fresh, "wb") as file:
@@ -324,6 +324,7 @@ def names_of(store: Store) -> Callable[[str, str], Any]:
 
 
 def _below(base: type) -> Iterator[type]:
-    for cls in base.__subclasses__():
+    cls: type
+    for cls in type.__subclasses__(base):
         yield cls
         yield from _below(cls)

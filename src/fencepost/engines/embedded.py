@@ -32,8 +32,8 @@ from fencepost.engines.interface import Exploration, Found, Options, Progress, R
 from fencepost.engines.kernel import CAPACITY, COUNT, DEADLOCK, LEAF_TOP, OUT, PARKS, USED, Arena, Shared, Work
 from fencepost.engines.links import Links
 from fencepost.errors import ProtocolRaised, SystemFailure
-from fencepost.step import State, Stepper
 from fencepost.spec.values import encode
+from fencepost.step import State, Stepper
 from fencepost.step.state import LOW, SEED
 
 ROOM = 1 << 26
@@ -144,9 +144,12 @@ class Explorer:
     def _arena(self) -> Arena:
         n = self.region * self.workers
         return Arena(
-            reserve(n * self.width, self.dtype).reshape(n, self.width),
-            *(reserve(n, t) for t in (np.uint64, np.uint64, np.int64, np.int64)),
-            reserve(n * 16, np.int32),
+            cells=reserve(n * self.width, self.dtype).reshape(n, self.width),
+            fp=reserve(n, np.uint64),
+            fp_high=reserve(n, np.uint64),
+            ref=reserve(n, np.int64),
+            meta=reserve(n, np.int64),
+            leaves=reserve(n * 16, np.int32),
         )
 
     def _work(self) -> Work:
@@ -156,19 +159,21 @@ class Explorer:
         counts[DEADLOCK] = -1
         entries = (self.region + kernel.SLACK * 2) * 4
         return Work(
-            reserve(entries * (2 if self.wide else 1), np.uint64),
-            counts,
-            reserve(self.region, np.int64),
-            *(reserve(1 << REF_BITS, np.int64) for _ in range(3)),
-            reserve(ROOM, np.int64),
-            reserve(2 * ((1 << 16) + kernel.SLACK), np.uint64),
-            np.zeros(1 << 16, np.int32),
-            np.zeros(1 << 16, np.int64),
-            np.zeros(roots, np.uint64),
-            np.zeros(roots, np.uint64),
-            np.full(roots, -1, np.int64),
-            np.full(roots, -1, np.int64),
-            np.full(roots, -1, np.int64),
+            table=reserve(entries * (2 if self.wide else 1), np.uint64),
+            counts=counts,
+            parked=reserve(self.region, np.int64),
+            leaf_count=reserve(1 << REF_BITS, np.int64),
+            cut_count=reserve(1 << REF_BITS, np.int64),
+            new_count=reserve(1 << REF_BITS, np.int64),
+            fresh=reserve(ROOM, np.int64),
+            held=reserve(2 * ((1 << 16) + kernel.SLACK), np.uint64),
+            scratch=np.zeros(1 << 16, np.int32),
+            stack=np.zeros(1 << 16, np.int64),
+            best_fp=np.zeros(roots, np.uint64),
+            best_high=np.zeros(roots, np.uint64),
+            best_position=np.full(roots, -1, np.int64),
+            best_order=np.full(roots, -1, np.int64),
+            best_outcome=np.full(roots, -1, np.int64),
         )
 
     def _fit(self) -> None:
@@ -222,6 +227,7 @@ class Explorer:
             result.failure = error
         result.queue = self.level_size
         if self.expanding:
+            self._judge()
             self._end_early()
         self._count()
         result.seconds = self.earlier.seconds + time.monotonic() - self.started
@@ -677,9 +683,9 @@ class Explorer:
     def _count(self) -> None:
         """Add up what the workers counted, by action."""
         tables, result = self.tables, self.result
-        leaves = sum(w.leaf_count[: tables.leaves] for w in self.work)
-        cut = sum(w.cut_count[: tables.outcomes] for w in self.work)
-        new = sum(w.new_count[: tables.outcomes] for w in self.work)
+        leaves = np.sum([w.leaf_count[: tables.leaves] for w in self.work], axis=0)
+        cut = np.sum([w.cut_count[: tables.outcomes] for w in self.work], axis=0)
+        new = np.sum([w.new_count[: tables.outcomes] for w in self.work], axis=0)
         size = len(self.stepper.roots)
         weight = np.array(tables.leaf_weight[: tables.leaves], np.int64)
         outcome_weight = np.array(tables.outcome_weight, np.int64)

@@ -17,7 +17,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fencepost.compiler.machine import atomic_add, atomic_load, copy_row, find_in_line, load, prefetch, store, yield_processor
+from fencepost.compiler.machine import (
+    atomic_add,
+    atomic_load,
+    copy_row,
+    find_in_line,
+    load,
+    prefetch,
+    store,
+    yield_processor,
+)
 from fencepost.compiler.native import (
     ASK,
     DISABLED,

@@ -394,7 +394,7 @@ def shape_of(declared: Any, protocol: Any) -> Shape:
 
 def _resolve(keys: Any, protocol: Any) -> Iterable[Any]:
     constant = getattr(keys, "__constant_name__", None)
-    return getattr(protocol, constant) if constant is not None else keys
+    return typing.cast("Iterable[Any]", getattr(protocol, constant) if constant is not None else keys)
 
 
 def _struct(record: type[Record], given: dict[str, Any], protocol: Any) -> Struct:

@@ -51,6 +51,7 @@ class NetworkOf:
 
     routes: Mapping[type[Message], tuple[Any, Any]]
     lossy: Any
+    timeouts: Any
     once: Any
     duplicates: Any
     remember: Any
@@ -62,6 +63,7 @@ def network(
     routes: Mapping[type[Any], tuple[Any, Any]],
     *,
     lossy: bool = False,
+    timeouts: bool = True,
     once: bool = False,
     duplicates: bool = False,
     remember: bool = False,
@@ -70,13 +72,14 @@ def network(
 ) -> Any:
     """A network over ``routes``: for each kind of message, who sends it and who receives it (constants or model values).
 
-    ``lossy``: a send is explored twice, delivered and lost; a lost message is kept as lost, which is how a timeout is seen.
+    ``lossy``: a send is explored twice, delivered and lost; a lost message is kept as lost, which is how a timeout is seen,
+    unless ``timeouts`` is false: then it is as if it had never been sent, and the space is smaller.
     ``once``: an action that sends a message already known to the channel is not enabled (known: in flight, lost, or
     processed and remembered). ``duplicates``: a message sent again while in flight can be received once more; without it
     the second send changes nothing. ``remember``: processed messages stay known. ``ordered``: a channel is a queue.
     ``can_be_cut``: connections can be cut and healed, see :meth:`Network.cut`. Each may be a boolean constant of the protocol.
     """
-    return NetworkOf(routes, lossy, once, duplicates, remember, ordered, can_be_cut)
+    return NetworkOf(routes, lossy, timeouts, once, duplicates, remember, ordered, can_be_cut)
 
 
 class NetworkShape(Shape):
@@ -92,6 +95,7 @@ class NetworkShape(Shape):
 
         self.routes = {kind: (ends(s), ends(d)) for kind, (s, d) in declared.routes.items()}
         self.lossy = flag(declared.lossy)
+        self.timeouts = flag(declared.timeouts)
         self.once = flag(declared.once)
         self.duplicates = flag(declared.duplicates)
         self.remember = flag(declared.remember)
@@ -108,6 +112,8 @@ class NetworkShape(Shape):
 
     def channel(self, path: tuple[Any, ...], kind: type[Message], source: Any, dest: Any) -> Slot:
         route = self.route(path, kind)
+        if source == dest:
+            raise FencepostError(f"{show(source)} sends {kind.__name__} to itself: let it act on it at once instead")
         if source not in route[0] or dest not in route[1]:
             raise FencepostError(f"{kind.__name__} has no channel from {show(source)} to {show(dest)}")
         return Slot((*path, kind, source, dest), self.empty, constant=False)
@@ -172,7 +178,7 @@ class Network(View):
             fate = one_of((DELIVERED, LOST))
         self._cursor.tell(Event("send", source, dest, show(message), lost=fate == LOST))
         if fate == LOST:
-            if self._shape.lossy:
+            if self._shape.lossy and self._shape.timeouts:
                 self._cursor.write(slot, channel.replace(lost=channel.lost | {message}))
         else:
             self._cursor.write(slot, channel.replace(in_flight=self._with(channel.in_flight, message)))

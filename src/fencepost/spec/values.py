@@ -280,7 +280,7 @@ def _encode(value: Value) -> bytes:
     if kind is bool:
         return b"T" if value else b"F"
     if kind is int:
-        return b"i%d;" % value
+        return b"i" + str(value).encode() + b";"
     if kind is str:
         return _text(b"s", value)
     if kind is ModelValue:
@@ -298,7 +298,7 @@ def _encode(value: Value) -> bytes:
     if kind is float:
         return b"f" + struct.pack("<d", value + 0.0)  # -0.0 equals 0.0
     if kind is bytes:
-        return b"b" + str(len(value)).encode() + b":" + value
+        return bytes(b"b" + str(len(value)).encode() + b":" + value)
     raise NotAValue(f"{value!r} ({kind.__name__}) is not a value")
 
 

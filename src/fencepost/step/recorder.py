@@ -287,7 +287,7 @@ class Stepper:
             else:
                 raise self._raised(root, ids, "asked require(...), which only an action can") from None
         except (NotAValue, FencepostError) as error:
-            raise self._raised(root, ids, str(error)) from error
+            raise self._raised(root, ids, f"breaks a rule of the language: {error}") from error
         except RecursionError as error:
             raise self._raised(root, ids, "recursed too deeply") from error
         except MemoryError as error:
