@@ -17,7 +17,7 @@ from fencepost.trace import replay
 
 ENGINES = ("auto", "embedded", "reference")
 
-SMALL = Options(workers=1, max_states=1_500, timeout=0.25)
+SMALL = Options(workers=1, max_states=1_000, timeout=0.1)
 """What ``auto`` lets the plain explorer try before it turns to the compiled one."""
 
 

@@ -112,9 +112,10 @@ def runs(protocol: Protocol, function: Callable[..., Any], row: Row, **parameter
             yield tuple(taken), after
 
 
-def holds(protocol: Protocol, function: Callable[..., Any], *rows: Row) -> bool:
-    """Whether a property is true of a state, or of a step."""
-    return bool(function(*(protocol.bound_to(_Cursor(row, ())) for row in rows)))
+def holds(protocol: Protocol, declared: Declared, *rows: Row) -> bool:
+    """Whether a property is true of a state, or of a step, for every binding of its parameters."""
+    views = [protocol.bound_to(_Cursor(row, ())) for row in rows]
+    return all(declared.function(*views, **parameters) for parameters in declared.parameters(protocol))
 
 
 @dataclass
@@ -169,9 +170,9 @@ def explore(
         if key in space.states or key in space.outside:
             return None
         for declared in invariants:
-            if not holds(protocol, declared.function, row):
+            if not holds(protocol, declared, row):
                 space.broken.setdefault(declared.name, depth)
-        if not all(holds(protocol, c.function, row) for c in constraints):
+        if not all(holds(protocol, c, row) for c in constraints):
             space.outside.add(key)
             return None
         space.states[key] = row
@@ -194,13 +195,13 @@ def explore(
             for declared, parameters in actions:
                 for _, after in runs(protocol, declared.function, row, **parameters):
                     alive = True
-                    if not all(holds(protocol, c.function, row, after) for c in step_constraints):
+                    if not all(holds(protocol, c, row, after) for c in step_constraints):
                         continue
                     space.generated += 1
                     space.taken[title(declared, parameters)] += 1
                     space.edges.add((key, title(declared, parameters), identity(after)))
                     for step_invariant in step_invariants:
-                        if not holds(protocol, step_invariant.function, row, after):
+                        if not holds(protocol, step_invariant, row, after):
                             space.broken.setdefault(step_invariant.name, depth + 1)
                     found = discover(after, depth + 1)
                     if found is not None:

@@ -77,8 +77,9 @@ class Cell:
 class _Writer:
     """Draws one protocol. ``between`` draws a whole number from a range, both ends included."""
 
-    def __init__(self, between: Callable[[int, int], int], sound_view: bool) -> None:
+    def __init__(self, between: Callable[[int, int], int], sound_view: bool, large: bool = False) -> None:
         self.int = between
+        self.large = large
         self.sound_view = sound_view
         self.classes: list[str] = []
         self.body: list[str] = [HEADER]
@@ -149,11 +150,12 @@ class _Writer:
     def net(self) -> None:
         flags = [f for f in ("lossy", "once", "duplicates", "remember", "ordered", "can_be_cut") if self.int(0, 2) == 0]
         self.network = flags
+        settings = [f"{f}=True" for f in flags] + ["timeouts=False"] * (self.int(0, 3) == 0)
         kinds = ["M", "N"][: self.int(1, 2)]
         for kind in kinds:
             self.classes += [f"class {kind}(Message):", "    x: int = 0"]
         routes = ", ".join(f"{kind}: (nodes, nodes)" for kind in kinds)
-        self.body.append(f"net: Any = network({{{routes}}}, {', '.join(f'{f}=True' for f in flags)})")
+        self.body.append(f"net: Any = network({{{routes}}}, {', '.join(settings)})")
         self.kinds = kinds
         self.variables.append("net")
 
@@ -174,7 +176,7 @@ class _Writer:
                 self.pick((f"len({path})", f"int({keys}[0] in {path})", f"sum(rank({values}, v) for v in {path}.values())"))
             )
         if kind == "net" and self.network is not None:
-            a, b = self.node(parametric).replace("{c}", "self"), self.node(parametric).replace("{c}", "self")
+            a, b = self.pick((("self.nodes[0]", "self.nodes[1]"), ("self.nodes[1]", "self.nodes[0]")))
             what = self.pick(("in_flight", "lost", "known"))
             return f"len({s}.net.{what}({self.pick(self.kinds)}, {a}, {b}))"
         if not self.cells:
@@ -295,7 +297,7 @@ class _Writer:
         self.body += [f"@{decorator}", f"def {name}(self{arguments}):", *("    " + line for line in lines)]
 
     def write(self) -> RandomProtocol:
-        for _ in range(self.int(1, 4)):
+        for _ in range(self.int(3, 5) if self.large else self.int(1, 4)):
             self.variable()
         if self.int(0, 2) == 0:
             self.net()
@@ -304,9 +306,9 @@ class _Writer:
         if self.int(0, 3) == 0:
             lines = [*self.block(False, [], "", 1), *self.advance(False)] if self.flag() else self.advance(False)
             self.method("initial", "start", "", lines)
-        for a in range(self.int(1, 4)):
+        for a in range(self.int(4, 6) if self.large else self.int(1, 4)):
             parametric = self.flag()
-            lines = self.advance(parametric) if self.int(0, 3) else []
+            lines = self.advance(parametric) if self.int(0, 3) or self.large else []
             lines = [*self.block(parametric, [], "", self.int(0, 3)), *lines]
             if ghost:
                 lines.append(f"self.ghost = ({self.number('self', parametric, [])} + {a}) % 3")
@@ -314,12 +316,14 @@ class _Writer:
         for kind, most in (("invariant", 2), ("constraint", 1), ("step_invariant", 1), ("step_constraint", 1)):
             for i in range(self.int(0, most)):
                 stepwise = kind.startswith("step")
-                parts = [self.condition("after" if stepwise else "self", False, [])]
+                each = kind.endswith("invariant") and self.int(0, 2) == 0
+                parts = [self.condition("after" if stepwise else "self", each, [])]
                 # Mostly true: a protocol that stops at once tells nothing.
                 if self.int(0, 2):
-                    parts.append(self.condition("self", False, [], 1))
-                parts.append(f"{self.read('self', False)} != {self.int(1, 2)}")
-                self.method(kind, f"{kind}{i}", ", after" if stepwise else "", [f"return {' or '.join(parts)}"])
+                    parts.append(self.condition("self", each, [], 1))
+                parts.append(f"{self.read('self', each)} != {self.int(1, 2)}")
+                arguments = (", after" if stepwise else "") + (", n" if each else "")
+                self.method(f"{kind}(n=nodes)" if each else kind, f"{kind}{i}", arguments, [f"return {' or '.join(parts)}"])
         if ghost:
             self.body.insert(1, "ghost: Any = state(0)")
         if view is not None:
@@ -339,9 +343,9 @@ def protocols(draw: Any, sound_view: bool = True) -> RandomProtocol:
     return _Writer(lambda low, high: int(draw(st.integers(low, high))), sound_view).write()
 
 
-def seeded(seed: int, sound_view: bool = True) -> RandomProtocol:
-    """The random protocol number ``seed``: evenly distributed, which Hypothesis' are not."""
-    return _Writer(random.Random(seed).randint, sound_view).write()
+def seeded(seed: int, sound_view: bool = True, large: bool = False) -> RandomProtocol:
+    """The random protocol number ``seed``: evenly distributed, which Hypothesis' are not. ``large`` ones have thousands of states."""
+    return _Writer(random.Random(seed).randint, sound_view, large).write()
 
 
 def reduced(protocol: RandomProtocol, fails: Callable[[RandomProtocol], bool]) -> RandomProtocol:

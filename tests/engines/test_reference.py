@@ -74,8 +74,8 @@ def genuine(protocol: Protocol, stepper: Stepper, found: Found) -> bool:
         row = dict(brute.runs(protocol, declared.function, row, **parameters))[tuple(choices)]
     if found.kind == "deadlock":
         return not any(list(brute.runs(protocol, d.function, row, **p)) for d, p in actions.values())
-    function = next(d for d in protocol.declared(found.kind) if d.name == found.name).function
-    return not brute.holds(protocol, function, *((row,) if found.kind == "invariant" else (before, row)))
+    declared = next(d for d in protocol.declared(found.kind) if d.name == found.name)
+    return not brute.holds(protocol, declared, *((row,) if found.kind == "invariant" else (before, row)))
 
 
 @pytest.mark.parametrize("keep_going", [False, True])
@@ -90,5 +90,5 @@ def test_agrees_with_the_naive_explorer_on_evenly_distributed_protocols(part: in
         random, keep_going, deadlock = seeded(seed), seed % 3 != 0, seed % 2 == 0
         found = difference(random, keep_going, deadlock)
         if found is not None:
-            small = reduced(random, lambda r: difference(r, keep_going, deadlock) is not None)
+            small = reduced(random, lambda r, kg=keep_going, dl=deadlock: difference(r, kg, dl) is not None)
             pytest.fail(f"seed {seed}, {keep_going=}, {deadlock=}: {difference(small, keep_going, deadlock)}\n{small!r}")

@@ -6,6 +6,7 @@ state is in `kernel`.
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import time
@@ -51,9 +52,14 @@ def explore(stepper: Stepper, options: Options, report: Report | None = None) ->
     Raises :class:`fencepost.SystemFailure` if the protocol outgrows the engine's tables or the machine.
     """
     explorer = Explorer(stepper, options, report)
+    # What Python allocates here lives on in tables; looking for cycles among it takes a tenth of the time.
+    collecting = gc.isenabled()
+    gc.disable()
     try:
         return explorer.run()
     finally:
+        if collecting:
+            gc.enable()
         explorer.close()
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from fencepost.errors import FencepostError
-from fencepost.spec.values import Value, canonical
+from fencepost.spec.values import Value, canonical, show
 
 T = TypeVar("T")
 
@@ -48,8 +48,6 @@ def slot_name(path: tuple[Any, ...]) -> str:
 
 
 def _key_name(key: Any) -> str:
-    from fencepost.spec.values import show
-
     return show(key) if not isinstance(key, type) else key.__name__
 
 
@@ -57,14 +55,19 @@ def _key_name(key: Any) -> str:
 class Event:
     """Something an action told about itself for the reader of a trace; never part of a state.
 
-    ``kind`` is ``send`` (``lost`` tells its fate), ``receive``, ``timeout`` or ``note``; ``text`` is what passed.
+    ``kind`` is ``send`` (``lost`` tells its fate), ``receive`` or ``timeout``; ``passed`` is what passed.
     """
 
     kind: str
     source: Value
     dest: Value
-    text: str
+    passed: tuple[Value, ...]
     lost: bool = False
+
+    @property
+    def text(self) -> str:
+        """What passed, as a person reads it."""
+        return ", ".join(map(show, self.passed))
 
 
 class Cursor(Protocol):

@@ -56,18 +56,23 @@ class Leaf(Shape):
 
     def __init__(self, default: Value) -> None:
         self.default = freeze(default)
+        self._slots: dict[tuple[Any, ...], Slot] = {}
+
+    def _slot(self, path: tuple[Any, ...]) -> Slot:
+        slot = self._slots.get(path)
+        return slot if slot is not None else self._slots.setdefault(path, Slot(path, self.default))
 
     def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
-        yield Slot(path, self.default)
+        yield self._slot(path)
 
     def get(self, cursor: Cursor, path: tuple[Any, ...]) -> Value:
-        return cursor.read(Slot(path, self.default))
+        return cursor.read(self._slot(path))
 
     def set(self, cursor: Cursor, path: tuple[Any, ...], value: Any) -> None:
-        cursor.write(Slot(path, self.default), value)
+        cursor.write(self._slot(path), value)
 
     def value(self, read: Callable[[Slot], Value], path: tuple[Any, ...]) -> Value:
-        return read(Slot(path, self.default))
+        return read(self._slot(path))
 
 
 class Struct(Shape):

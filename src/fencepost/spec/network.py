@@ -8,7 +8,6 @@ is lost but what is in flight when a connection is cut; a message may be sent ag
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, cast
 
@@ -102,6 +101,7 @@ class NetworkShape(Shape):
         self.ordered = flag(declared.ordered)
         self.can_be_cut = flag(declared.can_be_cut)
         self.empty = Channel(in_flight=() if self.ordered else Map())
+        self._channels: dict[tuple[Any, ...], Slot] = {}
 
     def route(self, path: tuple[Any, ...], kind: type[Message]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Who sends messages of ``kind``, and who receives them."""
@@ -111,12 +111,16 @@ class NetworkShape(Shape):
         return route
 
     def channel(self, path: tuple[Any, ...], kind: type[Message], source: Any, dest: Any) -> Slot:
+        known = self._channels.get((path, kind, source, dest))
+        if known is not None:
+            return known
         route = self.route(path, kind)
         if source == dest:
             raise FencepostError(f"{show(source)} sends {kind.__name__} to itself: let it act on it at once instead")
         if source not in route[0] or dest not in route[1]:
             raise FencepostError(f"{kind.__name__} has no channel from {show(source)} to {show(dest)}")
-        return Slot((*path, kind, source, dest), self.empty, constant=False)
+        slot = Slot((*path, kind, source, dest), self.empty, constant=False)
+        return self._channels.setdefault((path, kind, source, dest), slot)
 
     def connection(self, path: tuple[Any, ...], one: Any, other: Any) -> Slot:
         if not self.can_be_cut:
@@ -140,15 +144,15 @@ class NetworkShape(Shape):
     def value(self, read: Callable[[Slot], Value], path: tuple[Any, ...]) -> Value:
         """The channels that hold something, by (kind, sender, receiver), and ("cut", one, other) for each cut connection."""
         found: dict[tuple[Any, Any, Any], Value] = {}
-        for kind, (sources, dests) in self.routes.items():
-            for source, dest in itertools.product(sources, dests):
-                held = read(self.channel(path, kind, source, dest))
-                if held != self.empty:
-                    found[(kind.__name__, source, dest)] = held
-                if self.can_be_cut and source != dest:
-                    connection = self.connection(path, source, dest)
-                    if not read(connection):
-                        found[("cut", *connection.path[-2:])] = True
+        for slot in self.slots(path):
+            kind, source, dest = slot.path[-3:]
+            held = read(slot)
+            if held != self.empty:
+                found[(kind.__name__, source, dest)] = held
+            if self.can_be_cut:
+                connection = self.connection(path, source, dest)
+                if not read(connection):
+                    found[("cut", *connection.path[-2:])] = True
         return Map(found)
 
 
@@ -176,7 +180,7 @@ class Network(View):
             fate = LOST
         elif self._shape.lossy:
             fate = one_of((DELIVERED, LOST))
-        self._cursor.tell(Event("send", source, dest, show(message), lost=fate == LOST))
+        self._cursor.tell(Event("send", source, dest, (message,), lost=fate == LOST))
         if fate == LOST:
             if self._shape.lossy and self._shape.timeouts:
                 self._cursor.write(slot, channel.replace(lost=channel.lost | {message}))
@@ -216,7 +220,7 @@ class Network(View):
         channel: Channel = self._cursor.read(slot)
         candidates = [m for m in _receivable(channel.in_flight, self._shape.ordered) if where is None or where(m)]
         message = one_of(candidates)
-        self._cursor.tell(Event("receive", source, to, show(message)))
+        self._cursor.tell(Event("receive", source, to, (message,)))
         processed = channel.processed | {message} if self._shape.remember else channel.processed
         self._cursor.write(slot, channel.replace(in_flight=_without(channel.in_flight, message), processed=processed))
         return Envelope(message, source, to)
@@ -241,7 +245,7 @@ class Network(View):
         slot = self._shape.channel(self._path, kind, source, dest)
         channel: Channel = self._cursor.read(slot)
         if channel.lost:
-            self._cursor.tell(Event("timeout", source, dest, ", ".join(map(show, channel.lost))))
+            self._cursor.tell(Event("timeout", source, dest, tuple(channel.lost)))
             processed = channel.processed | channel.lost if self._shape.remember else channel.processed
             self._cursor.write(slot, channel.replace(lost=Set(), processed=processed))
 

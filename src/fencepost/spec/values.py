@@ -71,7 +71,8 @@ class ModelValue:
 class Set(frozenset[T_co]):
     """A frozen set that is walked in canonical order. Every set read from a state is one."""
 
-    __slots__ = ()
+    __slots__ = ("_frozen",)
+    _frozen: bool  # whether every element is known to be a value
 
     def __iter__(self) -> Iterator[T_co]:
         return iter(canonical(frozenset.__iter__(self)))
@@ -130,9 +131,10 @@ class Map(Mapping[K, V]):
     ``m.set(k, v)`` and ``m.without(k)`` give changed copies; ``m | other`` merges as for ``dict``.
     """
 
-    __slots__ = ("_hash", "_items")
+    __slots__ = ("_frozen", "_hash", "_items")
 
     def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:
+        self._frozen = False
         pairs = dict(items)
         self._items: dict[K, V] = {k: pairs[k] for k in canonical(pairs)}
         self._hash: int | None = None
@@ -292,7 +294,11 @@ def _encode(value: Value) -> bytes:
     if kind is Set or kind is frozenset:
         return b"{" + b"".join(sorted(map(_encode, frozenset.__iter__(value)))) + b"}"
     if isinstance(value, Record):
-        return _text(b"r", kind.__name__) + b"".join(_encode(getattr(value, n)) for n in value._fields) + b"."
+        code: bytes | None = value.__dict__.get("_code")
+        if code is None:
+            code = _text(b"r", kind.__name__) + b"".join(_encode(getattr(value, n)) for n in value._fields) + b"."
+            object.__setattr__(value, "_code", code)
+        return code
     if kind is Map:
         return b"[" + b"".join(sorted(_encode(k) + _encode(v) for k, v in value.items())) + b"]"
     if kind is float:
@@ -372,13 +378,24 @@ def freeze(value: Value) -> Value:
     if kind is tuple:
         return tuple(freeze(v) for v in value)
     if isinstance(value, frozenset):
-        return Set(freeze(v) for v in frozenset.__iter__(value))
+        if kind is Set and getattr(value, "_frozen", False):
+            return value
+        result: Value = Set(freeze(v) for v in frozenset.__iter__(value))
+        result._frozen = True
+        return result
     if isinstance(value, Record):
+        if "_frozen" in value.__dict__:
+            return value
         fields = {n: getattr(value, n) for n in value._fields}
         frozen = {n: freeze(v) for n, v in fields.items()}
-        return value if all(frozen[n] is fields[n] for n in fields) else value.replace(**frozen)
+        result = value if all(frozen[n] is fields[n] for n in fields) else value.replace(**frozen)
+        object.__setattr__(result, "_frozen", True)
+        return result
     if kind is Map:
-        return Map({freeze(k): freeze(v) for k, v in value.items()})
+        if not value._frozen:
+            value = Map({freeze(k): freeze(v) for k, v in value.items()})
+            value._frozen = True
+        return value
     if kind is float:
         if value != value:
             raise NotAValue("NaN is not a value: it does not equal itself")
