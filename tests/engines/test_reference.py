@@ -56,7 +56,7 @@ def difference(random: RandomProtocol, keep_going: bool, deadlock: bool) -> str 
     if any(got.new[i] > got.taken[i] for i in got.new):
         return "an action discovered more states than it was taken"
     for found in got.found:
-        if not genuine(random.build(), stepper, found):
+        if not genuine(stepper.protocol, stepper, found):
             return f"the counterexample to {found.name} is none"
     return None
 

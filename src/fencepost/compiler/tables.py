@@ -154,8 +154,12 @@ class Tables:
         # The most outcomes one state can have, as far as seen: bounds what a block of states generates.
         self.most_outcomes = [1] * roots
         self._same_effect: dict[tuple[tuple[int, int, int], ...], list[int]] = {}
-        self._compiled: Compiled | None = None
         self.widest = 0
+        # One word at a time, Python reads and writes a memoryview several times faster than an array.
+        self._pool, self._top, self._root_words = memoryview(self.pool), memoryview(self.top), memoryview(self.roots)
+        self._read: list[set[int]] = [set() for _ in range(roots)]
+        self._gained: dict[int, set[int]] = {}
+        self._spread = 0
         self.widest_fork = 1
         self.forks: set[int] = set()
         self.evaluations_by_root = [0] * roots
@@ -164,7 +168,7 @@ class Tables:
     # -- growing ------------------------------------------------------------------------------------------------------
 
     def growing(self) -> Growing:
-        """The arrays for growing; take them anew after every :meth:`record`."""
+        """The arrays for growing; take them anew after every :meth:`spread`."""
         return Growing(
             self.pool, self.top, self.roots, self.tries, self.trie_root, self.trie_known, self.residual_keys,
             self.residual_tries, self.known_start, self.known_slot, self.known_old, self.known_new, self.changed, self.drop,
@@ -173,6 +177,7 @@ class Tables:
 
     def _add_initial(self) -> None:
         self._add_outcome(-1, Outcome((), (), {}), 1, {}, ())
+        self._spread = self.outcomes
         for root in range(len(self.stepper.roots)):
             if self.root_kind[root] != STEP_PROPERTY:
                 n = int(self.entries[0])
@@ -185,64 +190,81 @@ class Tables:
         for root, choices in outcomes[1:]:
             self._add_outcome(-1, Outcome(tuple(choices), (), {}), 0, {}, ())
             self.outcome_root[self.outcomes - 1] = root
+        self._spread = self.outcomes
 
     def record(self, root: int, branch: Branch) -> None:
-        """Add what Python recorded of a root in one state (and, for a step property, one step) to its master trie."""
-        self._compiled = None
+        """Add what Python recorded of a root in one state (and, for a step property, one step) to its master trie.
+
+        What that means for the outcomes of other roots is worked out by :meth:`spread`, which must be called before the tables
+        are used.
+        """
         self.evaluations_by_root[root] += 1
-        self._make_room()
-        first = self.outcomes
         read: set[int] = set()
         self._insert(-1 - root, branch, root, {}, read)
-        if self.root_kind[root] != STEP_PROPERTY:
-            slots = _bits(sorted(read), self.slot_words)
-            gained = slots & ~self.root_slots[root]
-            if gained.any():
-                native.widen_root(self.growing(), root, gained, first)
-        if self.outcomes > first:
-            native.add_outcomes(self.growing(), first, self.outcomes, self.root_kind)
+        if self.root_kind[root] != STEP_PROPERTY and not read <= self._read[root]:
+            self._gained.setdefault(root, set()).update(read - self._read[root])
+            self._read[root] |= read
+
+    def spread(self) -> None:
+        """Enter new outcomes, and slots that roots have begun to read, into what each outcome can change for which root."""
+        self._make_room()
+        growing = self.growing()
+        for root, slots in self._gained.items():
+            native.widen_root(growing, root, _bits(sorted(slots), self.slot_words), self._spread)
+        self._gained = {}
+        if self.outcomes > self._spread:
+            native.add_outcomes(growing, self._spread, self.outcomes, self.root_kind)
+        self._spread = self.outcomes
 
     def _insert(self, cell: int, branch: Branch, root: int, known: dict[int, int], read: set[int]) -> None:
-        pool, roots = self.pool, self.roots
-        held = int(pool[cell] if cell >= 0 else roots[-1 - cell])
-        if isinstance(branch, Leaf):
-            if held in (native.MISS, native.PENDING):
-                self._put(cell, self._leaf(root, branch, known))
-            return
-        first = native.FORK + len(branch.branches) if isinstance(branch, Fork) else branch.slot
-        if held > 0 and int(pool[held]) != first:
-            raise SystemFailure(
-                f"{self.stepper.roots[root].title} read the state in another order the second time: it depends on something "
-                "besides its state (run with --checking to find out what)"
-            )
-        if isinstance(branch, Fork):
-            self.widest_fork = max(self.widest_fork, len(branch.branches))
-            self.forks.add(root)
+        pool = self._pool
+        while True:
+            held = pool[cell] if cell >= 0 else self._root_words[-1 - cell]
+            if isinstance(branch, Leaf):
+                if held in (native.MISS, native.PENDING):
+                    self._put(cell, self._leaf(root, branch, known))
+                return
+            first = native.FORK + len(branch.branches) if isinstance(branch, Fork) else branch.slot
+            if held > 0 and pool[held] != first:
+                raise SystemFailure(
+                    f"{self.stepper.roots[root].title} read the state in another order the second time: it depends on "
+                    "something besides its state (run with --checking to find out what)"
+                )
+            if isinstance(branch, Fork):
+                self.widest_fork = max(self.widest_fork, len(branch.branches))
+                self.forks.add(root)
+                if held <= 0:
+                    held = self._new_node(first, len(branch.branches))
+                    self._put(cell, held)
+                for i, part in enumerate(branch.branches):
+                    self._insert(held + 2 + i, part, root, dict(known), read)
+                return
+            read.add(branch.slot)
+            known[branch.slot] = branch.value
             if held <= 0:
-                held = int(native.new_node(pool, self.top, first, len(branch.branches)))
+                room = max(branch.value, min(self._values(branch.slot, root) - 1, 15), 1)
+                held = self._new_node(first, 1 << room.bit_length())
                 self._put(cell, held)
-            for i, part in enumerate(branch.branches):
-                self._insert(held + 2 + i, part, root, dict(known), read)
-            return
-        read.add(branch.slot)
-        known[branch.slot] = branch.value
-        if held <= 0:
-            room = max(branch.value, min(self._values(branch.slot, root) - 1, 15))
-            held = int(native.new_node(pool, self.top, first, native.room_for(room)))
-            self._put(cell, held)
-        elif branch.value >= int(pool[held + 1]):
-            held = int(native.widened(pool, self.top, held, branch.value))
-            self._put(cell, held)
-        self._insert(held + 2 + branch.value, branch.then, root, known, read)
+            elif branch.value >= pool[held + 1]:
+                held = int(native.widened(self.pool, self.top, held, branch.value))
+                self._put(cell, held)
+            cell, branch = held + 2 + branch.value, branch.then
+
+    def _new_node(self, first: int, room: int) -> int:
+        base = self._top[0]
+        self._pool[base] = first
+        self._pool[base + 1] = room
+        self._top[0] = base + 2 + room
+        return base
 
     def _values(self, slot: int, root: int) -> int:
         return len(self.store.values[slot >> 1 if self.root_kind[root] == STEP_PROPERTY else slot])
 
     def _put(self, cell: int, word: int) -> None:
         if cell >= 0:
-            self.pool[cell] = word
+            self._pool[cell] = word
         else:
-            self.roots[-1 - cell] = word
+            self._root_words[-1 - cell] = word
 
     def _leaf(self, root: int, leaf: Leaf, known: dict[int, int]) -> int:
         """The word for where an evaluation ended."""
@@ -338,16 +360,16 @@ class Tables:
 
     def compiled(self) -> Compiled:
         """The tables as compiled loops read them, laid out anew."""
+        self.spread()
         n, entries = self.outcomes, int(self.entries[0])
         start, middle, step_start = (np.zeros(n + 1, np.int32) for _ in range(3))
         word, trie, step_trie = np.zeros(entries, np.int64), np.zeros(entries, np.int32), np.zeros(entries, np.int32)
         native.link(self.growing(), n, self.root_kind, start, middle, step_start, word, trie, step_trie, np.zeros(3 * n, np.int64))
-        self._compiled = Compiled(
+        return Compiled(
             self.pool, self.roots, self.is_constraint, self.leaf_root, self.leaf_span, self.outcome_root, self.delta, self.delta_high, self.twin,
             self.choice_start, self.choice, self.write_start, self.write_slot, self.write_value, start, middle, word, trie,
             step_start, step_trie, self.drop, self.known_start, self.known_slot, self.known_new,
         )  # fmt: skip
-        return self._compiled
 
     def exploding(self) -> list[tuple[str, int]]:
         """Slots with too many values, the worst first."""

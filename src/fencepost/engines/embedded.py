@@ -168,6 +168,9 @@ class Explorer:
             table=reserve(entries * (2 if self.wide else 1), np.uint64),
             counts=counts,
             parked=reserve(self.region, np.int64),
+            keys=reserve(self.region, np.uint64),
+            begins=reserve(self.region, np.int64),
+            starts=reserve(self.region, np.int64),
             leaf_count=reserve(1 << REF_BITS, np.int64),
             cut_count=reserve(1 << REF_BITS, np.int64),
             new_count=reserve(1 << REF_BITS, np.int64),
@@ -563,9 +566,11 @@ class Explorer:
 
         def sort(t: int) -> None:
             if inside[t]:
+                work = self.work[t]
                 kernel.order_level(
-                    self.new, self.work[t].counts, t * self.region, t, self.workers, self.order, int(places[t]), self.wide
-                )
+                    self.new, work.counts, t * self.region, self.workers, self.order, int(places[t]), work.keys, work.begins,
+                    work.starts, self.wide,
+                )  # fmt: skip
 
         for future in [self.pool.submit(sort, t) for t in range(self.workers)]:
             future.result()

@@ -91,6 +91,9 @@ class Work(NamedTuple):
     table: Array
     counts: Array
     parked: Array
+    keys: Array
+    begins: Array
+    starts: Array
     leaf_count: Array
     cut_count: Array
     new_count: Array
@@ -602,12 +605,12 @@ def complete(c, g, trie, step, cells, position, out, n, stack, asks, asked):
     return ends, asked
 
 
-@njit(_nrt=True)
-def order_level(arena, counts, base, worker, workers, order, at, wide):
+@njit
+def order_level(arena, counts, base, workers, order, at, keys, begins, starts, wide):
     """Sort a worker's states (those to be expanded) by fingerprint into ``order`` from ``at`` on; how many.
 
     The high half of a fingerprint is uniform over the worker's range: one pass distributes by it into buckets of about four,
-    each is then sorted by insertion.
+    each of which is kept sorted by insertion. ``keys``, ``begins`` and ``starts`` are scratch.
     """
     n = counts[COUNT]
     inside = 0
@@ -618,15 +621,15 @@ def order_level(arena, counts, base, worker, workers, order, at, wide):
     bits = 1
     while (1 << bits) < inside // 4:
         bits += 1
-    begins = np.zeros((1 << bits) + 1, np.int64)
+    for b in range((1 << bits) + 1):
+        begins[b] = 0
     for i in range(n):
         if arena.meta[base + i] >= 0:
             part = ((arena.fp[base + i] >> np.uint64(32)) * np.uint64(workers)) & np.uint64(0xFFFFFFFF)
             begins[np.int64(part >> np.uint64(32 - bits)) + 1] += 1
     for b in range(1 << bits):
         begins[b + 1] += begins[b]
-    starts = begins.copy()
-    keys = np.empty(inside, np.uint64)
+        starts[b] = begins[b]
     for i in range(n):
         if arena.meta[base + i] >= 0:
             fp = arena.fp[base + i]
