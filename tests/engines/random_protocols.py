@@ -317,11 +317,14 @@ class _Writer:
             for i in range(self.int(0, most)):
                 stepwise = kind.startswith("step")
                 each = kind.endswith("invariant") and self.int(0, 2) == 0
-                parts = [self.condition("after" if stepwise else "self", each, [])]
-                # Mostly true: a protocol that stops at once tells nothing.
-                if self.int(0, 2):
-                    parts.append(self.condition("self", each, [], 1))
-                parts.append(f"{self.read('self', each)} != {self.int(1, 2)}")
+                if stepwise and self.flag():
+                    parts = [f"{self.read('after', each)} != {self.int(0, 3)}"]
+                else:
+                    parts = [self.condition("after" if stepwise else "self", each, [])]
+                    # Mostly true: a protocol that stops at once tells nothing.
+                    if self.int(0, 2):
+                        parts.append(self.condition("self", each, [], 1))
+                    parts.append(f"{self.read('self', each)} != {self.int(1, 2)}")
                 arguments = (", after" if stepwise else "") + (", n" if each else "")
                 self.method(f"{kind}(n=nodes)" if each else kind, f"{kind}{i}", arguments, [f"return {' or '.join(parts)}"])
         if ghost:

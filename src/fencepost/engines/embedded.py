@@ -20,6 +20,7 @@ from fencepost.compiler.machine import reserve
 from fencepost.compiler.native import REF_BITS, REF_MASK
 from fencepost.compiler.tables import ACTION, INITIAL, STATE_PROPERTY, Array, Compiled, Tables
 from fencepost.engines import kernel
+from fencepost.engines.audit import SAMPLE, audit
 from fencepost.engines.checkpoint import (
     BLOCK_ROWS,
     FORMAT,
@@ -535,6 +536,9 @@ class Explorer:
         if self.level_size and self.result.depth:
             self.result.depth += 1
         self._tell_raised()
+        if self.options.checking and self._actions_matter:
+            for place in range(0, self.level_size, max(1, self.level_size // SAMPLE)):
+                audit(self.tables, self.new, int(self.order[place]))
         if not self.result.depth and (self.level_size or self.starts):
             self.result.depth = 1
         if self.level_size:

@@ -1,0 +1,54 @@
+"""Checking mode: a sample of what the compiled tables say is put to the author's Python again."""
+
+from __future__ import annotations
+
+from fencepost.compiler.native import REF_BITS, REF_MASK
+from fencepost.compiler.tables import ACTION, STEP_PROPERTY, Tables
+from fencepost.engines.kernel import META_BITS, META_MASK, Arena
+from fencepost.errors import ProtocolRaised, SystemFailure
+from fencepost.step import State
+from fencepost.step.state import LOW
+
+Effect = tuple[tuple[int, int], ...]
+
+SAMPLE = 8
+"""States of each level that are looked at again: spread evenly over the level, in the order of fingerprints."""
+
+
+def audit(tables: Tables, arena: Arena, position: int) -> None:
+    """Compare one state's compiled successors and properties with what Python says of it now.
+
+    Raises :class:`fencepost.ProtocolRaised` if they differ: the protocol depends on something besides its state; or
+    :class:`fencepost.SystemFailure` if the state's own fingerprint is wrong, which would be a fault of the engine.
+    """
+    stepper = tables.stepper
+    ids = arena.cells[position].tolist()
+    state = State(stepper.store, ids)
+    if state.fingerprint & LOW != int(arena.fp[position]):
+        raise SystemFailure("a state's fingerprint is not that of its content: this is a fault of Fencepost, please report it")
+    compiled: dict[int, set[Effect]] = {}
+    meta = int(arena.meta[position])
+    for leaf in arena.leaves[meta >> META_BITS : (meta >> META_BITS) + (meta & META_MASK)]:
+        root, span = int(tables.leaf_root[leaf]), int(tables.leaf_span[leaf])
+        effects = compiled.setdefault(root, set())
+        for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+            begin, end = tables.write_start[outcome], tables.write_start[outcome + 1]
+            pairs = zip(tables.write_slot[begin:end].tolist(), tables.write_value[begin:end].tolist(), strict=True)
+            effects.add(tuple(sorted(pairs)))
+    for root in stepper.roots:
+        if tables.root_kind[root.index] == STEP_PROPERTY:
+            continue
+        outcomes = stepper.outcomes(root, ids)
+        if tables.root_kind[root.index] == ACTION:
+            now = {tuple((slot, new) for slot, (_, new) in sorted(o.writes.items())) for o in outcomes}
+            # A step that changes nothing is kept as a leaf without outcomes.
+            agrees = now - {()} == compiled.get(root.index, set()) - {()} and bool(now) == (root.index in compiled)
+        else:
+            agrees = not outcomes or root.kind == "invariant"
+        if not agrees:
+            raise ProtocolRaised(
+                f"{root.kind.replace('_', ' ')} {root.title} gave another result when it was run again in the same state: it "
+                "depends on something besides its state",
+                where=root.title,
+                state=state,
+            )
