@@ -51,6 +51,12 @@ class ProtocolRaised(FencepostError):
         self.state = state
 
 
+class Misbehaved(FencepostError):
+    """What an action or a property did wrong, said as the rest of a sentence that begins with its name."""
+
+    exit_code = PROTOCOL_RAISED
+
+
 class SystemFailure(FencepostError):
     """The machine let us down: no memory, no disk, an unreadable or foreign checkpoint."""
 

@@ -100,7 +100,7 @@ ALIKE = [
     (1, (1,)), frozenset(), frozenset({1}), frozenset({True}), frozenset({frozenset()}), Map(), Map({1: 1}), Map({1: True}),
     Map({True: 1}), frozenset({(1, 1)}), Pair(), Pair(0, False), Riap(), Colour.RED, Colour.BLUE, Level.HIGH, Level.LOW, Word.A,
     "a", "Colour.RED", B1, "b1", ("b1",), ("a", "b"), ("ab",), ("a", "", "b"), ("a1:b",), ("s1:a",), 10, -10, 2**64, -(2**64),
-    float("inf"), float("-inf"), 1e300,
+    float("inf"), float("-inf"), 1e300, ("asb",), ("bi1;",), ("b", 1), ("a)", "b"), ("a", ")b"), b"asb", ("xi1;", 1), ("x", 1, 1),
 ]  # fmt: skip
 
 

@@ -34,6 +34,23 @@ class Part(Record):
     x: int = 0
     y: int = 0
 
+    @property
+    def both(self) -> int:
+        return self.x and self.y
+
+    @property
+    def none_first(self) -> int:
+        return self.x if self.y == 0 else 5
+
+
+class Held(Record):
+    what: Any = None
+    size: int = 0
+
+    @property
+    def room(self) -> int:
+        return 9 if self.what is None else self.size
+
 
 class Ping(Message):
     n: int = 0
@@ -47,6 +64,7 @@ class Wide(Protocol):
     b: Any = state(0)
     c: Any = state(None)
     part: Part = state(Part)
+    held: Held = state(Held)
     at: Any = per_key(nodes, Part)
     logs: Table[Any, Any] = table()
     net: Any = network({Ping: (nodes, nodes)}, can_be_cut=True)
@@ -55,6 +73,8 @@ class Wide(Protocol):
     def start(self) -> None:
         self.a, self.b, self.c = one_of((0, 1, 2)), one_of((0, 1)), one_of((None, 1))
         self.part.x, self.part.y = one_of([(0, 0), (0, 1), (1, 0)])
+        if self.b == 1 and self.c is None:
+            self.held.what, self.held.size = one_of([(None, 1), ("x", 0), ("x", 1)])
         self.at[self.nodes[1]].x = one_of((0, 1))
         for key in one_of(("", "x")):
             self.logs[key] = 1
@@ -111,6 +131,12 @@ COMPUTED: list[tuple[Callable[[Any], Any], int]] = [
     (lambda s: None, 1),
     (lambda s: type(s.a).__name__, 1),
     (lambda s: tuple(s.at[n].x for n in s.nodes), 2),
+    (lambda s: s.part.both, 1),
+    (lambda s: (s.part.x, s.part.both), 2),
+    (lambda s: (s.part.x, s.part.y, s.part.none_first), 3),
+    (lambda s: (s.part.y, s.part.none_first), 3),
+    (lambda s: s.held.room, 3),
+    (lambda s: (s.held.size, s.held.room), 4),
 ]  # fmt: skip
 
 

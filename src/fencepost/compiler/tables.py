@@ -156,7 +156,7 @@ class Tables:
         self._same_effect: dict[tuple[tuple[int, int, int], ...], list[int]] = {}
         self.widest = 0
         # One word at a time, Python reads and writes a memoryview several times faster than an array.
-        self._pool, self._top, self._root_words = memoryview(self.pool), memoryview(self.top), memoryview(self.roots)
+        self._pool, self._top, self._root_words = self.pool.data, self.top.data, self.roots.data
         self._read: list[set[int]] = [set() for _ in range(roots)]
         self._gained: dict[int, set[int]] = {}
         self._spread = 0

@@ -29,8 +29,8 @@ def audit(tables: Tables, arena: Arena, position: int) -> None:
     compiled: dict[int, set[Effect]] = {}
     meta = int(arena.meta[position])
     for leaf in arena.leaves[meta >> META_BITS : (meta >> META_BITS) + (meta & META_MASK)]:
-        root, span = int(tables.leaf_root[leaf]), int(tables.leaf_span[leaf])
-        effects = compiled.setdefault(root, set())
+        span = int(tables.leaf_span[leaf])
+        effects = compiled.setdefault(int(tables.leaf_root[leaf]), set())
         for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
             begin, end = tables.write_start[outcome], tables.write_start[outcome + 1]
             pairs = zip(tables.write_slot[begin:end].tolist(), tables.write_value[begin:end].tolist(), strict=True)

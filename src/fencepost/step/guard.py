@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import datetime
 import enum
+import gc
 import io
 import itertools
 import os
@@ -21,7 +22,7 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
-from fencepost.errors import FencepostError
+from fencepost.errors import Misbehaved
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Record
 
@@ -58,7 +59,7 @@ _PROTOCOLS = os.path.join(_OURS, "protocols")
 _CONTAINERS = (list, dict, set, bytearray, collections.deque, itertools.count)
 
 
-class HiddenInput(FencepostError):
+class HiddenInput(Misbehaved):
     """An author's function looked at, or changed, something that is no part of the state."""
 
 
@@ -153,11 +154,16 @@ def guarded(function: Callable[..., Any], protocol: Protocol) -> Iterator[None]:
     watch = _Watch()
     before = _surroundings(function, protocol)
     outer = sys.getprofile()
+    # Whoever watches the garbage collector (a test runner, say) may look at the clock whenever it runs.
+    collecting = gc.isenabled()
+    gc.disable()
     sys.setprofile(watch)
     try:
         yield
     finally:
         sys.setprofile(outer)
+        if collecting:
+            gc.enable()
         if watch.offence is not None:
             raise HiddenInput(watch.offence)
         _compare(before, _surroundings(function, protocol))

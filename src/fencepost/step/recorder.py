@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.errors import FencepostError, NotAProtocol, ProtocolRaised, SystemFailure
+from fencepost.errors import FencepostError, Misbehaved, NotAProtocol, ProtocolRaised, SystemFailure
 from fencepost.spec.context import Disabled, Event, Slot, current
 from fencepost.spec.fields import PerKeyView, RecordView
 from fencepost.spec.network import Network
@@ -156,7 +156,7 @@ class _Recorder:
             raise NotAValue("a property can not choose")
         taken = self.script[self.taken] if self.taken < len(self.script) else 0
         if taken >= len(options):
-            raise FencepostError("was not deterministic: the same choice had fewer options the second time")
+            raise Misbehaved("was not deterministic: the same choice had fewer options the second time")
         self.taken += 1
         self.path.trail.append(("choose", len(options), taken))
         self.path.labels.append(freeze(options[taken]))
@@ -286,8 +286,10 @@ class Stepper:
                 path.enabled = False
             else:
                 raise self._raised(root, ids, "asked require(...), which only an action can") from None
+        except Misbehaved as error:
+            raise self._raised(root, ids, str(error)) from error
         except (NotAValue, FencepostError) as error:
-            raise self._raised(root, ids, f"breaks a rule of the language: {error}") from error
+            raise self._raised(root, ids, f": {error}") from error
         except RecursionError as error:
             raise self._raised(root, ids, "recursed too deeply") from error
         except MemoryError as error:
@@ -307,7 +309,8 @@ class Stepper:
 
     def _raised(self, root: Root, ids: Sequence[int], what: str) -> ProtocolRaised:
         kind = {"action": "action", "initial": "initial state"}.get(root.kind, root.kind.replace("_", " "))
-        return ProtocolRaised(f"{kind} {root.title} {what}", where=root.title, state=State(self.store, ids))
+        separator = "" if what.startswith(":") else " "
+        return ProtocolRaised(f"{kind} {root.title}{separator}{what}", where=root.title, state=State(self.store, ids))
 
     # -- the view -----------------------------------------------------------------------------------------------------
 
@@ -339,7 +342,7 @@ class Stepper:
         try:
             seen = self._view.function(bound)
         except Disabled:
-            raise FencepostError(f"led to a state in which the view {self._view.name} asked require(...)") from None
+            raise Misbehaved(f"led to a state in which the view {self._view.name} asked require(...)") from None
         recorder.read_only = False
         recorder.write(self._view_slot, seen)
 
@@ -412,7 +415,7 @@ def _tree(paths: list[_Path], depth: int, ids: Sequence[int]) -> Branch:
     first = paths[0]
     # What was read and between how many options was chosen follows from the choices before it.
     if len({_entry(p, depth) for p in paths}) > 1:
-        raise FencepostError("was not deterministic: it must depend on the state alone")
+        raise Misbehaved("was not deterministic: it must depend on the state alone")
     if depth == len(first.trail):
         return Leaf([_outcome(p, ids) for p in paths if p.enabled])
     what, subject, value = first.trail[depth]
@@ -457,13 +460,13 @@ def _bindings(declared: Declared, protocol: Protocol) -> list[dict[str, Value]]:
 
 def _truth(verdict: Any) -> bool:
     if verdict is None:
-        raise FencepostError("returned nothing: a property returns true or false")
+        raise Misbehaved("returned nothing: a property returns true or false")
     return bool(verdict)
 
 
 def _nothing(result: Any) -> None:
     if isinstance(result, (Generator, Coroutine)):
-        raise FencepostError("did not run: an action is an ordinary method, without yield and without async")
+        raise Misbehaved("did not run: an action is an ordinary method, without yield and without async")
 
 
 def _brief(error: BaseException) -> str:
