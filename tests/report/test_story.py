@@ -295,7 +295,7 @@ def test_the_state_of_a_network_is_told_by_channel() -> None:
     told = story(
         Result(protocol, "", False, 1, 1, 3, 0, 0.1, 0, [], violations=[Violation("deadlock", "deadlock", trace)])
     )
-    assert "    network.connected.h1.h2  cut\n    network.Parcel.h1.h1  in flight  Parcel(number=2)\n" in told
+    assert "    network.Parcel.h1.h1  in flight  Parcel(number=2)\n    network.connected.h1.h2  cut\n" in told
 
 
 # -- the profile ------------------------------------------------------------------------------------------------------

@@ -115,8 +115,6 @@ class NetworkShape(Shape):
         if known is not None:
             return known
         route = self.route(path, kind)
-        if source == dest:
-            raise FencepostError(f"{show(source)} sends {kind.__name__} to itself: let it act on it at once instead")
         if source not in route[0] or dest not in route[1]:
             raise FencepostError(f"{kind.__name__} has no channel from {show(source)} to {show(dest)}")
         slot = Slot((*path, kind, source, dest), self.empty, constant=False)
@@ -132,8 +130,7 @@ class NetworkShape(Shape):
         for kind, (sources, dests) in self.routes.items():
             for source in sources:
                 for dest in dests:
-                    if source != dest:
-                        yield self.channel(path, kind, source, dest)
+                    yield self.channel(path, kind, source, dest)
 
     def get(self, cursor: Cursor, path: tuple[Any, ...]) -> Network:
         return Network(self, cursor, path)
@@ -215,7 +212,7 @@ class Network(View):
             sources, dests = self._shape.route(self._path, kind)
             if to not in dests:
                 raise FencepostError(f"{kind.__name__} has no channel to {show(to)}")
-            source = one_of([s for s in sources if s != to])
+            source = one_of(sources)
         slot = self._shape.channel(self._path, kind, source, to)
         channel: Channel = self._cursor.read(slot)
         candidates = [m for m in _receivable(channel.in_flight, self._shape.ordered) if where is None or where(m)]
