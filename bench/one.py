@@ -13,6 +13,8 @@ def main() -> None:
     """Explore and print."""
     request = json.loads(sys.argv[1])
     options = Options(workers=request["workers"], max_states=request.get("max_states"))
+    # What every process pays once (loading the compiled loops) is measured apart, by whole commands.
+    check(shipped("ledger-chaining")(clients=1), engine=request.get("engine", "embedded"), options=Options(workers=request["workers"]))
     protocol = shipped(request["protocol"])(**request["constants"])
     result = check(protocol, engine=request.get("engine", "embedded"), options=options)
     print(

@@ -586,7 +586,8 @@ class BookKeeper413(Protocol):
         else:
             has_entry |= {b}
             ensemble = self._fragment_of(response.entry.id).ensemble
-        timed_out = sum(self._read_timed_out(other) for other in ensemble)
+        # Who has answered has not timed out, so only the others are looked at.
+        timed_out = sum(self._read_timed_out(other) for other in ensemble - has_entry - no_such_entry)
         over = len(has_entry) + len(no_such_entry) + timed_out == self.write_quorum
         return Read(response, ensemble, has_entry, no_such_entry, over)
 

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from fencepost.errors import FencepostError
 from fencepost.spec.context import Cursor, Slot
-from fencepost.spec.values import Map, NotAValue, Record, Set, Value, freeze, show
+from fencepost.spec.values import Map, NotAValue, Record, Set, Value, encode, freeze, show
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -127,18 +127,22 @@ class PerKeyShape(Shape):
 class TableShape(Shape):
     """A map whose keys appear as they are written."""
 
-    ABSENT = None  # an absent key and a key that holds None are told apart by the set of keys
-
     def __init__(self, default: Mapping[Any, Any]) -> None:
         self.default = Map(freeze(Map(default)))
+        self._slots: dict[Any, Slot] = {}
 
     def _keys(self, path: tuple[Any, ...]) -> Slot:
-        return Slot((*path, KEYS), Set(self.default))
+        slot = self._slots.get(path)
+        return slot if slot is not None else self._slots.setdefault(path, Slot((*path, KEYS), Set(self.default)))
 
     def _cell(self, path: tuple[Any, ...], key: Any) -> Slot:
-        # One element, or none: a table may hold None, and an absent key must not look like it.
-        default = (self.default[key],) if key in self.default else ()
-        return Slot((*path, key), default, constant=False)
+        at = (path, encode(key))  # by content: the keys 1 and True are two
+        slot = self._slots.get(at)
+        if slot is None:
+            # One element, or none: a table may hold None, and an absent key must not look like it.
+            default = (self.default[key],) if key in self.default else ()
+            slot = self._slots.setdefault(at, Slot((*path, key), default, constant=False))
+        return slot
 
     def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
         yield self._keys(path)

@@ -123,8 +123,12 @@ class NetworkShape(Shape):
     def connection(self, path: tuple[Any, ...], one: Any, other: Any) -> Slot:
         if not self.can_be_cut:
             raise FencepostError(f"{'.'.join(map(str, path))} was not declared with can_be_cut=True")
-        first, second = canonical([one, other])
-        return Slot((*path, "connected", first, second), True, constant=False)
+        at = (path, "connected", one, other)
+        known = self._channels.get(at)
+        if known is None:
+            first, second = canonical([one, other])
+            known = self._channels.setdefault(at, Slot((*path, "connected", first, second), True, constant=False))
+        return known
 
     def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
         for kind, (sources, dests) in self.routes.items():

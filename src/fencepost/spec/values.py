@@ -358,7 +358,7 @@ def _decode(code: bytes, at: int, named: Callable[[str, str], Any]) -> tuple[Val
     return record(*parts), at + 1
 
 
-_ATOMS = frozenset({type(None), bool, int, str, ModelValue, bytes})
+_ATOMS: set[type] = {type(None), bool, int, str, ModelValue, bytes}  # and every class of enum members met so far
 _ADVICE: dict[type, str] = {
     list: "a tuple",
     set: "a frozenset",
@@ -373,7 +373,10 @@ def freeze(value: Value) -> Value:
     Raises :class:`NotAValue` for anything mutable or unknown, naming what to write instead.
     """
     kind = type(value)
-    if kind in _ATOMS or isinstance(value, enum.Enum):
+    if kind in _ATOMS:
+        return value
+    if isinstance(value, enum.Enum):
+        _ATOMS.add(kind)
         return value
     if kind is tuple:
         return tuple(freeze(v) for v in value)

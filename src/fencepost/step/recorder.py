@@ -134,10 +134,13 @@ class _Recorder:
 
     def read(self, slot: Slot) -> Value:
         index = self.store.slot(slot)
-        if index in self.path.writes and self.lane is None:
+        if self.lane is None and index in self.path.writes:
             return self.store.values[index][self.path.writes[index]]
-        self._note_read(index)
-        return self.store.values[index][self._number(index)]
+        number = int(self.ids[index]) if index < len(self.ids) else 0
+        if index not in self.seen:
+            self.seen.add(index)
+            self.path.trail.append(("read", index if self.lane is None else 2 * index + self.lane, number))
+        return self.store.values[index][number]
 
     def write(self, slot: Slot, value: Value) -> None:
         if self.read_only:
@@ -413,6 +416,12 @@ def _entry(path: _Path, depth: int) -> tuple[Any, ...]:
 def _tree(paths: list[_Path], depth: int, ids: Sequence[int]) -> Branch:
     """The tree of evaluations that share their first ``depth`` trail entries (choices aside)."""
     first = paths[0]
+    if len(paths) == 1:
+        alone: Branch = Leaf([_outcome(first, ids)] if first.enabled else [])
+        for what, subject, value in reversed(first.trail[depth:]):
+            if what == "read":
+                alone = Read(subject, value, alone)
+        return alone
     # What was read and between how many options was chosen follows from the choices before it.
     if len({_entry(p, depth) for p in paths}) > 1:
         raise Misbehaved("was not deterministic: it must depend on the state alone")

@@ -29,6 +29,7 @@ class Store:
         self.values: list[list[Value]] = []
         self.hashes: list[list[int]] = []
         self._index: dict[tuple[Any, ...], int] = {}
+        self._numbered: dict[int, tuple[int, Slot]] = {}
         self._ids: list[dict[bytes, int]] = []
         self._visible: Callable[[tuple[Any, ...]], bool] = lambda path: True
         for name, shape in protocol.shapes.items():
@@ -43,6 +44,9 @@ class Store:
 
     def slot(self, slot: Slot) -> int:
         """The number of a slot; a slot not seen before gets the next one, and every state holds its default there."""
+        known = self._numbered.get(id(slot))
+        if known is not None:
+            return known[0]
         index = self._index.get(slot.path)
         if index is None:
             index = self._index[slot.path] = len(self.slots)
@@ -50,6 +54,8 @@ class Store:
             self.values.append([slot.default])
             self._ids.append({encode(slot.default): 0})
             self.hashes.append([0])
+        # By identity, which is several times faster than by path; the slot is kept, so that its id stays its own.
+        self._numbered[id(slot)] = (index, slot)
         return index
 
     def intern(self, index: int, value: Value) -> int:
