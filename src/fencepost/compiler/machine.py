@@ -22,8 +22,10 @@ NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" els
 _declared: Any = cgutils.get_or_insert_function
 
 
-def reserve(count: int, dtype: Any) -> np.ndarray[Any, Any]:
-    """A zeroed array of ``count`` elements that takes memory only where it is touched, in large pages if the system has them.
+def reserve(count: int, dtype: Any, large: bool = False) -> np.ndarray[Any, Any]:
+    """A zeroed array of ``count`` elements that takes memory only where it is touched.
+
+    ``large``: in large pages, if the system has them: better for what grows large and is read at random, a waste for the rest.
 
     Raises :class:`fencepost.SystemFailure` if the system refuses even the address space.
     """
@@ -33,7 +35,7 @@ def reserve(count: int, dtype: Any) -> np.ndarray[Any, Any]:
         region = mmap.mmap(-1, size, flags=flags)
     except (OSError, ValueError) as error:
         raise SystemFailure(f"the system gives no address space for {size:,} bytes: {error}") from None
-    if hasattr(mmap, "MADV_HUGEPAGE"):
+    if large and hasattr(mmap, "MADV_HUGEPAGE"):
         region.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(region, dtype=dtype, count=count)
 

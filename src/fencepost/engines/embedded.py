@@ -151,12 +151,12 @@ class Explorer:
     def _arena(self) -> Arena:
         n = self.region * self.workers
         return Arena(
-            cells=reserve(n * self.width, self.dtype).reshape(n, self.width),
+            cells=reserve(n * self.width, self.dtype, large=True).reshape(n, self.width),
             fp=reserve(n, np.uint64),
             fp_high=reserve(n, np.uint64),
             ref=reserve(n, np.int64),
             meta=reserve(n, np.int64),
-            leaves=reserve(n * 16, np.int32),
+            leaves=reserve(n * 16, np.int32, large=True),
         )
 
     def _work(self) -> Work:
@@ -166,7 +166,7 @@ class Explorer:
         counts[DEADLOCK] = -1
         entries = (self.region + kernel.SLACK * 2) * 4
         return Work(
-            table=reserve(entries * (2 if self.wide else 1), np.uint64),
+            table=reserve(entries * (2 if self.wide else 1), np.uint64, large=True),
             counts=counts,
             parked=reserve(self.region, np.int64),
             keys=reserve(self.region, np.uint64),
