@@ -176,7 +176,7 @@ class _Writer:
                 self.pick((f"len({path})", f"int({keys}[0] in {path})", f"sum(rank({values}, v) for v in {path}.values())"))
             )
         if kind == "net" and self.network is not None:
-            a, b = self.pick((("self.nodes[0]", "self.nodes[1]"), ("self.nodes[1]", "self.nodes[0]")))
+            a, b = (self.pick(("self.nodes[0]", "self.nodes[1]")) for _ in "ab")
             what = self.pick(("in_flight", "lost", "known"))
             return f"len({s}.net.{what}({self.pick(self.kinds)}, {a}, {b}))"
         if not self.cells:
@@ -277,6 +277,8 @@ class _Writer:
         if parametric and self.flag():
             here, there = "n", "next(m for m in self.nodes if m != n)"
         number = self.number("self", parametric, names)
+        if way in ("send", "receive", "forget_lost") and self.int(0, 5) == 0:
+            there = here
         if way == "send":
             return [f"self.net.send({kind}(({number}) % 2), {here}, {there})"]
         if way == "send_all":

@@ -117,12 +117,11 @@ class Model:
         """What can be asked of it."""
         asked: dict[str, Any] = {}
         for kind, s, d in itertools.product(KINDS, range(self.nodes), range(self.nodes)):
-            if s != d:
-                here = [m for ends, m in self.flying if ends == (kind, s, d)]
-                alone = here if self.flags["ordered"] else canonical(set(here))
-                lost = {m for ends, m in self.lost if ends == (kind, s, d)}
-                processed = {m for ends, m in self.processed if ends == (kind, s, d)}
-                asked[f"{kind.__name__} {s} {d}"] = (tuple(alone), lost, {*here, *lost, *processed})
+            here = [m for ends, m in self.flying if ends == (kind, s, d)]
+            alone = here if self.flags["ordered"] else canonical(set(here))
+            lost = {m for ends, m in self.lost if ends == (kind, s, d)}
+            processed = {m for ends, m in self.processed if ends == (kind, s, d)}
+            asked[f"{kind.__name__} {s} {d}"] = (tuple(alone), lost, {*here, *lost, *processed})
         if self.flags["can_be_cut"]:
             asked |= {f"{a} {b}": frozenset({a, b}) not in self.cuts for a in range(self.nodes) for b in range(self.nodes)}
         return asked
@@ -155,9 +154,8 @@ def seen(plain: Plain, model: Model) -> dict[str, Any]:
     def question(s: Any) -> dict[str, Any]:
         asked: dict[str, Any] = {}
         for kind, a, b in itertools.product(KINDS, s.nodes, s.nodes):
-            if a != b:
-                ends = (kind, a, b)
-                asked[f"{kind.__name__} {a.index} {b.index}"] = (s.net.in_flight(*ends), s.net.lost(*ends), s.net.known(*ends))
+            ends = (kind, a, b)
+            asked[f"{kind.__name__} {a.index} {b.index}"] = (s.net.in_flight(*ends), s.net.lost(*ends), s.net.known(*ends))
         if model.flags["can_be_cut"]:
             asked |= {f"{a.index} {b.index}": s.net.connected(a, b) for a in s.nodes for b in s.nodes}
         return asked
@@ -178,7 +176,7 @@ def step(plain: Plain, model: Model, operation: Operation) -> list[tuple[Plain, 
 def operations(count: int, flags: dict[str, bool]) -> list[Operation]:
     pairs = [(a, b) for a in range(count) for b in range(count) if a != b]
     found: list[Operation] = [("send", (Ping, n, a, b)) for n in (0, 1) for a, b in pairs]
-    found += [("send", (Pong, 1, a, b)) for a, b in pairs[:1]]
+    found += [("send", (Pong, 1, a, b)) for a, b in pairs[:1]] + [("send", (Ping, 1, 0, 0)), ("receive", (Ping, 0, 0, None))]
     found += [("receive", (Ping, to, None, None)) for to in range(count)]
     found += [("receive", (Ping, 1, 0, None)), ("receive", (Ping, 1, 0, 1)), ("receive", (Pong, 1, None, 1))]
     found += [("forget_lost", (Ping, a, b)) for a, b in pairs]
@@ -216,7 +214,7 @@ def plain_default(protocol: Protocol, path: tuple[Any, ...]) -> Any:
 @given(st.data())
 def test_long_scripts_among_three(data: st.DataObject) -> None:
     flags = {name: data.draw(st.booleans(), label=name) for name in OPTIONS}
-    pairs = [(a, b) for a in range(3) for b in range(3) if a != b]
+    pairs = [(a, b) for a in range(3) for b in range(3)]
     kinds, ends, n = st.sampled_from(KINDS), st.sampled_from(pairs), st.integers(0, 1)
     choices = [
         st.tuples(st.just("send"), st.builds(lambda k, i, e: (k, i, *e), kinds, n, ends)),
@@ -227,7 +225,8 @@ def test_long_scripts_among_three(data: st.DataObject) -> None:
         st.tuples(st.just("forget_lost"), st.builds(lambda k, e: (k, *e), kinds, ends)),
     ]
     if flags["can_be_cut"]:
-        choices.append(st.tuples(st.sampled_from(["cut", "heal", "drop"]), ends))
+        two = st.sampled_from([(a, b) for a, b in pairs if a != b])
+        choices.append(st.tuples(st.sampled_from(["cut", "heal", "drop"]), two))
     plain, model = Plain(protocol_with(3, flags)), Model(flags, nodes=3)
     for operation in data.draw(st.lists(st.one_of(choices), max_size=15), label="script"):
         after = step(plain, model, operation)
@@ -418,6 +417,8 @@ def test_a_network_as_a_value_is_all_of_it() -> None:
     assert value(plain) == {}
     sent = run(plain, lambda s: s.net.send(Ping(1), b, a))
     assert list(value(sent)) == [("Ping", b, a)] and value(sent) != value(plain)
+    alone = run(plain, lambda s: s.net.send(Ping(1), a, a))
+    assert list(value(alone)) == [("Ping", a, a)]
     cut = run(plain, lambda s: s.net.cut(b, a))
     assert value(cut) == {("cut", a, b): True}
     assert value(run(cut, lambda s: s.net.heal(a, b))) == {}

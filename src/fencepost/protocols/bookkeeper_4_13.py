@@ -586,10 +586,16 @@ class BookKeeper413(Protocol):
         else:
             has_entry |= {b}
             ensemble = self._fragment_of(response.entry.id).ensemble
-        # Who has answered has not timed out, so only the others are looked at.
-        timed_out = sum(self._read_timed_out(other) for other in ensemble - has_entry - no_such_entry)
-        over = len(has_entry) + len(no_such_entry) + timed_out == self.write_quorum
+        over = self._is_read_over(len(has_entry) + len(no_such_entry), ensemble - has_entry - no_such_entry)
         return Read(response, ensemble, has_entry, no_such_entry, over)
+
+    def _is_read_over(self, answers: int, silent: Ensemble) -> bool:
+        """Answers and timeouts add up to the write quorum. Who has answered has not timed out, so only the others are looked at,
+        and only until one of them may still answer."""
+        missing = self.write_quorum - answers
+        if missing == len(silent):
+            return all(self._read_timed_out(b) for b in silent)
+        return missing == sum(self._read_timed_out(b) for b in silent)
 
     @action(b=bookies, by=W2)
     def w2_receives_non_final_read(self, b: ModelValue) -> None:

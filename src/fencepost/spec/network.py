@@ -150,7 +150,7 @@ class NetworkShape(Shape):
             held = read(slot)
             if held != self.empty:
                 found[(kind.__name__, source, dest)] = held
-            if self.can_be_cut:
+            if self.can_be_cut and source != dest:
                 connection = self.connection(path, source, dest)
                 if not read(connection):
                     found[("cut", *connection.path[-2:])] = True
