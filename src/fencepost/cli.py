@@ -388,8 +388,9 @@ class _Results:
         code = result.exit_code
         writers: list[Callable[[], None]] = [lambda: self._print(result)]
         writers += [functools.partial(self._write, option, path, result) for option, path in self.files.items()]
-        if result.error is not None:
-            _complain(str(result.error), result.error, self.given.debug)
+        for wrong in (result.error, result.failure):
+            if wrong is not None:
+                _complain(str(wrong), wrong, self.given.debug)
         for write in writers:
             # What can not be written keeps nothing else from being told.
             try:

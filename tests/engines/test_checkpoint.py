@@ -144,6 +144,13 @@ def test_a_checkpoint_of_an_older_file_is_refused(saved: Path) -> None:
     refused(saved, "another version of bookkeeper-4.13")
 
 
+def test_a_refusal_is_one_line_on_the_command_line(saved: Path) -> None:
+    words = ["check", "bookkeeper-4.13", "-D", "bookies=2", "-D", "write_quorum=2", "--resume", str(saved)]
+    done = subprocess.run([sys.executable, "-m", "fencepost", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 153 and done.stdout.startswith("FAILED")
+    assert done.stderr.startswith(f"fencepost: the checkpoint in {saved} was made with") and done.stderr.count("\n") == 1
+
+
 def test_no_checkpoint_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, "holds no complete checkpoint")
 

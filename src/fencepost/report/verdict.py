@@ -31,6 +31,8 @@ def verdict(result: Result) -> Verdict:
     explored = f"{found} found, {count(result.queue)} of them not yet expanded."
     if result.error is not None:
         return Verdict("RAISED", result.error.where, (_sentence(str(result.error)),), BAD)
+    if result.failure is not None:
+        return Verdict("FAILED", "", (_sentence(str(result.failure)), f"Nothing is violated so far: {explored}"), OPEN)
     if result.interrupted:
         return Verdict("INTERRUPTED", "", (f"Nothing is violated so far: {explored}",), OPEN)
     if not result.complete:

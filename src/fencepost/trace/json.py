@@ -28,7 +28,7 @@ def to_json(result: Result, *, indent: int = 2) -> str:
 def data(result: Result) -> dict[str, Any]:
     """What :func:`to_json` writes, as plain dicts and lists.
 
-    ``protocol`` and ``constants``; ``verdict`` and ``exit_code``; ``complete``, ``limit``, ``interrupted`` and ``error``; the
+    ``protocol`` and ``constants``; ``verdict`` and ``exit_code``; ``complete``, ``limit``, ``interrupted``, ``error`` and ``failure``; the
     numbers ``distinct_states``, ``generated_states``, ``depth``, ``queue``, ``seconds``, ``states_per_second``,
     ``peak_memory_bytes``, ``collision_probability`` and ``evaluations``; ``actions`` (``name``, ``taken``, ``new_states``);
     ``violation``, the first, or null; ``violations``, all. A violation has its ``kind``, ``name`` and ``trace``: one object per
@@ -46,6 +46,7 @@ def data(result: Result) -> dict[str, Any]:
         "limit": result.limit,
         "interrupted": result.interrupted,
         "error": _error(result),
+        "failure": None if result.failure is None else str(result.failure),
         "distinct_states": result.distinct_states,
         "generated_states": result.generated_states,
         "depth": result.depth,
