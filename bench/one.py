@@ -1,4 +1,4 @@
-"""One exploration, as asked for in JSON on the command line; its figures in JSON on standard output."""
+"""An exploration, once or several times in one process, as asked for in JSON on the command line; figures in JSON."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ def main() -> None:
     request = json.loads(sys.argv[1])
     options = Options(workers=request["workers"], max_states=request.get("max_states"))
     # What every process pays once (loading the compiled loops) is measured apart, by whole commands.
-    check(shipped("ledger-chaining")(clients=1), engine=request.get("engine", "embedded"), options=Options(workers=request["workers"]))
-    protocol = shipped(request["protocol"])(**request["constants"])
-    result = check(protocol, engine=request.get("engine", "embedded"), options=options)
-    print(
-        json.dumps(
+    engine = request.get("engine", "embedded")
+    check(shipped("ledger-chaining")(clients=1), engine=engine, options=Options(workers=request["workers"]))
+    figures = []
+    for _ in range(request.get("times", 1)):
+        result = check(shipped(request["protocol"])(**request["constants"]), engine=engine, options=options)
+        figures.append(
             {
                 "distinct": result.distinct_states,
                 "seconds": result.seconds,
@@ -27,7 +28,7 @@ def main() -> None:
                 "profile": {k: v for k, v in result.profile.items() if k in ("seconds", "memory")},
             }
         )
-    )
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -113,6 +113,7 @@ class Explorer:
             (np.uint64, np.uint64, np.int64)),
         )  # fmt: skip
         self.order = reserve(self.region * w, np.int64)
+        self.log = reserve(self.region * w, np.int64)
         self.level_size = 0
         self.bases = [0] * w
         self.pool = ThreadPoolExecutor(w)
@@ -287,7 +288,7 @@ class Explorer:
         if sum(int(w.counts[USED]) for w in self.work) != total:
             raise SystemFailure(f"the checkpoint in {reader.directory} is damaged: it holds a state twice; start again without it")
         for log in reader.links():
-            self.links.add(log.copy())
+            self.links.add(log)
         self.new_numbers = reserve(self.region * self.workers, np.int64)
         for numbers, cells in reader.frontier():
             self._place_rows(numbers, cells, columns)
@@ -514,7 +515,7 @@ class Explorer:
         counts = [int(w.counts[COUNT]) for w in self.work]
         starts = np.concatenate([[0], np.cumsum(counts)])
         bases = np.array(self.bases, np.int64)
-        log = np.empty(int(starts[-1]), np.int64)
+        log = self.log[: int(starts[-1])]
 
         def link(t: int) -> None:
             part, base = log[starts[t] : starts[t + 1]], t * self.region

@@ -31,10 +31,10 @@ class Links:
         return len(self._levels)
 
     def add(self, log: Array) -> None:
-        """The log of the next level."""
+        """The log of the next level; it is copied."""
         if self.resident + log.nbytes <= IN_MEMORY:
             self.resident += log.nbytes
-            self._levels.append(log)
+            self._levels.append(log.copy())
             return
         try:
             if self._file is None:
