@@ -45,7 +45,7 @@ from fencepost.compiler.native import (
 )
 from fencepost.compiler.tables import INITIAL, Array
 
-BLOCK = 512
+BLOCK = 2048
 """States that a worker takes in a round: with their successors, what fits its cache."""
 AHEAD = 16
 """How many places ahead memory is asked for."""
