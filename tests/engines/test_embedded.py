@@ -471,6 +471,46 @@ def test_a_deadlock_is_found_where_it_is_nearest_and_only_if_asked_for() -> None
     assert agreed(Stuck())["found"] == []
 
 
+class DeadEnds(Protocol):
+    """A second level of 9,000 states, more than one worker takes at a time, most of which lead nowhere."""
+
+    x: int = state(0)
+    y: int = state(0)
+
+    @action
+    def spread(self) -> None:
+        require(self.x == 0)
+        self.x, self.y = one_of(range(1, 91)), one_of(range(100))
+
+    @action
+    def on(self) -> None:
+        require(self.x % 5 == 1 and self.y < 30)
+        self.y += 60
+
+    @invariant
+    def not_all_of_these(self) -> bool:
+        return self.x % 7 != 3
+
+
+def test_of_many_in_one_level_the_one_with_the_least_fingerprint_is_told() -> None:
+    """Whichever worker found it, and in whatever order."""
+    for keep_going in (True, False):
+        agreed(DeadEnds(), deadlock=True, keep_going=keep_going)
+    stepper = Stepper(DeadEnds())
+    explored = embedded.explore(stepper, Options(deadlock=True, keep_going=True))
+    ends = {f.name: replay(stepper, f.initial, f.path).states[-1] for f in explored.found}
+    (start,) = stepper.initial_states()
+    seconds = [fencepost.State(stepper.store, stepper.apply(start.ids, o)) for o in stepper.outcomes(stepper.of_kind("action")[0], start.ids)]
+
+    def order(found: fencepost.State) -> tuple[int, int]:
+        return found.fingerprint & states.LOW, found.fingerprint >> 64
+
+    assert ends == {
+        "not_all_of_these": min((s for s in seconds if s.variables()["x"] % 7 == 3), key=order),
+        "deadlock": min((s for s in seconds if s.variables()["x"] % 5 != 1 or s.variables()["y"] >= 30), key=order),
+    }
+
+
 # -- inheritance ------------------------------------------------------------------------------------------------------
 
 
@@ -592,6 +632,30 @@ def test_many_actions_are_enabled_at_once(nodes: int, most: int) -> None:
     assert found["distinct"] == 1 + nodes + pairs
     assert found["generated"] == 1 + nodes + nodes * (1 + (nodes - 1) * (most - 1)) + 2 * pairs
     assert [f[1] for f in found["found"]] == ["the_last_stays"]
+
+
+class FarApart(Protocol):
+    """Few of many actions do anything, and those are 64 apart: what is known of one must not be taken for another's."""
+
+    nodes: Any = model_values("n", 130)
+    at: Any = per_key(nodes, 0)
+
+    @action(n=nodes)
+    def go(self, n: Any) -> None:
+        require(n.index % 64 < 2)
+        require(self.at[n] < 1 + n.index // 128)
+        self.at[n] += 1
+
+    @invariant(n=nodes)
+    def never_two(self, n: Any) -> bool:
+        return n.index not in (1, 65, 129) or self.at[n] < 2
+
+
+def test_actions_and_properties_past_the_64th_are_told_apart() -> None:
+    found = agreed(FarApart(), deadlock=True)
+    # Four that can be taken once and two that can be taken twice.
+    assert found["distinct"] == 2**4 * 3**2 and found["depth"] == 9
+    assert [(name, len(path)) for _, name, _, path in found["found"]] == [("never_two", 2), ("deadlock", 8)]
 
 
 class Grid(Protocol):

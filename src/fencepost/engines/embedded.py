@@ -257,7 +257,7 @@ class Explorer:
     def _begin(self) -> None:
         """The initial states: level 1."""
         for state in self.stepper.initial_states():
-            self.result.generated += 1
+            self.earlier.generated += 1
             self._place(state)
         self._end_level()
 
@@ -711,4 +711,4 @@ class Explorer:
         earlier = self.earlier
         result.taken = {i: int(n) + earlier.taken.get(i, 0) for i, n in enumerate(taken)}
         result.new = {i: int(n) + earlier.new.get(i, 0) for i, n in enumerate(np.bincount(by_outcome, new[1:], size))}
-        result.generated = (earlier.generated or len(self.starts)) + int(taken.sum())
+        result.generated = earlier.generated + int(taken.sum())

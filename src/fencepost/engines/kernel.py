@@ -225,13 +225,24 @@ def precedes(c, one, other):
 
 
 @inner
-def is_first_twin(c, leaves, begin, end, outcome):
+def is_cut(c, w, cells, outcome):
+    """Whether a step constraint forbids an outcome in this state."""
+    for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
+        if walk(c.pool, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) > 0:
+            if c.is_constraint[w.scratch[0]]:
+                return True
+    return False
+
+
+@inner
+def is_first_twin(c, w, cells, leaves, begin, end, outcome):
     """Whether no other outcome that is possible here and has the same effect comes before this one."""
     for k in range(begin, end):
         span = c.leaf_span[leaves[k]]
         for other in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
             if other != outcome and c.delta[other] == c.delta[outcome] and c.delta_high[other] == c.delta_high[outcome]:
-                if precedes(c, other, outcome):
+                # With a view they may differ in what it hides, and one may be cut where the other is not.
+                if precedes(c, other, outcome) and (c.step_trie.size == 0 or not is_cut(c, w, cells, other)):
                     return False
     return True
 
@@ -257,9 +268,8 @@ def note_violation(c, new, w, root, position, wide):
 @njit(inline="always")
 def step_allowed(c, w, cells, outcome, order):
     """Judge a step by the step properties: keeps the least that breaks an invariant; whether no constraint cuts the step."""
-    for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-        if walk(c.pool, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) > 0 and c.is_constraint[w.scratch[0]]:
-            return False
+    if is_cut(c, w, cells, outcome):
+        return False
     for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
         if walk(c.pool, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) > 0:
             root = w.scratch[0]
@@ -321,7 +331,9 @@ def generate(c, old, w, order, begin, end, workers, fps, highs, refs, filled, wi
                 if stepwise and not step_allowed(c, w, old.cells[position], outcome, k):
                     w.cut_count[outcome] += 1
                     continue
-                if load(c.twin, outcome) != 0 and not is_first_twin(c, old.leaves, first, last, outcome):
+                if load(c.twin, outcome) != 0 and not is_first_twin(
+                    c, w, old.cells[position], old.leaves, first, last, outcome
+                ):
                     continue
                 child = fp ^ load(c.delta, outcome)
                 if workers > 1:
