@@ -472,7 +472,7 @@ def test_a_deadlock_is_found_where_it_is_nearest_and_only_if_asked_for() -> None
 
 
 class DeadEnds(Protocol):
-    """A second level of 9,000 states, more than one worker takes at a time, most of which lead nowhere."""
+    """A second level of 4,500 states, more than one worker takes at a time, most of which lead nowhere."""
 
     x: int = state(0)
     y: int = state(0)
@@ -480,7 +480,7 @@ class DeadEnds(Protocol):
     @action
     def spread(self) -> None:
         require(self.x == 0)
-        self.x, self.y = one_of(range(1, 91)), one_of(range(100))
+        self.x, self.y = one_of(range(1, 46)), one_of(range(100))
 
     @action
     def on(self) -> None:
@@ -494,8 +494,7 @@ class DeadEnds(Protocol):
 
 def test_of_many_in_one_level_the_one_with_the_least_fingerprint_is_told() -> None:
     """Whichever worker found it, and in whatever order."""
-    for keep_going in (True, False):
-        agreed(DeadEnds(), deadlock=True, keep_going=keep_going)
+    agreed(DeadEnds(), [WAYS[0], WAYS[2]], deadlock=True)
     stepper = Stepper(DeadEnds())
     explored = embedded.explore(stepper, Options(deadlock=True, keep_going=True))
     ends = {f.name: replay(stepper, f.initial, f.path).states[-1] for f in explored.found}
