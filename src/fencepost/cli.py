@@ -428,6 +428,8 @@ class _Results:
                 with contextlib.suppress(OSError):
                     os.remove(path)  # half a file is worse than none
             raise SystemFailure(f"--{option} {path} could not be written: {error.strerror}") from error
+        if option == "html" and not self.json_alone:
+            _say(f"\nThe whole story as a page: {path}")
 
     def _text(self, option: str, result: Result) -> str | None:
         """What goes to a file; None if it shows a counterexample and there is none."""
