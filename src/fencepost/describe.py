@@ -10,7 +10,7 @@ from typing import Any
 
 from fencepost.spec.fields import PerKeyOf, TableOf, VariableOf
 from fencepost.spec.network import NetworkOf
-from fencepost.spec.protocol import Configuration, Declared, Protocol
+from fencepost.spec.protocol import Configuration, Declared, Fairness, Protocol
 from fencepost.spec.values import ModelValue, Record, show
 
 SECTIONS = (
@@ -19,8 +19,13 @@ SECTIONS = (
     ("step_constraint", "Step constraints"),
     ("invariant", "Invariants"),
     ("step_invariant", "Step invariants"),
+    ("always_eventually", "Always eventually"),
+    ("eventually_always", "Eventually always"),
+    ("leads_to", "Leads to"),
     ("view", "View"),
 )
+
+FAIR = "Fair (what every behaviour does that temporal properties are judged by)"
 
 
 def listing(protocols: Iterable[tuple[str, type[Protocol]]]) -> str:
@@ -52,6 +57,7 @@ def description(protocol: type[Protocol], width: int = 100) -> str:
     add("Actions", (_action(d) for d in protocol.declared("action")))
     for kind, title in SECTIONS:
         add(title, (_property(d, protocol) for d in protocol.declared(kind)))
+    add(FAIR, ((fairness_text(f), []) for f in protocol.fairness))
     add("Configurations (--config NAME)", ((name, _configuration(c)) for name, c in protocol.configurations.items()))
     return "\n\n".join(sections)
 
@@ -87,6 +93,8 @@ def _constants(protocol: type[Protocol]) -> Iterator[tuple[str, list[str]]]:
         kind = constant.kind
         if constant.prefix is not None:
             kind += f": their number, or their names ({constant.prefix}1,{constant.prefix}2)"
+        if constant.symmetric is not False:
+            kind += "; symmetric" if constant.symmetric is True else "; symmetric in some configurations"
         yield f"{name} = {constant_text(constant.default)}", [kind, constant.doc]
 
 
@@ -174,6 +182,12 @@ def taken_by(declared: Declared) -> str | None:
     if declared.by is None:
         return next(iter(declared.domains), None)
     return declared.by if isinstance(declared.by, str) else _domain(declared.by)
+
+
+def fairness_text(fairness: Fairness) -> str:
+    """What a protocol declares to be fair, as it is written there."""
+    per = [] if fairness.per is None else [f"per={fairness.per!r}"]
+    return f"{'strong' if fairness.strong else 'weak'}({', '.join([*fairness.actions, *per])})"
 
 
 def _property(declared: Declared, protocol: type[Protocol]) -> tuple[str, list[str]]:

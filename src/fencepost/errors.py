@@ -6,6 +6,7 @@ The exit codes are TLC's, so that scripts written for TLC keep working.
 from __future__ import annotations
 
 HOLDS = 0
+NOT_REACHED = 1
 ASSUMPTION_VIOLATED = 10
 DEADLOCK = 11
 SAFETY_VIOLATED = 12

@@ -120,6 +120,19 @@ def test_model_values_by_count_and_by_names(given: Any, names: list[str]) -> Non
     assert sorted(bookies) == list(bookies)
 
 
+@pytest.mark.parametrize("none", [0, []])
+def test_a_set_of_model_values_can_be_empty_only_where_it_is_by_default(none: Any) -> None:
+    class Read(Protocol):
+        readers: tuple[ModelValue, ...] = model_values("r", none)
+
+    assert Read().readers == Read(readers="0").readers == Read(readers=[]).readers == ()
+    assert [r.name for r in Read(readers=2).readers] == ["r1", "r2"]
+    with pytest.raises(OptionError, match="constant readers needs between 0 and 1000 model values, not -1"):
+        Read(readers=-1)
+    with pytest.raises(OptionError):
+        Read(readers="")
+
+
 def test_defaults_and_configurations() -> None:
     assert [b.name for b in Ledgers().bookies] == ["b1", "b2", "b3"]
     assert [c.name for c in Ledgers().clients] == ["ada", "bob"]

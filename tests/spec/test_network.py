@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import hypothesis.strategies as st
 import pytest
@@ -40,6 +40,7 @@ class Stranger(Message):
 
 OPTIONS = ("lossy", "once", "duplicates", "remember", "ordered", "can_be_cut", "timeouts")
 KINDS = (Ping, Pong)
+NUMBERS = range(4)
 
 
 def protocol_with(count: int, flags: dict[str, bool]) -> Protocol:
@@ -91,6 +92,11 @@ class Model:
                     after.append(replace(self, flying=tuple(left), processed=self.done({item})))
         return after
 
+    def lose(self, kind: type[Message], source: int, dest: int) -> list[Model]:
+        gone = {item for item in self.flying if item[0] == (kind, source, dest)}
+        lost = self.lost | gone if self.flags["lossy"] and self.flags["timeouts"] else self.lost
+        return [replace(self, flying=tuple(item for item in self.flying if item not in gone), lost=lost)]
+
     def forget_lost(self, kind: type[Message], source: int, dest: int) -> list[Model]:
         forgotten = {item for item in self.lost if item[0] == (kind, source, dest)}
         return [replace(self, lost=self.lost - forgotten, processed=self.done(forgotten))]
@@ -121,7 +127,8 @@ class Model:
             alone = here if self.flags["ordered"] else canonical(set(here))
             lost = {m for ends, m in self.lost if ends == (kind, s, d)}
             processed = {m for ends, m in self.processed if ends == (kind, s, d)}
-            asked[f"{kind.__name__} {s} {d}"] = (tuple(alone), lost, {*here, *lost, *processed})
+            known = [kind(n) in {*here, *lost, *processed} for n in NUMBERS]  # type: ignore[call-arg]
+            asked[f"{kind.__name__} {s} {d}"] = (tuple(alone), lost, known)
         if self.flags["can_be_cut"]:
             asked |= {f"{a} {b}": frozenset({a, b}) not in self.cuts for a in range(self.nodes) for b in range(self.nodes)}
         return asked
@@ -142,9 +149,9 @@ def apply(operation: Operation, s: Any) -> None:
         where = None if only is None else lambda m: m.n == only
         got = net.receive(kind, to=nodes[to], source=None if source is None else nodes[source], where=where)
         assert type(got.message) is kind and got.dest == nodes[to] and source in (None, nodes.index(got.source))
-    elif name == "forget_lost":
+    elif name in ("lose", "forget_lost"):
         kind, source, dest = given
-        net.forget_lost(kind, nodes[source], nodes[dest])
+        getattr(net, name)(kind, nodes[source], nodes[dest])
     else:
         one, other = given
         getattr(net, name)(nodes[one], nodes[other])
@@ -155,7 +162,8 @@ def seen(plain: Plain, model: Model) -> dict[str, Any]:
         asked: dict[str, Any] = {}
         for kind, a, b in itertools.product(KINDS, s.nodes, s.nodes):
             ends = (kind, a, b)
-            asked[f"{kind.__name__} {a.index} {b.index}"] = (s.net.in_flight(*ends), s.net.lost(*ends), s.net.known(*ends))
+            known = [s.net.is_known(kind(n), a, b) for n in NUMBERS]  # type: ignore[call-arg]
+            asked[f"{kind.__name__} {a.index} {b.index}"] = (s.net.in_flight(*ends), s.net.lost(*ends), known)
         if model.flags["can_be_cut"]:
             asked |= {f"{a.index} {b.index}": s.net.connected(a, b) for a in s.nodes for b in s.nodes}
         return asked
@@ -179,7 +187,7 @@ def operations(count: int, flags: dict[str, bool]) -> list[Operation]:
     found += [("send", (Pong, 1, a, b)) for a, b in pairs[:1]] + [("send", (Ping, 1, 0, 0)), ("receive", (Ping, 0, 0, None))]
     found += [("receive", (Ping, to, None, None)) for to in range(count)]
     found += [("receive", (Ping, 1, 0, None)), ("receive", (Ping, 1, 0, 1)), ("receive", (Pong, 1, None, 1))]
-    found += [("forget_lost", (Ping, a, b)) for a, b in pairs]
+    found += [(name, (Ping, a, b)) for name in ("lose", "forget_lost") for a, b in pairs]
     found += [("drop", (0, 1))]
     if flags["can_be_cut"]:
         found += [(name, ends) for name in ("cut", "heal") for ends in pairs[:2]]
@@ -208,7 +216,8 @@ def test_every_operation_in_every_nearby_state(flags: dict[str, bool]) -> None:
 
 
 def plain_default(protocol: Protocol, path: tuple[Any, ...]) -> Any:
-    return True if "connected" in path else protocol.shapes["net"].empty  # type: ignore[attr-defined]
+    defaults = {"connected": True, "lost": frozenset(), "processed": False}
+    return defaults.get(path[1], protocol.shapes["net"].empty)  # type: ignore[attr-defined]
 
 
 @given(st.data())
@@ -222,7 +231,7 @@ def test_long_scripts_among_three(data: st.DataObject) -> None:
             st.just("receive"),
             st.builds(lambda k, e, one, i: (k, e[1], e[0] if one else None, i), kinds, ends, st.booleans(), st.none() | n),
         ),
-        st.tuples(st.just("forget_lost"), st.builds(lambda k, e: (k, *e), kinds, ends)),
+        st.tuples(st.sampled_from(["lose", "forget_lost"]), st.builds(lambda k, e: (k, *e), kinds, ends)),
     ]
     if flags["can_be_cut"]:
         two = st.sampled_from([(a, b) for a, b in pairs if a != b])
@@ -259,7 +268,7 @@ def test_bookkeeper_a_message_has_four_lives() -> None:
                 ("deliverable", Ping(1) in s.net.in_flight(Ping, a, b)),
                 ("lost", Ping(1) in s.net.lost(Ping, a, b)),
             ]
-            known = Ping(1) in s.net.known(Ping, a, b)
+            known = s.net.is_known(Ping(1), a, b)
             here = [name for name, is_so in states if is_so]
             assert len(here) <= 1 and (known or not here)
             return here[0] if here else "processed" if known else "unknown"
@@ -269,6 +278,7 @@ def test_bookkeeper_a_message_has_four_lives() -> None:
     moves: dict[str, Callable[[Any], Any]] = {
         "send": lambda s: s.net.send(Ping(1), a, b),
         "receive": lambda s: s.net.receive(Ping, to=b),
+        "lose": lambda s: s.net.lose(Ping, a, b),
         "time out": lambda s: s.net.forget_lost(Ping, a, b),
     }
     found: dict[tuple[str, str], list[str]] = {}
@@ -284,15 +294,19 @@ def test_bookkeeper_a_message_has_four_lives() -> None:
     assert found == {
         ("unknown", "send"): ["deliverable", "lost"],
         ("unknown", "receive"): [],
+        ("unknown", "lose"): ["unknown"],
         ("unknown", "time out"): ["unknown"],
         ("deliverable", "send"): [],
         ("deliverable", "receive"): ["processed"],
+        ("deliverable", "lose"): ["lost"],
         ("deliverable", "time out"): ["deliverable"],
         ("lost", "send"): [],
         ("lost", "receive"): [],
+        ("lost", "lose"): ["lost"],
         ("lost", "time out"): ["processed"],
         ("processed", "send"): [],
         ("processed", "receive"): [],
+        ("processed", "lose"): ["processed"],
         ("processed", "time out"): ["processed"],
     }
 
@@ -315,7 +329,8 @@ def test_bookkeeper_a_timeout_touches_one_channel_and_is_told() -> None:
     lost = list(ways(start, lambda s: s.net.send_all([(Ping(1), b), (Ping(1), c)], a)))[-1]
     after = run(lost, lambda s: s.net.forget_lost(Ping, a, b))
     assert look(after, lambda s: (s.net.lost(Ping, a, b), s.net.lost(Ping, a, c))) == (frozenset(), {Ping(1)})
-    assert after.names("write") == ["net.Ping.n1.n2"] and set(after.names("read")) == {"net.Ping.n1.n2"}
+    touched = {"net.lost.Ping.n1.n2", "net.processed.n1.n2.Ping(n=1)"}
+    assert set(after.names("write")) == touched and set(after.names("read")) <= touched
     assert [(e.kind, e.source, e.dest, e.text) for e in after.events] == [("timeout", a, b, "Ping(n=1)")]
     assert run(after, lambda s: s.net.forget_lost(Ping, a, b)).events == []
 
@@ -339,7 +354,7 @@ def test_kraft_a_message_can_be_sent_again_once_it_was_received() -> None:
         plain = run(plain, lambda s: s.net.send(Ping(1), a, b))  # in flight already: nothing changes
         assert look(plain, lambda s: s.net.in_flight(Ping, a, b)) == (Ping(1),)
         plain = run(plain, lambda s: s.net.receive(Ping, to=b))
-        assert look(plain, lambda s: s.net.known(Ping, a, b)) == frozenset()
+        assert not look(plain, lambda s: s.net.is_known(Ping(1), a, b))
 
 
 def test_kraft_a_cut_connection_loses_what_is_in_flight_and_what_is_sent() -> None:
@@ -370,13 +385,106 @@ def test_a_reply_goes_back_where_the_message_came_from() -> None:
     assert [look(p, lambda s: [len(s.net.in_flight(Pong, b, n)) for n in (a, c)]) for p in after] == [[1, 0], [0, 1]]
 
 
+# -- topics -----------------------------------------------------------------------------------------------------------
+
+
+class Answer(Message):
+    topic: ClassVar[str] = "question"
+
+    question: int
+    n: int = 0
+
+
+class Untold(Message):
+    """The same without a topic."""
+
+    question: int
+    n: int = 0
+
+
+def asked_and_untold(count: int, flags: dict[str, bool]) -> Protocol:
+    body = {"nodes": model_values("n", count)}
+    body["net"] = network(dict.fromkeys((Answer, Untold), (body["nodes"], body["nodes"])), **flags)
+    return type("Net", (Protocol,), body)()  # type: ignore[no-any-return]
+
+
+def held_by_kind(plain: Plain) -> tuple[dict[Any, str], dict[Any, str]]:
+    """What the channels of each of the two kinds hold, for comparison."""
+    found: tuple[dict[Any, str], dict[Any, str]] = ({}, {})
+    for ends, channel in look(plain, lambda s: s.net.__value__()).items():
+        if ends[0] in ("Answer", "Untold"):
+            found[ends[0] == "Untold"][ends[1:]] = str(channel).replace("Untold", "Answer")
+    return found
+
+
+@given(st.data())
+def test_a_topic_changes_nothing_but_the_parts(data: st.DataObject) -> None:
+    """Whatever is done with messages that have a topic gives what it gives with the same messages without one."""
+    flags = {name: data.draw(st.booleans(), label=name) for name in OPTIONS if name != "ordered"}
+    plain = Plain(asked_and_untold(2, flags))
+    nodes = nodes_of(plain)
+
+    def twice(body: Callable[[Any, type[Message], dict[str, Any], Callable[[Any], bool]], Any]) -> None:
+        nonlocal plain
+        q = data.draw(st.integers(0, 1), label="question")
+        told = list(ways(plain, lambda s: body(s, Answer, {"topic": q}, lambda m: True)))
+        both = [list(ways(one, lambda s: body(s, Untold, {}, lambda m: m.question == q))) for one in told]
+        untold = list(ways(plain, lambda s: body(s, Untold, {}, lambda m: m.question == q)))
+        assert len(told) == len(untold)
+        if told:
+            i = data.draw(st.integers(0, len(told) - 1), label="outcome")
+            plain = both[i][i]
+            assert held_by_kind(plain)[0] == held_by_kind(plain)[1]
+
+    for name in data.draw(st.lists(st.sampled_from(["send", "send", "receive", "forget", "lose", "drop", "cut", "heal"]), max_size=12)):
+        a, b = data.draw(st.sampled_from([(0, 1), (1, 0), (0, 0)]), label="ends")
+        n = data.draw(st.integers(0, 1), label="n")
+        if name == "send":
+            q = data.draw(st.integers(0, 1), label="question sent")
+            twice(lambda s, kind, topic, where: s.net.send(kind(q, n), nodes[a], nodes[b]))  # type: ignore[call-arg]
+        elif name == "receive":
+            twice(lambda s, kind, topic, where: s.net.receive(kind, to=nodes[b], source=nodes[a], where=where, **topic))
+        elif name == "forget":
+            twice(lambda s, kind, topic, where: s.net.forget_lost(kind, nodes[a], nodes[b]))
+        elif flags["can_be_cut"] and name == "lose":
+            twice(lambda s, kind, topic, where: s.net.lose(kind, nodes[a], nodes[b]))
+        elif flags["can_be_cut"]:
+            plain = run(plain, lambda s: getattr(s.net, name)(nodes[0], nodes[1]))
+            assert held_by_kind(plain)[0] == held_by_kind(plain)[1]
+
+
+def test_only_one_topic_is_read() -> None:
+    plain = Plain(asked_and_untold(2, flags()))
+    a, b = nodes_of(plain)
+    for q in (0, 1):
+        plain = run(plain, lambda s: s.net.send(Answer(q), a, b))
+    received = run(plain, lambda s: s.net.receive(Answer, to=b, source=a, topic=1))
+    assert set(received.names("read")) == set(received.names("write")) == {"net.Answer.n1.n2.1"}
+    assert look(received, lambda s: [s.net.in_flight(Answer, a, b, topic=q) for q in (0, 1)]) == [(Answer(0),), ()]
+
+
+def test_a_topic_is_told_exactly_where_there_is_one() -> None:
+    plain = Plain(asked_and_untold(2, flags()))
+    a, b = nodes_of(plain)
+    wrong: dict[str, Callable[[Any], Any]] = {
+        "Answer has a topic, question: say which, topic=...": lambda s: s.net.receive(Answer, to=b),
+        "Untold has no topic": lambda s: s.net.in_flight(Untold, a, b, topic=1),
+        "Answer has a topic: all of it is only found on a network that can be cut": lambda s: s.net.drop(a, b),
+    }
+    for message, body in wrong.items():
+        with pytest.raises(FencepostError, match=message):
+            list(ways(plain, body))
+
+
 # -- what is read, what is told, what is wrong -------------------------------------------------------------------------
 
 
 def test_only_the_channels_that_are_named_are_read() -> None:
     plain = Plain(protocol_with(3, flags("once", "remember")))
     a, b, c = nodes_of(plain)
-    assert run(plain, lambda s: s.net.send(Ping(1), a, b)).log == [("read", "net.Ping.n1.n2"), ("write", "net.Ping.n1.n2")]
+    sent = run(plain, lambda s: s.net.send(Ping(1), a, b))
+    channel, message = "net.Ping.n1.n2", "net.processed.n1.n2.Ping(n=1)"
+    assert sent.log == [("read", channel), ("read", message), ("write", channel)]
     plain = run(plain, lambda s: s.net.send(Ping(1), c, b))
     received = list(ways(plain, lambda s: s.net.receive(Ping, to=b)))
     assert [p.names("choose") for p in received] == [[[a, b, c]]], "the sender is chosen first, then only its channel is read"
@@ -395,16 +503,46 @@ def test_what_happens_is_told() -> None:
     assert [(e.kind, e.source, e.dest, e.text) for e in received.events] == [("receive", a, b, "Ping(n=1)")]
 
 
-def test_options_can_be_constants_of_the_protocol() -> None:
+def test_options_and_ends_can_be_constants_or_functions_of_the_protocol() -> None:
     class Net(Protocol):
         lossy: bool = constant(False)
         nodes: tuple[ModelValue, ...] = model_values("n", 2)
         net: Network = network({Ping: (nodes, nodes)}, lossy=lossy)
 
+    class Computed(Net):
+        net: Network = network({Ping: (lambda p: p.nodes[:1], lambda p: p.nodes[1:])}, lossy=lambda p: p.lossy)
+
     for lossy in (False, True):
-        plain = Plain(Net(lossy=lossy))
-        a, b = nodes_of(plain)
-        assert len(list(ways(plain, lambda s: s.net.send(Ping(1), a, b)))) == 1 + lossy
+        for kind in (Net, Computed):
+            plain = Plain(kind(lossy=lossy))
+            a, b = nodes_of(plain)
+            assert len(list(ways(plain, lambda s: s.net.send(Ping(1), a, b)))) == 1 + lossy
+    with pytest.raises(FencepostError, match="Ping has no channel from n2 to n1"):
+        run(Plain(Computed()), lambda s: s.net.send(Ping(1), *reversed(s.nodes)))
+
+
+def test_everybody_can_talk_on_a_network_that_can_not_be_cut() -> None:
+    plain = Plain(protocol_with(2, flags()))
+    a, b = nodes_of(plain)
+    assert look(plain, lambda s: s.net.connected(a, b))
+    with pytest.raises(FencepostError, match="net was not declared with can_be_cut=True"):
+        run(plain, lambda s: s.net.cut(a, b))
+
+
+def test_an_end_can_be_several_constants() -> None:
+    class Net(Protocol):
+        clients: tuple[ModelValue, ...] = model_values("c", 2)
+        readers: tuple[ModelValue, ...] = model_values("r", 0)
+        nodes: tuple[ModelValue, ...] = model_values("n", 1)
+        net: Network = network({Ping: ((clients, readers), nodes), Pong: (nodes, (clients, readers))})
+
+    def channels(net: Protocol) -> list[tuple[str, str]]:
+        return [(slot.path[-2].name, slot.path[-1].name) for slot in net.shapes["net"].slots(("net",))]
+
+    assert channels(Net()) == [("c1", "n1"), ("c2", "n1"), ("n1", "c1"), ("n1", "c2")]
+    assert ("r1", "n1") in channels(Net(readers=1))
+    plain = Plain(Net(readers=1))
+    assert run(plain, lambda s: s.net.send(Ping(1), s.readers[0], s.nodes[0]))
 
 
 def test_a_network_as_a_value_is_all_of_it() -> None:

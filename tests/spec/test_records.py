@@ -16,6 +16,7 @@ from fencepost import (
     PerKey,
     Protocol,
     Record,
+    Table,
     constant,
     model_values,
     network,
@@ -23,6 +24,7 @@ from fencepost import (
     per_key,
     require,
     state,
+    table,
 )
 from fencepost.spec.values import NotAValue, Set
 
@@ -264,3 +266,30 @@ def test_messages_carry_values_not_parts_of_the_state() -> None:
     after = run(Plain(Net()), lambda s: s.net.send(Ping(s.inner), *s.nodes))
     after = run(after, lambda s: setattr(s.inner, "low", 5))
     assert look(after, lambda s: s.net.in_flight(Ping, *s.nodes)[0].n) == Inner(0, 9)
+
+
+class Known(Record):
+    by: PerKey[ModelValue, int] = per_key(lambda protocol: protocol.nodes, 7)
+    seen: Table[str, int] = table({"first": 1})
+    rank: int = 0
+
+
+class Forgetful(Protocol):
+    nodes: tuple[ModelValue, ...] = model_values("n", 2)
+    known: PerKey[ModelValue, Known] = per_key(nodes, Known)
+
+
+def test_a_record_made_anew_has_its_maps_as_declared() -> None:
+    plain = Plain(Forgetful())
+    n1, n2 = plain.protocol.nodes  # type: ignore[attr-defined]
+
+    def learn(s: Any) -> None:
+        s.known[n1].by[n2], s.known[n1].rank = 8, 3
+        s.known[n1].seen["second"] = 2
+        del s.known[n1].seen["first"]
+
+    def forget(s: Any) -> None:
+        s.known[n1] = Known(rank=1)
+
+    after = run(run(plain, learn), forget)
+    assert look(after, lambda s: (dict(s.known[n1].by), dict(s.known[n1].seen), s.known[n1].rank)) == ({n1: 7, n2: 7}, {"first": 1}, 1)

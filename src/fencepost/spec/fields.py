@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from fencepost.errors import FencepostError
 from fencepost.spec.context import Cursor, Slot
-from fencepost.spec.values import Map, NotAValue, Record, Set, Value, encode, freeze, show
+from fencepost.spec.values import Map, ModelValue, NotAValue, Record, Set, Value, encode, freeze, permute, show
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -46,9 +46,18 @@ class Shape:
         """Assign the whole variable."""
         raise NotImplementedError
 
+    def reset(self, cursor: Cursor, path: tuple[Any, ...]) -> None:
+        """Assign what the variable was declared with."""
+        for slot in self.slots(path):
+            cursor.write(slot, slot.default)
+
     def value(self, read: Callable[[Slot], Value], path: tuple[Any, ...]) -> Value:
         """The whole variable as one immutable value."""
         raise NotImplementedError
+
+    def permuted(self, path: tuple[Any, ...], swap: Mapping[ModelValue, ModelValue]) -> tuple[Any, ...]:
+        """The path of the slot that plays the part of the one at ``path`` once model values are exchanged."""
+        return tuple(permute(part, swap) for part in path)
 
 
 class Leaf(Shape):
@@ -95,7 +104,11 @@ class Struct(Shape):
         if type(value) is not self.record:
             raise NotAValue(f"{show(value)} where a {self.record.__name__} belongs")
         for name, part in self.parts.items():
-            part.set(cursor, (*path, name), getattr(value, name))
+            given = getattr(value, name)
+            if isinstance(given, (VariableOf, PerKeyOf, TableOf)):  # as the record's class declares it
+                part.reset(cursor, (*path, name))
+            else:
+                part.set(cursor, (*path, name), given)
 
     def value(self, read: Callable[[Slot], Value], path: tuple[Any, ...]) -> Value:
         return self.record(**{name: part.value(read, (*path, name)) for name, part in self.parts.items()})
@@ -160,6 +173,9 @@ class TableShape(Shape):
                 del view[key]
         for key, item in items.items():
             view[key] = item
+
+    def reset(self, cursor: Cursor, path: tuple[Any, ...]) -> None:
+        self.set(cursor, path, self.default)
 
     def value(self, read: Callable[[Slot], Value], path: tuple[Any, ...]) -> Value:
         return Map({key: read(self._cell(path, key))[0] for key in read(self._keys(path))})

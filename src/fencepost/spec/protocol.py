@@ -22,7 +22,7 @@ import enum
 import inspect
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, ClassVar, TypeVar, cast, overload
@@ -39,12 +39,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # -- constants --------------------------------------------------------------------------------------------------------
 
+Symmetric = bool | Callable[[Any], str]
+"""Whether exchanging members of a constant changes nothing: a function of the protocol returns "", or why not."""
+
 
 class Constant:
     """A constant of a protocol: its default, its type, and how a user's text becomes a value of it."""
 
-    def __init__(self, default: Any, doc: str = "", prefix: str | None = None) -> None:
+    def __init__(self, default: Any, doc: str = "", prefix: str | None = None, symmetric: Symmetric = False) -> None:
         self.prefix = prefix
+        self.symmetric = symmetric
         self.doc = doc
         self.name = ""
         self.default = default
@@ -144,8 +148,9 @@ class Constant:
             except ValueError:
                 given = [name.strip() for name in given.strip("{}").split(",")]
         if isinstance(given, int):
-            if not 1 <= given <= 1000:
-                raise OptionError(f"constant {self.name} needs between 1 and 1000 model values, not {given}")
+            least = 1 if self.default else 0
+            if not least <= given <= 1000:
+                raise OptionError(f"constant {self.name} needs between {least} and 1000 model values, not {given}")
             return tuple(ModelValue(f"{self.prefix}{i + 1}", i) for i in range(given))
         if not isinstance(given, (list, tuple, set, frozenset)):
             raise self._wrong(given)
@@ -156,7 +161,7 @@ class Constant:
                 raise self._wrong(name)
         if len(set(names)) != len(names):
             raise OptionError(f"constant {self.name} names a model value twice: {', '.join(names)}")
-        if not names:
+        if not names and self.default:
             raise self._wrong("")
         return tuple(ModelValue(name, i) for i, name in enumerate(names))
 
@@ -166,10 +171,18 @@ def constant(default: T, doc: str = "") -> T:
     return cast(T, Constant(default, doc))
 
 
-def model_values(prefix: str, count: int | Iterable[str], doc: str = "") -> tuple[ModelValue, ...]:
-    """A constant set of model values, in declaration order: ``count`` of them (``b1``, ``b2``, ...) or the given names."""
+def model_values(
+    prefix: str, count: int | Iterable[str], doc: str = "", *, symmetric: Symmetric = False
+) -> tuple[ModelValue, ...]:
+    """A constant set of model values, in declaration order: ``count`` of them (``b1``, ``b2``, ...) or the given names.
+
+    It can be empty only if it is by default (a ``count`` of 0): what has nobody to act holds too easily.
+
+    ``symmetric`` declares that no action and no property tells them apart, so that ``--symmetry`` may take states that differ only
+    in who is who for one. Where that depends on the constants it is a function of them: "" where it is so, else the reason.
+    """
     given = count if isinstance(count, int) else tuple(count)
-    return cast("tuple[ModelValue, ...]", Constant(given, doc, prefix))
+    return cast("tuple[ModelValue, ...]", Constant(given, doc, prefix, symmetric))
 
 
 # -- actions and properties -------------------------------------------------------------------------------------------
@@ -261,6 +274,46 @@ def step_invariant(function: Any = None, /, *, when: Any = None, **domains: Any)
     return lambda f: _declare("step_invariant", f, when=when, domains=domains)
 
 
+TEMPORAL = ("always_eventually", "eventually_always", "leads_to")
+"""The kinds of temporal properties: what must be true of every fair, endless behaviour."""
+
+
+def _temporal(kind: str, function: Any, when: Any, domains: Mapping[str, Any]) -> Any:
+    if function is not None:
+        return _declare(kind, function)
+    return lambda f: _declare(kind, f, when=when, domains=domains)
+
+
+@overload
+def always_eventually(function: F, /) -> F: ...
+@overload
+def always_eventually(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def always_eventually(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
+    """Always eventually (TLA+: ``[]<>``): in every fair behaviour it is true again and again, for every binding of its parameters.
+
+    ``when`` turns it off by default, as for :func:`invariant`. Fair: see :attr:`Protocol.fairness`.
+    """
+    return _temporal("always_eventually", function, when, domains)
+
+
+@overload
+def eventually_always(function: F, /) -> F: ...
+@overload
+def eventually_always(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def eventually_always(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
+    """Eventually always (TLA+: ``<>[]``): in every fair behaviour it becomes true at some point and stays true from there on."""
+    return _temporal("eventually_always", function, when, domains)
+
+
+@overload
+def leads_to(function: F, /) -> F: ...
+@overload
+def leads_to(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def leads_to(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
+    """Leads to (TLA+: ``~>``): the method returns a pair of truths, and whenever the first holds the second holds then or later."""
+    return _temporal("leads_to", function, when, domains)
+
+
 def constraint(function: F, /) -> F:
     """A state constraint: states in which it is false are checked but neither counted nor explored further."""
     return cast(F, _declare("constraint", function))
@@ -284,6 +337,37 @@ def initial(function: F, /) -> F:
 def view(function: F, /) -> F:
     """A view: two states for which it returns equal values count as one state."""
     return cast(F, _declare("view", function))
+
+
+# -- fairness ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fairness:
+    """What :func:`weak` and :func:`strong` declare: no ``actions`` stands for all of them."""
+
+    strong: bool
+    actions: tuple[str, ...]
+    per: tuple[str, ...] | None
+
+
+def weak(*actions: Callable[..., Any], per: Sequence[str] | None = None) -> Fairness:
+    """Weak fairness (TLA+: ``WF``): what stays enabled is taken at last. Part of :attr:`Protocol.fairness`.
+
+    By default each of the actions is fair by itself, for each binding of its parameters. ``per`` names parameters: then the actions
+    are fair together, one demand for each value of those (PlusCal's fair process: ``per=("p",)``). Without actions it means all
+    of them, so ``weak(per=())`` only says that the protocol does not stop while a step is possible.
+    """
+    return _fairness(False, actions, per)
+
+
+def strong(*actions: Callable[..., Any], per: Sequence[str] | None = None) -> Fairness:
+    """Strong fairness (TLA+: ``SF``): what is enabled again and again is taken at last. Arguments as for :func:`weak`."""
+    return _fairness(True, actions, per)
+
+
+def _fairness(strong: bool, actions: Sequence[Any], per: Sequence[str] | None) -> Fairness:
+    return Fairness(strong, tuple(getattr(a, "name", "") or a.function.__name__ for a in actions), None if per is None else tuple(per))
 
 
 # -- configurations ---------------------------------------------------------------------------------------------------
@@ -335,11 +419,13 @@ class Protocol:
     """The base of every protocol. Keyword arguments override constants; an unknown or ill-typed one raises
     :class:`fencepost.OptionError`.
 
-    Class attributes a protocol may set: ``name`` (how the command line calls it) and ``configurations``.
+    Class attributes a protocol may set: ``name`` (how the command line calls it), ``configurations``, and ``fairness``: what every
+    behaviour that temporal properties are judged by does, as :func:`weak` and :func:`strong` say it.
     """
 
     name: ClassVar[str] = ""
     configurations: ClassVar[Mapping[str, Configuration]] = {}
+    fairness: ClassVar[Sequence[Fairness]] = ()
     _declared_constants: ClassVar[dict[str, Constant]] = {}
     _declared_variables: ClassVar[dict[str, Variable]] = {}
     _declared: ClassVar[dict[str, Declared]] = {}

@@ -217,7 +217,13 @@ class Record:
 
 
 class Message(Record):
-    """A record that travels over a :class:`~fencepost.spec.network.Network`; its class is the kind of message."""
+    """A record that travels over a :class:`~fencepost.spec.network.Network`; its class is the kind of message.
+
+    ``topic`` may name one of its fields: then what a channel has in flight is a part of the state of its own for each value of
+    that field, and a message is received by its topic. It is for kinds of which many different messages pile up in a channel.
+    """
+
+    topic: ClassVar[str | None] = None
 
 
 def canonical(items: Iterable[T]) -> list[T]:
@@ -416,6 +422,37 @@ def freeze(value: Value) -> Value:
     except TypeError:
         raise NotAValue(f"a {kind.__name__}, which is unhashable") from None
     raise NotAValue(f"a {kind.__name__}, which Fencepost does not know; declare a fencepost.Record or an enum")
+
+
+def permute(value: Value, swap: Mapping[ModelValue, ModelValue]) -> Value:
+    """The value with model values exchanged for others, wherever in it they stand; ``swap`` says which for which."""
+    if isinstance(value, ModelValue):
+        return swap.get(value, value)
+    if isinstance(value, tuple):
+        return tuple(permute(v, swap) for v in value)
+    if isinstance(value, frozenset):
+        return Set(permute(v, swap) for v in frozenset.__iter__(value))
+    if isinstance(value, Record):
+        return value.replace(**{n: permute(getattr(value, n), swap) for n in value._fields})
+    if isinstance(value, Map):
+        return Map({permute(k, swap): permute(v, swap) for k, v in value.items()})
+    return value
+
+
+def model_values_in(value: Value) -> Iterator[ModelValue]:
+    """Every model value that stands somewhere in a value."""
+    if isinstance(value, ModelValue):
+        yield value
+    elif isinstance(value, (tuple, frozenset)):
+        for part in value:
+            yield from model_values_in(part)
+    elif isinstance(value, Record):
+        for name in value._fields:
+            yield from model_values_in(getattr(value, name))
+    elif isinstance(value, Map):
+        for key, part in value.items():
+            yield from model_values_in(key)
+            yield from model_values_in(part)
 
 
 def _member(value: enum.Enum) -> str:

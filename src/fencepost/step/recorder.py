@@ -20,7 +20,7 @@ from fencepost.errors import FencepostError, Misbehaved, NotAProtocol, ProtocolR
 from fencepost.spec.context import Disabled, Event, Slot, current
 from fencepost.spec.fields import PerKeyView, RecordView
 from fencepost.spec.network import Network
-from fencepost.spec.protocol import Declared, Protocol
+from fencepost.spec.protocol import TEMPORAL, Declared, Protocol
 from fencepost.spec.values import NotAValue, Value, freeze, show
 from fencepost.step.state import State, Store
 
@@ -35,16 +35,18 @@ STEP_PROPERTIES = ("step_constraint", "step_invariant")
 class Root:
     """Something that is evaluated in every state: an action with its parameters bound, or a property.
 
-    ``index`` orders roots: constraints, invariants, step constraints, step invariants, then actions, each as declared.
+    ``index`` orders roots: constraints, invariants, step constraints, step invariants, actions, then temporal properties, each as
+    declared. ``part``: which of the pair of truths of a leads-to property this is.
     """
 
     index: int
     declared: Declared
     parameters: dict[str, Value]
+    part: int = 0
 
     @property
     def kind(self) -> str:
-        """``action``, ``invariant``, ``constraint``, ``step_invariant`` or ``step_constraint``."""
+        """``action``, ``invariant``, ``constraint``, ``step_invariant``, ``step_constraint`` or a temporal kind."""
         return self.declared.kind
 
     @property
@@ -57,6 +59,15 @@ class Root:
         """The name with its parameters: ``bookie_confirms_add(b=b1)``."""
         bound = ", ".join(f"{n}={show(v)}" for n, v in self.parameters.items())
         return f"{self.name}({bound})" if bound else self.name
+
+
+@dataclass(frozen=True)
+class Demand:
+    """One demand of fairness: of the actions in ``roots`` (numbers), taken together. ``strong`` or weak."""
+
+    strong: bool
+    title: str
+    roots: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -75,7 +86,10 @@ class Outcome:
 
 @dataclass
 class Leaf:
-    """Where an evaluation ends: nothing if it is not enabled (or the property holds), else every outcome, in order."""
+    """Where an evaluation ends: nothing if it is not enabled (or the property holds), else every outcome, in order.
+
+    For a temporal property it is the other way round: an outcome where it is true.
+    """
 
     outcomes: list[Outcome]
 
@@ -191,12 +205,18 @@ class Stepper:
         for declared in protocol.declared("action"):
             for parameters in _bindings(declared, protocol):
                 self.roots.append(Root(len(self.roots), declared, parameters))
+        for kind in TEMPORAL:
+            for declared in protocol.declared(kind):
+                if self._selected(declared, invariants):
+                    for parameters in _bindings(declared, protocol):
+                        for part in range(2 if kind == "leads_to" else 1):
+                            self.roots.append(Root(len(self.roots), declared, parameters, part))
         self._view = next(iter(protocol.declared("view")), None)
         self._view_slot = Slot(("view()",), None, constant=False)  # no variable can have this name
         self._project()
 
     def _selected(self, declared: Declared, invariants: Sequence[str] | None) -> bool:
-        if declared.kind not in ("invariant", "step_invariant"):
+        if declared.kind not in ("invariant", "step_invariant", *TEMPORAL):
             return True
         if invariants:
             return declared.name in invariants
@@ -205,6 +225,30 @@ class Stepper:
     def of_kind(self, *kinds: str) -> list[Root]:
         """The roots of these kinds, in order."""
         return [r for r in self.roots if r.kind in kinds]
+
+    def demands(self) -> list[Demand]:
+        """What the protocol declares to be fair, for each binding that it tells apart.
+
+        Raises :class:`fencepost.NotAProtocol` for a parameter that the actions do not have.
+        """
+        found: list[Demand] = []
+        for fairness in self.protocol.fairness:
+            roots = [r for r in self.of_kind("action") if not fairness.actions or r.name in fairness.actions]
+            if fairness.per is None:
+                found += [Demand(fairness.strong, r.title, frozenset([r.index])) for r in roots]
+                continue
+            groups: dict[tuple[Value, ...], list[Root]] = {}
+            for root in roots:
+                for name in fairness.per:
+                    if name not in root.parameters:
+                        raise NotAProtocol(f"fairness per {name}: action {root.name} has no parameter {name}")
+                groups.setdefault(tuple(root.parameters[n] for n in fairness.per), []).append(root)
+            what = ", ".join(dict.fromkeys(r.name for r in roots)) if fairness.actions else "any action"
+            for values, group in groups.items():
+                bound = ", ".join(f"{n}={show(v)}" for n, v in zip(fairness.per, values, strict=True))
+                title = f"{what} with {bound}" if bound else what
+                found.append(Demand(fairness.strong, title, frozenset(r.index for r in group)))
+        return found
 
     # -- evaluating ---------------------------------------------------------------------------------------------------
 
@@ -279,6 +323,8 @@ class Stepper:
                 if after is not None:
                     later = self.protocol.bound_to(_Recorder(self.store, after, (), path, lane=1))
                     path.enabled = not _truth(root.declared.function(bound, later, **root.parameters))
+                elif root.kind in TEMPORAL:
+                    path.enabled = _temporal_truth(root, root.declared.function(bound, **root.parameters))
                 elif recorder.read_only:
                     path.enabled = not _truth(root.declared.function(bound, **root.parameters))
                 else:
@@ -471,6 +517,14 @@ def _truth(verdict: Any) -> bool:
     if verdict is None:
         raise Misbehaved("returned nothing: a property returns true or false")
     return bool(verdict)
+
+
+def _temporal_truth(root: Root, verdict: Any) -> bool:
+    if root.kind != "leads_to":
+        return _truth(verdict)
+    if type(verdict) is not tuple or len(verdict) != 2:
+        raise Misbehaved("returned no pair: a leads-to property returns two truths, (what leads, to what)")
+    return _truth(verdict[root.part])
 
 
 def _nothing(result: Any) -> None:

@@ -7,10 +7,11 @@ from hashlib import blake2b
 from typing import Any
 
 from fencepost.spec.context import Slot
+from fencepost.spec.network import NetworkShape
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Value, encode
 
-SEED = 0x9E3779B97F4A7C15F39CC0605CEDC834
+SEED = 0xBB67AE8584CAA73B25742D7078B83B89
 """The fingerprint of the state in which every slot holds its default; any constant would do."""
 
 LOW = (1 << 64) - 1
@@ -72,10 +73,7 @@ class Store:
         code = encode(value)
         if not self._visible(slot.path) or code == encode(slot.default):
             return 0
-        # By path and not by name: the keys 1 and "1" read the same.
-        path = b"".join(b"k" + p.__name__.encode() + b";" if isinstance(p, type) else encode(p) for p in slot.path)
-        digest = blake2b(path + b"\0" + code, digest_size=16).digest()
-        return int.from_bytes(digest, "little")
+        return content_hash(slot.path, code)
 
     def fingerprint(self, ids: Sequence[int]) -> int:
         """The 128-bit fingerprint of a row; its low 64 bits are the 64-bit one."""
@@ -91,6 +89,13 @@ class Store:
         while end and not ids[end - 1]:
             end -= 1
         return tuple(int(i) for i in ids[:end])
+
+
+def content_hash(path: tuple[Any, ...], code: bytes) -> int:
+    """128 bits that depend on where a value is and on what it is (:func:`encode`), and on nothing else."""
+    # By path and not by name: the keys 1 and "1" read the same.
+    place = b"".join(b"k" + p.__name__.encode() + b";" if isinstance(p, type) else encode(p) for p in path)
+    return int.from_bytes(blake2b(place + b"\0" + code, digest_size=16).digest(), "little")
 
 
 class State:
@@ -128,7 +133,14 @@ class State:
 
     def variables(self) -> Mapping[str, Value]:
         """Every state variable as one immutable value: records as records, maps as :class:`fencepost.Map`."""
-        return {name: shape.value(self.read, (name,)) for name, shape in self.store.protocol.shapes.items()}
+        found: dict[str, Value] = {}
+        for name, shape in self.store.protocol.shapes.items():
+            if isinstance(shape, NetworkShape):
+                # What it remembers has slots that only the states tell of.
+                found[name] = shape.held((slot, value) for slot, value in self.slots() if slot.path[0] == name)
+            else:
+                found[name] = shape.value(self.read, (name,))
+        return found
 
     def changes(self, before: State) -> list[tuple[Slot, Value, Value]]:
         """The slots that differ from ``before``, each with its old and its new value."""
