@@ -1,0 +1,520 @@
+"""Simulation: random walks on all cores, for spaces that nobody can exhaust.
+
+The driver here lets the walks of `walks` run, asks Python where no path is known, and tells what they met. A walk is told by the
+seed and its number, so everything that is reported can be done again. Nothing ever *holds* here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import math
+import secrets
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from enum import Enum
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fencepost.compiler.machine import reserve
+from fencepost.compiler.native import REF_BITS
+from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, STEP_PROPERTY, Array, Tables
+from fencepost.engines import walks
+from fencepost.engines.embedded import DTYPES, QUESTIONS, TICK
+from fencepost.engines.interface import Exploration, Found, Options, Progress, Report, Walks
+from fencepost.engines.kernel import PARKED, PARKS, Arena, Work
+from fencepost.engines.memory import memory_limit, peak_memory, resident_memory
+from fencepost.engines.walks import END, LEAF_ROOM, NEXT, SKETCH_BITS, STOP, Past, Plan, Temporal, Walkers
+from fencepost.errors import ProtocolRaised, SystemFailure
+from fencepost.liveness.graph import Terms
+from fencepost.liveness.lasso import is_violated, met
+from fencepost.report import numbers
+from fencepost.spec.protocol import TEMPORAL
+from fencepost.spec.values import Value, encode
+from fencepost.step import Root, Stepper
+from fencepost.step.state import LOW
+from fencepost.trace.shorten import shortened
+from fencepost.trace.words import kind_of
+
+WALKS = 10_000
+DEPTH = 100
+LANES = 1024
+"""Walks that a worker has under way at once: so many can wait for Python together."""
+MOST_REMEMBERED = 1 << 24
+"""States that the walks of a worker may have behind them: what they remember of each takes some 32 bytes."""
+UNLIMITED = 1 << 62
+NOWHERE: Array = np.zeros(0, np.int32)
+"""Where walks whose paths do not matter write them down."""
+
+
+def explore(stepper: Stepper, options: Options, report: Report | None = None) -> Exploration:
+    """Walk at random until enough walks are done or something is violated. Limits and errors of the protocol end it early.
+
+    Raises :class:`fencepost.SystemFailure` if the protocol outgrows the engine's tables or the machine.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    simulation = Simulation(stepper, options, report)
+    try:
+        return simulation.run()
+    finally:
+        if collecting:
+            gc.enable()
+        simulation.close()
+
+
+def key_of(root: Root, whole: bool) -> int:
+    """A 64-bit hash of an action's name and, if it is to be the ``whole`` root, of its parameters."""
+    parameters = b"".join(encode(v) for v in root.parameters.values()) if whole else b""
+    return int.from_bytes(blake2b(root.name.encode() + b"\0" + parameters, digest_size=8).digest(), "little")
+
+
+def estimate(sketch: Array) -> float:
+    """How many distinct fingerprints a sketch has taken in: to about 0.4 %, and exactly while they are few.
+
+    HyperLogLog with the estimator of Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017).
+    """
+    size = len(sketch)
+    counts = np.bincount(sketch, minlength=66).tolist()
+    if counts[0] == size:
+        return 0.0
+    z = 0.0
+    for count in reversed(counts[1:]):
+        z = (z + count) / 2
+    x = counts[0] / size
+    sigma, power = x, 1.0
+    while x:
+        x *= x
+        sigma, before, power = sigma + x * power, sigma, power * 2
+        if sigma == before:
+            break
+    return float(size * size / (2 * math.log(2) * (z + size * sigma)))
+
+
+class _Violation(NamedTuple):
+    """How a walk violated a property: after how many steps, and at which of them the loop began, if it was by a loop."""
+
+    walk: int
+    step: int
+    root: int
+    loop: int
+    kind: str
+    name: str
+
+
+class Simulation:
+    """One simulation: its tables, its lanes, its workers."""
+
+    def __init__(self, stepper: Stepper, options: Options, report: Report | None) -> None:
+        self.stepper = stepper
+        self.options = options
+        self.report = report
+        self.started = time.monotonic()
+        self.told = 0.0
+        self.seconds = {"python": 0.0, "settle": 0.0, "walk": 0.0}
+        self.result = Exploration()
+        self.seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
+        self.depth = options.depth or DEPTH
+        self.only = options.walk
+        self.workers = 1 if self.only is not None else max(1, options.workers)
+        self.memory_limit = memory_limit(options.max_memory)
+        self.tables = Tables(stepper)
+        self.starts = stepper.initial_states()
+        self.lanes = 1 if self.only is not None else max(1, min(LANES // max(1, self.workers // 4), MOST_REMEMBERED // self.depth))
+        self.terms = Terms(stepper)
+        self.first_start = 2 * self.lanes * self.workers
+        self.dtype: Any = np.uint8
+        self.width = self._width()
+        self.arena = self._arena()
+        self.work = [self._work(self.lanes) for _ in range(self.workers)]
+        self.walkers = [self._walkers(t, self.lanes) for t in range(self.workers)]
+        self.control = np.zeros(32, np.int64)
+        self.pool = ThreadPoolExecutor(self.workers)
+        self.compiled = self.tables.compiled()
+        self.questions: list[tuple[int, list[int], int]] = []
+        self.raised: tuple[int, int] | None = None
+        self.plan = self._plan(np.zeros(0, np.int64))
+
+    def close(self) -> None:
+        """Let the workers go."""
+        self.control[STOP] = 1
+        self.pool.shutdown()
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def _width(self) -> int:
+        return max(16, -(-len(self.stepper.store.slots) // 16) * 16)
+
+    def _arena(self) -> Arena:
+        """Two states for each lane, then the initial states."""
+        n = self.first_start + len(self.starts)
+        return Arena(
+            cells=reserve(n * self.width, self.dtype).reshape(n, self.width),
+            fp=reserve(n, np.uint64),
+            fp_high=reserve(n, np.uint64),
+            ref=reserve(n, np.int64),
+            meta=reserve(n, np.int64),
+            leaves=reserve(n * LEAF_ROOM, np.int32),
+            image=np.zeros((0, 0), np.uint64),
+            image_high=np.zeros((0, 0), np.uint64),
+        )
+
+    def _work(self, lanes: int) -> Work:
+        roots = len(self.stepper.roots) + 1
+        none, nothing = np.zeros(1, np.int64), np.zeros(1, np.uint64)
+        return Work(
+            table=nothing, counts=np.zeros(16, np.int64), parked=np.zeros(lanes, np.int64), keys=nothing, begins=none,
+            starts=none, leaf_count=none, cut_count=none, new_count=none, fresh=np.zeros(1, np.int64), held=nothing,
+            scratch=np.zeros(1 << 16, np.int32), stack=np.zeros(1 << 16, np.int64), best_fp=np.zeros(roots, np.uint64),
+            best_high=np.zeros(roots, np.uint64), best_position=np.full(roots, -1, np.int64), best_order=none, best_outcome=none,
+        )  # fmt: skip
+
+    def _walkers(self, worker: int, n: int) -> Walkers:
+        roots = len(self.stepper.roots) + 1
+        return Walkers(
+            base=2 * n * worker,
+            walk=np.full(n, -1, np.int64), step=np.zeros(n, np.int64), at=np.zeros(n, np.int64), broken=np.zeros(n, np.uint8),
+            longest=np.zeros(1, np.int64), sketch=np.zeros(1 << SKETCH_BITS, np.uint8), chosen=reserve(1 << REF_BITS, np.int64),
+            lowest=np.full(roots, -1, np.int64), lowest_step=np.full(roots, -1, np.int64),
+            lowest_loop=np.full(roots, -1, np.int64), ref=np.zeros(1, np.int64), fp=np.zeros(1, np.uint64), past=self._past(n),
+        )  # fmt: skip
+
+    def _past(self, lanes: int) -> Past:
+        terms = self.terms
+        # Nothing is remembered if there is nothing to judge by it.
+        n, depth = (lanes, self.depth) if terms.predicates else (1, 1)
+
+        def history(*words: int) -> Array:
+            return reserve(n * depth * math.prod(words), np.uint64).reshape(n, depth, *words)
+
+        demands, truths = np.zeros(terms.words, np.uint64), np.zeros(terms.truth_words, np.uint64)
+        return Past(
+            fp=history(), enabled=history(terms.words), stepped=history(terms.words), truths=history(terms.truth_words),
+            marks=np.zeros((n, walks.MARKS), np.int64), somewhere=demands.copy(), everywhere=demands.copy(),
+            true_somewhere=truths.copy(), true_everywhere=truths.copy(), taken=demands,
+        )  # fmt: skip
+
+    def _plan(self, starts: Array) -> Plan:
+        """What all walks have in common, if these are the positions of the initial states."""
+        roots, kind = self.stepper.roots, self.tables.root_kind
+        return Plan(
+            seed=np.uint64(self.seed),
+            starts=starts,
+            depth=self.depth,
+            action_key=np.array([key_of(r, False) for r in roots], np.uint64),
+            root_key=np.array([key_of(r, True) for r in roots], np.uint64),
+            properties=int((kind == STATE_PROPERTY).sum()),
+            cutting=bool(((kind == STEP_PROPERTY) & self.tables.is_constraint[:-1]).any()),
+            deadlock=self.options.deadlock,
+            keep_going=self.options.keep_going,
+            temporal=self._temporal(),
+        )
+
+    def _temporal(self) -> Temporal:
+        terms = self.terms
+        properties = [
+            (TEMPORAL.index(p.kind), terms.predicates[p.predicates[0]].index, p.predicates[0], p.predicates[-1])
+            for p in terms.properties
+        ]
+        return Temporal(
+            predicates=np.array([r.index for r in terms.predicates], np.int64),
+            masks=terms.masks[terms.kind_of],
+            weak=terms.weak,
+            strong=terms.strong,
+            properties=np.array(properties, np.int64).reshape(-1, 4),
+        )
+
+    def _fit(self) -> None:
+        """Widen the rows if a slot has more values, or a state more slots, than they have room for."""
+        dtype = next((t for t in DTYPES if self.tables.widest <= np.iinfo(t).max), None)
+        if dtype is None:
+            raise SystemFailure("a part of the state has more than 4 billion values; run with --profile to see which")
+        width = self._width()
+        if dtype is self.dtype and width <= self.width:
+            return
+        self.dtype, self.width = dtype, max(width, self.width)
+        narrow = self.arena.cells
+        cells = reserve(len(narrow) * self.width, self.dtype).reshape(len(narrow), self.width)
+        cells[:, : narrow.shape[1]] = narrow
+        self.arena = self.arena._replace(cells=cells)
+
+    # -- the walks ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> Exploration:
+        """Walk, and tell what was found."""
+        result, options = self.result, self.options
+        first, last = 0, options.walks or (UNLIMITED if options.timeout is not None else WALKS)
+        if self.only is not None:
+            first, last = self.only, self.only + 1
+        try:
+            self._begin()
+            if self.plan.starts.size and self.raised is None and (options.keep_going or not result.found):
+                self._walk(first, last)
+        except KeyboardInterrupt:
+            result.interrupted = True
+        except SystemFailure as error:
+            result.failure = error
+        except MemoryError:
+            result.failure = SystemFailure("out of memory: set --max-memory below what the machine has, to stop in time")
+        self._count()
+        assert result.walks is not None
+        result.walks = replace(result.walks, unseen=self._unseen())
+        self._tell()
+        if not (result.limit or result.found or result.raised or result.interrupted or result.failure):
+            result.limit = f"the limit of {numbers.plural(last - first, 'walk')}"
+        result.seconds = time.monotonic() - self.started
+        result.evaluations = self.stepper.evaluations
+        result.peak_memory = peak_memory()
+        result.profile = {**self.tables.profile(), "seconds": dict(self.seconds)}
+        return result
+
+    def _begin(self) -> None:
+        """Complete and judge the initial states, all of them: no walk has to find what is wrong with one."""
+        self.tables.widest = max([self.tables.widest, *(i for state in self.starts for i in state.ids)])
+        self._fit()
+        positions = np.arange(len(self.starts)) + self.first_start
+        for position, state in zip(positions, self.starts, strict=True):
+            self.arena.cells[position, : len(state.ids)] = state.ids
+            self.arena.fp[position] = state.fingerprint & LOW
+        self.arena.ref[positions], self.arena.meta[positions] = INITIAL, PARKED
+        # As if each were the first state of a walk of that number.
+        walkers = self._walkers(0, len(self.starts))
+        work = self._work(len(self.starts))
+        walkers.walk[:], walkers.at[:] = np.arange(len(self.starts)), positions
+        self.control[END] = UNLIMITED
+        self._settle([(work, walkers)])
+        for met_by in self._violations([walkers]):
+            self.result.found.append(Found(met_by.kind, met_by.name, self.starts[met_by.walk], []))
+        if self.raised is not None:
+            self.result.raised_at = Found("raised", "", self.starts[self.raised[0]], [])
+        self.plan = self._plan(positions[self.arena.meta[positions] >= 0])
+
+    def _walk(self, first: int, last: int) -> None:
+        """Take the walks numbered from ``first`` up to ``last``, unless a limit comes before."""
+        self.control[NEXT], self.control[END] = first, last
+        groups = list(zip(self.work, self.walkers, strict=True))
+        while self.result.limit is None:
+            self._run_workers()
+            self._settle(groups)
+            if self.control[NEXT] >= self.control[END] and all((w.walk < 0).all() for w in self.walkers):
+                break
+
+    def _run_workers(self) -> None:
+        """Let every worker walk until it comes back. Watches limits meanwhile."""
+        begin = time.monotonic()
+        self.control[STOP] = 0
+        futures: list[Future[None]] = [
+            self.pool.submit(walks.wander, self.compiled, self.arena, work, walkers, self.plan, self.control, NOWHERE)
+            for work, walkers in zip(self.work, self.walkers, strict=True)
+        ]
+        interrupted: BaseException | None = None
+        while True:
+            try:
+                if not wait(futures, timeout=TICK).not_done:
+                    break
+                self._watch()
+                # What is parked has waited long enough.
+                if any(w.counts[PARKS] for w in self.work):
+                    self.control[STOP] = 1
+            except KeyboardInterrupt as error:
+                interrupted = error
+                self.control[STOP] = 1
+        for future in futures:
+            future.result()
+        self.seconds["walk"] += time.monotonic() - begin
+        if interrupted is not None:
+            raise interrupted
+        self._watch()
+
+    def _settle(self, groups: Sequence[tuple[Work, Walkers]], patient: bool = False) -> None:
+        """Complete parked states, asking Python where no path is known. Comes back early at a limit, unless it is ``patient``."""
+        begin = time.monotonic()
+        python = 0.0
+        asks = np.zeros((QUESTIONS, 3), np.int64)
+        while True:
+            asked = time.monotonic()
+            # A question stays until it is answered: an interrupt loses none.
+            while self.questions:
+                self._ask(*self.questions[-1])
+                self.questions.pop()
+                self._watch()
+                if self.result.limit is not None and not patient:
+                    return
+            self._fit()
+            python += time.monotonic() - asked
+            self.compiled = self.tables.compiled()
+            for work, walkers in groups:
+                n = walks.settle_walks(
+                    self.compiled, self.tables.growing(), self.arena, work, walkers, self.plan, self.control, asks
+                )
+                self.questions += [(int(r), self.arena.cells[p].tolist(), int(s)) for r, p, s in asks[:n]]
+            if not self.questions:
+                break
+        for work, walkers in groups:
+            work.counts[PARKS] = 0
+            for lane in np.flatnonzero((walkers.walk >= 0) & (self.arena.meta[walkers.at] == PARKED)):
+                # It waits for an evaluation that raised.
+                number, step = int(walkers.walk[lane]), int(walkers.step[lane])
+                if self.raised is None or number < self.raised[0]:
+                    self.raised = (number, step)
+                    self.result.raised = self._error(self.arena.cells[walkers.at[lane]].tolist())
+                self.control[END] = min(self.control[END], number + 1)
+                walkers.walk[lane] = -1
+        self.seconds["python"] += python
+        self.seconds["settle"] += time.monotonic() - begin - python
+
+    def _ask(self, root: int, ids: list[int], step: int) -> None:
+        after = self.tables.successor(ids, step) if step >= 0 else None
+        # If it raises, the walks that wait for it wait until nothing else is to be asked.
+        with contextlib.suppress(ProtocolRaised):
+            self.tables.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after))
+
+    def _error(self, ids: list[int]) -> ProtocolRaised:
+        """What the first root to raise in this state raises."""
+        try:
+            for root in self.stepper.of_kind("constraint", "invariant", "action", *TEMPORAL):
+                self.stepper.evaluate(root, ids)
+            for root in self.stepper.of_kind("action"):
+                for outcome in self.stepper.outcomes(root, ids):
+                    for judge in self.stepper.of_kind("step_constraint", "step_invariant"):
+                        self.stepper.evaluate(judge, ids, self.stepper.apply(ids, outcome))
+        except ProtocolRaised as error:
+            return error
+        raise SystemFailure("an evaluation raised, and did not when it was run again: run with --checking to find out why")
+
+    # -- what they met ------------------------------------------------------------------------------------------------
+
+    def _violations(self, walkers: Sequence[Walkers]) -> list[_Violation]:
+        """For each property that was violated, how the lowest walk did it; the lowest first."""
+        properties = [*((root.kind, root.name) for root in self.stepper.roots), ("deadlock", "deadlock")]
+        found: dict[str, _Violation] = {}
+        for w in walkers:
+            for root in np.flatnonzero(w.lowest >= 0).tolist():
+                kind, name = properties[root]
+                this = _Violation(int(w.lowest[root]), int(w.lowest_step[root]), root, int(w.lowest_loop[root]), kind, name)
+                found[name] = min(this, found.get(name, this))
+        return sorted(found.values())
+
+    def _tell(self) -> None:
+        """Walk again what violated something or raised; without --continue only the first thing that the lowest walk met."""
+        result, going_on = self.result, self.options.keep_going
+        violations = self._violations(self.walkers)
+        if self.raised is not None and violations and not going_on:
+            if self.raised < violations[0][:2]:
+                violations = []
+            else:
+                self.raised = result.raised = None
+        known = {found.name for found in result.found}
+        for violation in violations if going_on else violations[:1]:
+            if violation.name not in known:
+                found = self._found(violation.kind, violation.name, violation.walk, violation.step)
+                if violation.kind in TEMPORAL:
+                    found = self._lasso(found, violation)
+                elif self.only is None:
+                    found = replace(found, path=shortened(self.stepper, found.kind, found.name, found.initial.ids, found.path))
+                result.found.append(found)
+        if self.raised is not None and result.raised is not None and result.raised_at is None:
+            result.raised_at = self._found("raised", result.raised.where, *self.raised)
+        if self.only is not None and result.depth:
+            result.walk = self._found("walk", "", self.only, result.depth - 1)
+
+    def _lasso(self, found: Found, violation: _Violation) -> Found:
+        """A walk that ended in a loop, with the reasons why the loop is fair; judged once more, by the author's Python."""
+        stepper, rows = self.stepper, [found.initial.ids]
+        for number, choices in found.path:
+            outcome = next(o for o in stepper.outcomes(stepper.roots[number], rows[-1]) if o.choices == choices)
+            rows.append(stepper.apply(rows[-1], outcome))
+        parts = next(p.predicates for p in self.terms.properties if self.terms.predicates[p.predicates[0]].index == violation.root)
+        how = met(stepper, self.terms.demands, rows[violation.loop :])
+        fairness = tuple(one for one in how if one is not None)
+        violated = is_violated(stepper, [self.terms.predicates[n] for n in parts], rows, violation.loop)
+        if not violated or len(fairness) < len(how) or rows[violation.loop] != rows[-1]:
+            raise SystemFailure(
+                f"the walk that violates {found.name} can not be replayed: the protocol reads something besides its state "
+                "(run again with --checking to find out what)"
+            )
+        return replace(found, loop=violation.loop, fairness=fairness)
+
+    def _found(self, kind: str, name: str, number: int, steps: int) -> Found:
+        """A walk until it violates something after so many steps, walked once more by itself."""
+        path, walkers = reserve(self.depth, np.int32), self._walkers(0, 1)
+        self.control[NEXT], self.control[END] = number, number + 1
+        while self.control[NEXT] <= number or walkers.walk[0] >= 0:
+            self.control[STOP] = 0
+            walks.wander(self.compiled, self.arena, self.work[0], walkers, self.plan, self.control, path)
+            self._settle([(self.work[0], walkers)], patient=True)
+        start = self.starts[walks.start_of(self.plan, number) - self.first_start]
+        taken = [(int(self.tables.outcome_root[o]), self.tables.outcome_choices[o]) for o in path[:steps]]
+        return Found(kind, name, start, taken, walk=number, walked=steps + 1)
+
+    # -- limits and counts --------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Look at the limits, and tell how far we are."""
+        options, result = self.options, self.result
+        now = time.monotonic()
+        memory = resident_memory()
+        if result.limit is None:
+            if options.timeout is not None and now - self.started >= options.timeout:
+                result.limit = f"the time limit of {options.timeout:g} seconds"
+            elif memory >= self.memory_limit:
+                result.limit = f"the memory limit of {self.memory_limit:,} bytes"
+        if result.limit is not None:
+            self.control[STOP] = 1
+        if self.report is not None and now - self.told >= TICK:
+            self.told = now
+            self._count()
+            self.report(
+                Progress(
+                    generated=result.generated,
+                    distinct=result.distinct,
+                    depth=result.depth,
+                    seconds=now - self.started,
+                    memory=memory,
+                    evaluations=self.stepper.evaluations,
+                    exploding=self.tables.exploding(),
+                    doing="" if walks.wander.signatures else "compiling the loops, once on this machine",
+                    walks=result.walks.walks if result.walks else 0,
+                )
+            )
+
+    def _count(self) -> None:
+        """Add up what the workers counted."""
+        tables, result = self.tables, self.result
+        chosen = np.sum([w.chosen[: tables.outcomes] for w in self.walkers], axis=0)
+        steps = int(chosen[1:].sum())
+        result.taken = dict(
+            enumerate(np.bincount(tables.outcome_root[1 : tables.outcomes], chosen[1:], len(self.stepper.roots)).astype(int).tolist())
+        )
+        result.generated = steps + max(int(chosen[INITIAL]), len(self.starts))
+        result.distinct = round(estimate(np.max([w.sketch for w in self.walkers], axis=0)))
+        result.depth = max(int(w.longest[0]) for w in self.walkers)
+        result.walks = Walks(self.seed, self.depth, int(chosen[INITIAL]), steps, {})
+
+    def _unseen(self) -> dict[str, tuple[Value, ...]]:
+        """The truth values and members of enums that no walk has seen in the parts of the state that start out with one."""
+        tables, store = self.tables, self.stepper.store
+        taken = np.flatnonzero(np.any([w.chosen[: tables.outcomes] for w in self.walkers], axis=0))
+        seen: dict[int, set[int]] = {}
+        for state in self.starts:
+            for slot, number in enumerate(state.ids):
+                seen.setdefault(slot, set()).add(number)
+        for outcome in taken.tolist():
+            span = slice(int(tables.write_start[outcome]), int(tables.write_start[outcome + 1]))
+            for slot, number in zip(tables.write_slot[span].tolist(), tables.write_value[span].tolist(), strict=True):
+                seen.setdefault(slot, set()).add(number)
+        found: dict[str, tuple[Value, ...]] = {}
+        for index, part in enumerate(store.slots):
+            default = part.default
+            if not isinstance(default, (bool, Enum)) or kind_of(self.stepper.protocol, part) != "value":
+                continue
+            values = {encode(store.values[index][number]) for number in seen.get(index, ())} | {encode(default)}
+            domain: Sequence[Value] = (False, True) if isinstance(default, bool) else list(type(default))
+            missing = tuple(v for v in domain if encode(v) not in values)
+            if missing:
+                found[part.name] = missing
+        return found
