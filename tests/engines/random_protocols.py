@@ -77,9 +77,12 @@ class Cell:
 class _Writer:
     """Draws one protocol. ``between`` draws a whole number from a range, both ends included."""
 
-    def __init__(self, between: Callable[[int, int], int], sound_view: bool, large: bool = False) -> None:
+    def __init__(
+        self, between: Callable[[int, int], int], sound_view: bool, large: bool = False, temporal: bool = False
+    ) -> None:
         self.int = between
         self.large = large
+        self.temporal = temporal
         self.sound_view = sound_view
         self.classes: list[str] = []
         self.body: list[str] = [HEADER]
@@ -177,8 +180,10 @@ class _Writer:
             )
         if kind == "net" and self.network is not None:
             a, b = (self.pick(("self.nodes[0]", "self.nodes[1]")) for _ in "ab")
-            what = self.pick(("in_flight", "lost", "known"))
-            return f"len({s}.net.{what}({self.pick(self.kinds)}, {a}, {b}))"
+            what, kind = self.pick(("in_flight", "lost", "is_known")), self.pick(self.kinds)
+            if what == "is_known":
+                return f"int({s}.net.is_known({kind}({self.int(0, 1)}), {a}, {b}))"
+            return f"len({s}.net.{what}({kind}, {a}, {b}))"
         if not self.cells:
             return "0"
         cell = self.pick(self.cells)
@@ -303,11 +308,12 @@ class _Writer:
             self.variable()
         if self.int(0, 2) == 0:
             self.net()
-        view = self.pick((None, None, None, "select", "compute"))
+        view = None if self.temporal else self.pick((None, None, None, "select", "compute"))
         ghost = view is not None and self.sound_view
         if self.int(0, 3) == 0:
             lines = [*self.block(False, [], "", 1), *self.advance(False)] if self.flag() else self.advance(False)
             self.method("initial", "start", "", lines)
+        actions = []
         for a in range(self.int(4, 6) if self.large else self.int(1, 4)):
             parametric = self.flag()
             lines = self.advance(parametric) if self.int(0, 3) or self.large else []
@@ -315,7 +321,12 @@ class _Writer:
             if ghost:
                 lines.append(f"self.ghost = ({self.number('self', parametric, [])} + {a}) % 3")
             self.method("action(n=nodes)" if parametric else "action", f"a{a}", ", n" if parametric else "", lines)
+            actions.append((f"a{a}", parametric))
+        if self.temporal:
+            self.expectations(actions)
         for kind, most in (("invariant", 2), ("constraint", 1), ("step_invariant", 1), ("step_constraint", 1)):
+            if self.temporal and kind.endswith("invariant"):
+                continue  # with one violated, liveness would not be judged
             for i in range(self.int(0, most)):
                 stepwise = kind.startswith("step")
                 each = kind.endswith("invariant") and self.int(0, 2) == 0
@@ -342,15 +353,35 @@ class _Writer:
         )
 
 
+    def expectations(self, actions: list[tuple[str, bool]]) -> None:
+        """Temporal properties and fairness."""
+        for i in range(self.int(1, 3)):
+            kind, each = self.pick(("always_eventually", "eventually_always", "leads_to")), self.flag()
+            what = self.condition("self", each, [])
+            if kind == "leads_to":
+                what += f", {self.condition('self', each, [])}"
+            self.method(f"{kind}(n=nodes)" if each else kind, f"{kind}{i}", ", n" if each else "", [f"return {what}"])
+        demands = []
+        for _ in range(self.int(0, 3)):
+            name, parametric = self.pick(actions)
+            per = self.pick(("", ", per=()", ", per=('n',)" if parametric else ""))
+            demands.append(f"{self.pick(('weak', 'weak', 'strong'))}({name}{per})")
+        if self.flag():
+            demands.append("weak(per=())")
+        self.body.append(f"fairness: Any = ({', '.join([*demands, ''])})".replace("(, )", "()"))
+
+
 @st.composite
 def protocols(draw: Any, sound_view: bool = True) -> RandomProtocol:
     """A random protocol; with ``sound_view=False`` views may hide what actions and properties depend on."""
     return _Writer(lambda low, high: int(draw(st.integers(low, high))), sound_view).write()
 
 
-def seeded(seed: int, sound_view: bool = True, large: bool = False) -> RandomProtocol:
-    """The random protocol number ``seed``: evenly distributed, which Hypothesis' are not. ``large`` ones have thousands of states."""
-    return _Writer(random.Random(seed).randint, sound_view, large).write()
+def seeded(seed: int, sound_view: bool = True, large: bool = False, temporal: bool = False) -> RandomProtocol:
+    """The random protocol number ``seed``: evenly distributed, which Hypothesis' are not. ``large`` ones have thousands of states;
+    ``temporal`` ones temporal properties and fairness, and neither invariants nor a view.
+    """
+    return _Writer(random.Random(seed).randint, sound_view, large, temporal).write()
 
 
 def reduced(protocol: RandomProtocol, fails: Callable[[RandomProtocol], bool]) -> RandomProtocol:

@@ -144,6 +144,40 @@ def test_a_checkpoint_of_an_older_file_is_refused(saved: Path) -> None:
     refused(saved, "another version of bookkeeper-4.13")
 
 
+def test_parts_of_the_state_that_appeared_late_come_back(tmp_path: Path) -> None:
+    """Messages that are remembered, and what is in flight on a topic: KRaft has both."""
+    small = shipped("kraft-kip-853").configured("small")
+    explore(small, max_depth=20, checkpoint=tmp_path / "saved")
+    result = explore(small, resume=tmp_path / "saved")
+    assert result.failure is None and result.complete
+    assert (result.distinct_states, result.depth) == (11_852, 35)
+
+
+def test_another_version_is_told_by_every_file_of_the_protocol(tmp_path: Path) -> None:
+    """The file of its class, that of the class it varies, and a module beside them that is only used."""
+    files = {
+        "digested_helper.py": "LIMIT = 3\n",
+        "digested_base.py": "from fencepost import Protocol, state\nimport digested_helper\n\nclass Base(Protocol):\n    n: int = state(0)\n",
+        "digested.py": "from digested_base import Base\n\nclass Variant(Base):\n    pass\n",
+    }
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import digested\n"
+        "from fencepost.engines.checkpoint import source_digest; print(source_digest(digested.Variant()))"
+    )
+
+    def digest() -> str:
+        done = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, check=True)
+        return done.stdout
+
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    seen = {digest()}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text + "# changed\n")
+        seen.add(digest())
+    assert len(seen) == 4
+
+
 def test_a_refusal_is_one_line_on_the_command_line(saved: Path) -> None:
     words = ["check", "bookkeeper-4.13", "-D", "bookies=2", "-D", "write_quorum=2", "--resume", str(saved)]
     done = subprocess.run([sys.executable, "-m", "fencepost", *words], capture_output=True, text=True, check=False)

@@ -42,7 +42,7 @@ from fencepost.step import state as states
 from fencepost.trace import replay
 
 THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
-SEEDS = 4_000 if THOROUGH else 100
+SEEDS = 4_000 if THOROUGH else 75
 CAP = 300
 """States of a random protocol past which no further level is compared."""
 WAYS = [{"workers": workers, "bits": bits} for workers in (1, 2) for bits in (64, 128)]
@@ -132,7 +132,7 @@ class Counter(Protocol):
         self.y = not self.y
 
 
-@pytest.mark.parametrize("value", [1, 3, 6])
+@pytest.mark.parametrize("value", [3, 6])
 @pytest.mark.parametrize("first", [0, 3])
 @pytest.mark.parametrize(
     "fingerprint",
@@ -585,7 +585,7 @@ def test_a_slot_with_more_than_256_values() -> None:
     assert found["distinct"] == 1800 and {f[1] for f in found["found"]} == {"not_this", "not_that"}
 
 
-@pytest.mark.parametrize("already", [250, 254, 255, 256, 300, 65_530, 65_534, 65_535, 65_536, 70_000])
+@pytest.mark.parametrize("already", [254, 255, 256, 65_534, 65_535, 70_000])
 def test_values_are_numbered_past_every_width_of_a_row(already: int) -> None:
     """As if ``already`` other values had been seen in a slot before: rows widen before, or in the middle of, the search."""
 
@@ -1052,7 +1052,7 @@ def test_the_same_in_every_process_whatever_the_hash_seed() -> None:
         for way in WAYS
     )
     path = os.pathsep.join([str(Path(fencepost.__file__).parents[1]), str(here)])
-    for seed in ("1", "31337"):
+    for seed in ("1", "31337") if THOROUGH else ("31337",):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path}
         run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stderr
@@ -1066,3 +1066,9 @@ def test_twice_with_the_same_stepper_of_values_already_seen() -> None:
     reference.explore(stepper, Options(max_depth=4))
     used = answer(stepper, embedded.explore(stepper, Options(keep_going=True, max_depth=5, workers=2)))
     assert disagreement(fresh, used) is None
+
+
+def test_a_whole_network_is_read_in_one_order() -> None:
+    """By a computed view, while its connections are still being met for the first time."""
+    protocol = seeded(78, True).build()
+    assert disagreement(by_reference(protocol, max_depth=6), by_embedded(protocol, max_depth=6)) is None

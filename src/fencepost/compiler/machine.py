@@ -13,6 +13,14 @@ from numba.extending import intrinsic
 
 from fencepost.errors import SystemFailure
 
+# Where SciPy is installed, Numba imports its linear algebra, a tenth of a second, for functions that no loop here calls. In a
+# process of the command line nobody else calls them either.
+if "fencepost.cli" in sys.modules and "scipy.linalg" not in sys.modules:
+    sys.modules["scipy.linalg"] = None  # type: ignore[assignment]
+    import numba.np.arraymath  # noqa: F401
+
+    del sys.modules["scipy.linalg"]
+
 PAGES = 1 << 21
 
 # Python names MAP_NORESERVE from 3.13 on; Linux has it everywhere.

@@ -15,13 +15,23 @@ import numpy as np
 from fencepost.compiler import native
 from fencepost.compiler.machine import reserve
 from fencepost.errors import SystemFailure
+from fencepost.spec.protocol import TEMPORAL
 from fencepost.spec.values import show
-from fencepost.step import Branch, Fork, Leaf, Outcome, Stepper
+from fencepost.step import Branch, Fork, Leaf, Outcome, Stepper, Symmetry
+from fencepost.step.state import LOW
 
 Array = np.ndarray[Any, Any]
 
-KIND = {"constraint": 0, "invariant": 0, "action": 1, "step_constraint": 2, "step_invariant": 2}
-STATE_PROPERTY, ACTION, STEP_PROPERTY = 0, 1, 2
+STATE_PROPERTY, ACTION, STEP_PROPERTY, TEMPORAL_PROPERTY = 0, 1, 2, 3
+"""Temporal properties are looked up in states that are done, never on the way: no outcome has an entry for them."""
+KIND = {
+    "constraint": STATE_PROPERTY,
+    "invariant": STATE_PROPERTY,
+    "action": ACTION,
+    "step_constraint": STEP_PROPERTY,
+    "step_invariant": STEP_PROPERTY,
+    **dict.fromkeys(TEMPORAL, TEMPORAL_PROPERTY),
+}
 
 MAX_WORDS = 1 << 30
 MAX_TRIES = 1 << 26
@@ -61,7 +71,8 @@ class Compiled(NamedTuple):
     """The arrays that compiled loops read; valid until the tables grow.
 
     ``leaf_span``: first outcome << 24 | number of outcomes, of each leaf. ``delta``, ``delta_high``: effect of each outcome on the
-    fingerprint. ``write_*``: what each outcome writes. ``start``, ``middle``: the entries of each outcome, properties
+    fingerprint; ``image_delta``, ``image_delta_high``: on the fingerprint of each image of the state, one column per permutation (none
+    without symmetry). ``write_*``: what each outcome writes. ``start``, ``middle``: the entries of each outcome, properties
     first; an entry is slot << 32 | node, or a word. ``twin``: whether an outcome of another leaf can have the same effect.
     """
 
@@ -73,6 +84,8 @@ class Compiled(NamedTuple):
     outcome_root: Array
     delta: Array
     delta_high: Array
+    image_delta: Array
+    image_delta_high: Array
     twin: Array
     choice_start: Array
     choice: Array
@@ -105,9 +118,11 @@ class Tables:
     :class:`fencepost.SystemFailure` when a protocol outgrows the numbering.
     """
 
-    def __init__(self, stepper: Stepper) -> None:
+    def __init__(self, stepper: Stepper, symmetry: Symmetry | None = None) -> None:
         self.stepper = stepper
         self.store = stepper.store
+        self.symmetry = symmetry
+        self.permutations = len(symmetry.permutations) if symmetry else 0
         roots = len(stepper.roots)
         self.root_kind = np.array([KIND[r.kind] for r in stepper.roots], np.int8)
         self.is_constraint = np.array([r.kind in ("constraint", "step_constraint") for r in stepper.roots] + [False])
@@ -141,6 +156,8 @@ class Tables:
         self.choice = reserve(MAX_ENTRIES, np.int32)
         self.delta = reserve(MAX_OUTCOMES, np.uint64)
         self.delta_high = reserve(MAX_OUTCOMES, np.uint64)
+        self.image_delta, self.image_delta_high = (self.images_of(MAX_OUTCOMES) for _ in range(2))
+        self._image_hashes: dict[tuple[int, int], Array] = {}
         self.twin = reserve(MAX_OUTCOMES, np.uint8)
         self.leaf_root = reserve(MAX_OUTCOMES, np.int32)
         self.leaf_span = reserve(MAX_OUTCOMES, np.int64)
@@ -179,7 +196,7 @@ class Tables:
         self._add_outcome(-1, Outcome((), (), {}), 1, {}, ())
         self._spread = self.outcomes
         for root in range(len(self.stepper.roots)):
-            if self.root_kind[root] != STEP_PROPERTY:
+            if self.root_kind[root] in (STATE_PROPERTY, ACTION):
                 n = int(self.entries[0])
                 self.entry_outcome[n], self.entry_trie[n] = INITIAL, root
                 self.entries[0] = n + 1
@@ -201,7 +218,7 @@ class Tables:
         self.evaluations_by_root[root] += 1
         read: set[int] = set()
         self._insert(-1 - root, branch, root, {}, read)
-        if self.root_kind[root] != STEP_PROPERTY and not read <= self._read[root]:
+        if self.root_kind[root] in (STATE_PROPERTY, ACTION) and not read <= self._read[root]:
             self._gained.setdefault(root, set()).update(read - self._read[root])
             self._read[root] |= read
 
@@ -307,6 +324,10 @@ class Tables:
         for slot, (old, new) in outcome.writes.items():
             self.write_slot[w], self.write_value[w] = slot, new
             delta ^= self.store.hashes[slot][old] ^ self.store.hashes[slot][new]
+            if self.permutations:
+                images = self.image_hashes(slot, old) ^ self.image_hashes(slot, new)
+                self.image_delta[number] ^= images[0]
+                self.image_delta_high[number] ^= images[1]
             self.widest = max(self.widest, new)
             w += 1
         for choice in outcome.choices:
@@ -322,6 +343,22 @@ class Tables:
         if root >= 0:
             self._note_twins(number, root, effect)
         self.outcomes += 1
+
+    def images_of(self, count: int) -> Array:
+        """Room for a number of each image of ``count`` things; without symmetry there are no images."""
+        if not self.permutations:
+            return np.zeros((0, 0), np.uint64)
+        return reserve(count * self.permutations, np.uint64).reshape(count, self.permutations)
+
+    def image_hashes(self, slot: int, value: int) -> Array:
+        """What a value of a slot adds to the fingerprint of each image of a state: low halves, high halves."""
+        known = self._image_hashes.get((slot, value))
+        if known is None:
+            assert self.symmetry is not None
+            hashes = self.symmetry.hashes(slot, value)
+            known = np.array([[h & LOW for h in hashes], [h >> 64 for h in hashes]], np.uint64)
+            self._image_hashes[slot, value] = known
+        return known
 
     def _note_twins(self, number: int, root: int, effect: tuple[tuple[int, int, int], ...]) -> None:
         """Flag outcomes with the same effect that one state can have: of different roots, or of a root that forks."""
@@ -356,6 +393,63 @@ class Tables:
         self.root_slots = widened(self.root_slots, self.root_slots.shape[0])
         self.slot_words = words
 
+    # -- keeping ------------------------------------------------------------------------------------------------------
+
+    def used(self) -> dict[str, int]:
+        """How much of each array of the tables is in use."""
+        n, entries, tries = self.outcomes, int(self.entries[0]), int(self.tries[0])
+        known, writes, choices = (int(a[n]) for a in (self.known_start, self.write_start, self.choice_start))
+        return {
+            "pool": int(self.top[0]), "roots": tries, "trie_root": tries, "trie_known": tries,
+            "residual_keys": self.residual_keys.size, "residual_tries": self.residual_tries.size,
+            "known_start": n + 1, "known_slot": known, "known_old": known, "known_new": known, "changed": n, "drop": n,
+            "root_slots": len(self.root_slots), "entry_outcome": entries, "entry_trie": entries,
+            "write_start": n + 1, "write_slot": writes, "write_value": writes, "choice_start": n + 1, "choice": choices,
+            "delta": n, "delta_high": n, "image_delta": n * bool(self.permutations), "image_delta_high": n * bool(self.permutations), "twin": n, "leaf_root": self.leaves, "leaf_span": self.leaves, "outcome_root": n,
+            "is_constraint": len(self.is_constraint), "step_trie": int(self.entries[0]), "word": entries, "trie": entries,
+            "start": n + 1, "middle": n + 1, "step_start": n + 1,
+        }  # fmt: skip
+
+    def snapshot(self) -> dict[str, Any]:
+        """The tables as plain data, from which :meth:`restore` makes them again; what they number keeps its number."""
+        self.spread()
+        arrays = {name: getattr(self, name)[:size] for name, size in self.used().items() if hasattr(self, name)}
+        return {
+            "arrays": {name: (a.dtype.str, list(a.shape), a.tobytes()) for name, a in arrays.items()},
+            "slot words": self.slot_words,
+            "counts": [int(self.top[0]), int(self.tries[0]), int(self.entries[0]), self.outcomes, self.leaves],
+            "leaf weights": self.leaf_weight,
+            "outcome weights": self.outcome_weight,
+            "most outcomes": self.most_outcomes,
+            "evaluations": self.evaluations_by_root,
+            "read": [sorted(slots) for slots in self._read],
+            "forks": sorted(self.forks),
+            "widest": [self.widest, self.widest_fork],
+            "twins": [([list(e) for e in effect], same) for effect, same in self._same_effect.items()],
+        }
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Make new tables what others were. The store must number slots and values as theirs did."""
+        if kept["slot words"] > self.slot_words:
+            self._widen_masks(kept["slot words"])
+        for name, (kind, shape, content) in kept["arrays"].items():
+            held = np.frombuffer(content, kind).reshape(shape)
+            if name in ("residual_keys", "residual_tries"):
+                setattr(self, name, held.copy())
+            else:
+                getattr(self, name)[: len(held)] = held
+        self.top[0], self.tries[0], self.entries[0], self.outcomes, self.leaves = kept["counts"]
+        self._spread = self.outcomes
+        self.leaf_weight, self.outcome_weight = list(kept["leaf weights"]), list(kept["outcome weights"])
+        self.most_outcomes, self.evaluations_by_root = list(kept["most outcomes"]), list(kept["evaluations"])
+        self.outcome_choices = [
+            tuple(self.choice[self.choice_start[o] : self.choice_start[o + 1]].tolist()) for o in range(self.outcomes)
+        ]
+        self._read = [set(slots) for slots in kept["read"]]
+        self.forks = set(kept["forks"])
+        self.widest, self.widest_fork = kept["widest"]
+        self._same_effect = {tuple((e[0], e[1], e[2]) for e in effect): list(same) for effect, same in kept["twins"]}
+
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def compiled(self) -> Compiled:
@@ -366,8 +460,8 @@ class Tables:
         word, trie, step_trie = np.zeros(entries, np.int64), np.zeros(entries, np.int32), np.zeros(entries, np.int32)
         native.link(self.growing(), n, self.root_kind, start, middle, step_start, word, trie, step_trie, np.zeros(3 * n, np.int64))
         return Compiled(
-            self.pool, self.roots, self.is_constraint, self.leaf_root, self.leaf_span, self.outcome_root, self.delta, self.delta_high, self.twin,
-            self.choice_start, self.choice, self.write_start, self.write_slot, self.write_value, start, middle, word, trie,
+            self.pool, self.roots, self.is_constraint, self.leaf_root, self.leaf_span, self.outcome_root, self.delta, self.delta_high,
+            self.image_delta, self.image_delta_high, self.twin, self.choice_start, self.choice, self.write_start, self.write_slot, self.write_value, start, middle, word, trie,
             step_start, step_trie, self.drop, self.known_start, self.known_slot, self.known_new,
         )  # fmt: skip
 
@@ -388,6 +482,15 @@ class Tables:
                 "trie words": int(self.top[0]),
             },
         }
+
+    def successor(self, ids: Sequence[int], outcome: int) -> list[int]:
+        """The row after an outcome."""
+        after = list(ids)
+        for k in range(self.write_start[outcome], self.write_start[outcome + 1]):
+            slot = int(self.write_slot[k])
+            after.extend([0] * (slot + 1 - len(after)))
+            after[slot] = int(self.write_value[k])
+        return after
 
     def describe(self, outcome: int) -> str:
         """An outcome in words, for messages."""

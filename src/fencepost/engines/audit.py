@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost.compiler.native import REF_BITS, REF_MASK
-from fencepost.compiler.tables import ACTION, STEP_PROPERTY, Tables
+from fencepost.compiler.tables import ACTION, STEP_PROPERTY, TEMPORAL_PROPERTY, Tables
 from fencepost.engines.kernel import META_BITS, META_MASK, Arena
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.step import State
@@ -11,20 +11,17 @@ from fencepost.step.state import LOW
 
 Effect = tuple[tuple[int, int], ...]
 
-SAMPLE = 8
-"""States of each level that are looked at again: spread evenly over the level, in the order of fingerprints."""
-
-
 def audit(tables: Tables, arena: Arena, position: int) -> None:
     """Compare one state's compiled successors and properties with what Python says of it now.
 
-    Raises :class:`fencepost.ProtocolRaised` if they differ: the protocol depends on something besides its state; or
-    :class:`fencepost.SystemFailure` if the state's own fingerprint is wrong, which would be a fault of the engine.
+    Raises :class:`fencepost.ProtocolRaised` if they differ: the protocol depends on something besides its state; or if it tells apart
+    what it declares to be symmetric. Raises :class:`fencepost.SystemFailure` if the state's own fingerprint is wrong, which would be a fault of the engine.
     """
     stepper = tables.stepper
     ids = arena.cells[position].tolist()
     state = State(stepper.store, ids)
-    if state.fingerprint & LOW != int(arena.fp[position]):
+    fingerprint = state.fingerprint if tables.symmetry is None else tables.symmetry.key(ids)
+    if fingerprint & LOW != int(arena.fp[position]):
         raise SystemFailure("a state's fingerprint is not that of its content: this is a fault of Fencepost, please report it")
     compiled: dict[int, set[Effect]] = {}
     meta = int(arena.meta[position])
@@ -36,7 +33,7 @@ def audit(tables: Tables, arena: Arena, position: int) -> None:
             pairs = zip(tables.write_slot[begin:end].tolist(), tables.write_value[begin:end].tolist(), strict=True)
             effects.add(tuple(sorted(pairs)))
     for root in stepper.roots:
-        if tables.root_kind[root.index] == STEP_PROPERTY:
+        if tables.root_kind[root.index] in (STEP_PROPERTY, TEMPORAL_PROPERTY):
             continue
         outcomes = stepper.outcomes(root, ids)
         if tables.root_kind[root.index] == ACTION:
@@ -52,3 +49,5 @@ def audit(tables: Tables, arena: Arena, position: int) -> None:
                 where=root.title,
                 state=state,
             )
+    if tables.symmetry is not None:
+        tables.symmetry.verify(ids)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -24,8 +25,9 @@ from fencepost.spec.context import Slot
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import ModelValue, Record, Value, decode, encode
 from fencepost.step.state import Store
+from fencepost.step.symmetry import listed
 
-FORMAT = 1
+FORMAT = 2
 
 
 class SlotEntry(msgspec.Struct):
@@ -36,8 +38,8 @@ class SlotEntry(msgspec.Struct):
     path: str | None
 
 
-class Manifest(msgspec.Struct):
-    """Everything about an exploration at the end of a level but its states."""
+class Subject(msgspec.Struct):
+    """What a checkpoint is a checkpoint of."""
 
     format: int
     protocol: str
@@ -45,6 +47,27 @@ class Manifest(msgspec.Struct):
     source: str
     properties: list[str]
     bits: int
+
+    def difference(self, protocol: Protocol, properties: list[str], bits: int) -> str | None:
+        """Why a run with these can not go on from it, as the rest of a sentence; None if it can."""
+        if self.protocol != protocol.name:
+            return f"is of the protocol {self.protocol}, not of {protocol.name}"
+        constants = encoded_constants(protocol)
+        for name in sorted(set(constants) | set(self.constants)):
+            if constants.get(name) != self.constants.get(name):
+                return f"was made with another value of the constant {name}"
+        if self.source != source_digest(protocol):
+            return f"is of another version of {protocol.name}: its file has changed since"
+        if self.properties != properties:
+            return "was made with other invariants"
+        if self.bits != bits:
+            return f"was made with {self.bits}-bit fingerprints, not {bits}"
+        return None
+
+
+class Manifest(Subject):
+    """Everything about an exploration at the end of a level but its states."""
+
     depth: int
     distinct: int
     generated: int
@@ -61,15 +84,37 @@ class Manifest(msgspec.Struct):
     outcomes: list[tuple[int, list[int]]]
     found: list[tuple[str, str, int, list[int]]]
     reported: list[str]
+    symmetry: list[str]
+
+
+def encoded_constants(protocol: Protocol) -> dict[str, str]:
+    """The constants of a protocol as a manifest keeps them."""
+    return {name: encode(value).hex() for name, value in protocol.constants.items()}
 
 
 def source_digest(protocol: Protocol) -> str:
-    """A digest of the file that defines a protocol: another version of it may number its steps differently."""
-    try:
-        text = Path(inspect.getfile(type(protocol))).read_bytes()
-    except (OSError, TypeError):
-        text = repr(type(protocol)).encode()
-    return hashlib.blake2b(text, digest_size=16).hexdigest()
+    """A digest of the files that define a protocol: another version of them may number its steps differently.
+
+    They are those of its class and of the classes it varies, and of the modules beside them that these take something from.
+    """
+    found: dict[str, bytes] = {}
+    waiting = [sys.modules.get(owner.__module__) for owner in type(protocol).__mro__ if owner not in Protocol.__mro__]
+    while waiting:
+        module = waiting.pop()
+        file = getattr(module, "__file__", None)
+        if module is None or file is None or file in found:
+            continue
+        try:
+            found[file] = Path(file).read_bytes()
+        except OSError:
+            found[file] = b""
+        beside = Path(file).parent
+        for value in list(vars(module).values()):
+            source = value if inspect.ismodule(value) else sys.modules.get(str(getattr(value, "__module__", None)))
+            if Path(getattr(source, "__file__", None) or "/").parent == beside:
+                waiting.append(source)
+    texts = b"".join(found[file] for file in sorted(found)) or repr(type(protocol)).encode()
+    return hashlib.blake2b(texts, digest_size=16).hexdigest()
 
 
 class Writer:
@@ -188,21 +233,14 @@ class Reader:
     def _wrong(self, what: str) -> SystemFailure:
         return SystemFailure(f"the checkpoint in {self.directory} {what}; start again without --resume")
 
-    def verify(self, protocol: Protocol, properties: list[str], bits: int) -> None:
-        """Refuse to go on with another protocol, other constants, other properties or other fingerprints."""
+    def verify(self, protocol: Protocol, properties: list[str], bits: int, symmetry: list[str]) -> None:
+        """Refuse to go on with another protocol, other constants, other properties, other fingerprints or another symmetry."""
         kept = self.manifest
-        if kept.protocol != protocol.name:
-            raise self._wrong(f"is of the protocol {kept.protocol}, not of {protocol.name}")
-        constants = {name: encode(value).hex() for name, value in protocol.constants.items()}
-        for name in sorted(set(constants) | set(kept.constants)):
-            if constants.get(name) != kept.constants.get(name):
-                raise self._wrong(f"was made with another value of the constant {name}")
-        if kept.source != source_digest(protocol):
-            raise self._wrong(f"is of another version of {protocol.name}: its file has changed since")
-        if kept.properties != properties:
-            raise self._wrong("was made with other invariants")
-        if kept.bits != bits:
-            raise self._wrong(f"was made with {kept.bits}-bit fingerprints, not {bits}")
+        difference = kept.difference(protocol, properties, bits)
+        if difference is not None:
+            raise self._wrong(difference)
+        if kept.symmetry != symmetry:
+            raise self._wrong(f"was made with symmetry of {listed(kept.symmetry) or 'nothing'}, not of {listed(symmetry) or 'nothing'}")
 
     def fingerprints(self) -> Iterator[Array]:
         """The fingerprints of all states, in blocks."""
@@ -252,20 +290,10 @@ class Reader:
 
     def restore(self, store: Store) -> list[tuple[int, list[int]]]:
         """For each column of the frontier: its slot in ``store`` and the number there of each of its values."""
-        named = names_of(store)
-        columns = []
         try:
-            for entry in self.manifest.slots:
-                index = next((i for i, slot in enumerate(store.slots) if slot.name == entry.name), None)
-                values = [decode(bytes.fromhex(v), named) for v in entry.values]
-                if index is None:
-                    if entry.path is None:
-                        raise ValueError(f"there is no {entry.name}")
-                    index = store.slot(Slot(decode(bytes.fromhex(entry.path), named), values[0], constant=False))
-                columns.append((index, [store.intern(index, v) for v in values]))
+            return restore_slots(store, self.manifest.slots)
         except (ValueError, KeyError, TypeError) as error:
             raise self._wrong(f"does not fit this version of the protocol: {error}") from None
-        return columns
 
 
 def _format_of(path: Path) -> int | None:
@@ -280,12 +308,34 @@ def slot_entries(store: Store) -> list[SlotEntry]:
     """The slots of a store as a manifest keeps them."""
     entries = []
     for slot, values in zip(store.slots, store.values, strict=True):
-        try:
-            path = None if slot.constant else encode(slot.path).hex()
-        except TypeError:
-            path = None
+        path = None if slot.constant else encode(_written(slot.path)).hex()
         entries.append(SlotEntry(slot.name, [encode(v).hex() for v in values], path))
     return entries
+
+
+def _written(path: tuple[Any, ...]) -> Value:
+    """The path of a slot as a value: for each part whether it is a kind of message, which is then written by its name."""
+    return tuple((isinstance(part, type), part.__name__ if isinstance(part, type) else part) for part in path)
+
+
+def restore_slots(store: Store, entries: Sequence[SlotEntry]) -> list[tuple[int, list[int]]]:
+    """For each of a manifest's slots: its number in ``store`` and the number there of each of its values; what is missing is added.
+
+    Raises ValueError, KeyError or TypeError if they are not of this protocol.
+    """
+    named = names_of(store)
+    found = []
+    for entry in entries:
+        index = next((i for i, slot in enumerate(store.slots) if slot.name == entry.name), None)
+        values = [decode(bytes.fromhex(v), named) for v in entry.values]
+        if index is None:
+            if entry.path is None:
+                raise ValueError(f"there is no {entry.name}")
+            written: Any = decode(bytes.fromhex(entry.path), named)
+            path = tuple(record_named(store, part) if is_kind else part for is_kind, part in written)
+            index = store.slot(Slot(path, values[0], constant=False))
+        found.append((index, [store.intern(index, v) for v in values]))
+    return found
 
 
 def names_of(store: Store) -> Callable[[str, str], Any]:
@@ -304,23 +354,29 @@ def names_of(store: Store) -> Callable[[str, str], Any]:
     for slot in store.slots:
         collect(slot.path)
         collect(slot.default)
-    home = type(store.protocol).__module__
-
-    def find(base: type, name: str) -> Any:
-        found = [c for c in _below(base) if c.__name__ == name]
-        if not found:
-            raise ValueError(f"there is no {base.__name__.lower()} {name}")
-        return next((c for c in found if c.__module__ == home), found[-1])
 
     def named(kind: str, name: str) -> Any:
         if kind == "m":
             return models.get(name) or ModelValue(name)
         if kind == "r":
-            return find(Record, name)
+            return record_named(store, name)
         enum, _, member = name.partition(".")
-        return find(Enum, enum)[member]
+        return _class_named(store, Enum, enum)[member]
 
     return named
+
+
+def record_named(store: Store, name: str) -> type[Record]:
+    """The record, or kind of message, of a protocol that has this name. Raises ValueError if there is none."""
+    return cast("type[Record]", _class_named(store, Record, name))
+
+
+def _class_named(store: Store, base: type, name: str) -> Any:
+    found = [c for c in _below(base) if c.__name__ == name]
+    if not found:
+        raise ValueError(f"there is no {base.__name__.lower()} {name}")
+    home = type(store.protocol).__module__
+    return next((c for c in found if c.__module__ == home), found[-1])
 
 
 def _below(base: type) -> Iterator[type]:

@@ -7,41 +7,47 @@ state is in `kernel`.
 from __future__ import annotations
 
 import gc
-import os
-import resource
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fencepost.compiler.machine import reserve
 from fencepost.compiler.native import REF_BITS, REF_MASK
-from fencepost.compiler.tables import ACTION, INITIAL, STATE_PROPERTY, Array, Compiled, Tables
+from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, STEP_PROPERTY, Array, Compiled, Tables
 from fencepost.engines import kernel
-from fencepost.engines.audit import SAMPLE, audit
+from fencepost.engines.audit import audit
 from fencepost.engines.checkpoint import (
     BLOCK_ROWS,
     FORMAT,
     Manifest,
     Reader,
     Writer,
+    encoded_constants,
     slot_entries,
     source_digest,
 )
-from fencepost.engines.interface import Exploration, Found, Options, Progress, Report
+from fencepost.engines.interface import SAMPLE, Exploration, Found, Options, Progress, Report, table
 from fencepost.engines.kernel import CAPACITY, COUNT, DEADLOCK, LEAF_TOP, OUT, PARKS, USED, Arena, Shared, Work
 from fencepost.engines.links import Links
+from fencepost.engines.memory import memory_limit, peak_memory, physical_memory, resident_memory
+from fencepost.engines.recording import record_level, steps_of
 from fencepost.errors import ProtocolRaised, SystemFailure
-from fencepost.spec.values import encode
-from fencepost.step import State, Stepper
+from fencepost.liveness.graph import Recording
+from fencepost.spec.protocol import TEMPORAL
+from fencepost.step import State, Stepper, Symmetry
 from fencepost.step.state import LOW, SEED
 
 ROOM = 1 << 26
 """Candidates a worker can have for one owner in one round."""
 FIRST_CAPACITY = 1 << 20
 QUESTIONS = 4096
+MANY_ROWS = 100_000
+"""States of a level from which on rows are widened with room to spare."""
 TICK = 0.1
 """Seconds between looks at limits."""
 DTYPES = (np.uint8, np.uint16, np.uint32)
@@ -53,43 +59,39 @@ def explore(stepper: Stepper, options: Options, report: Report | None = None) ->
     Raises :class:`fencepost.SystemFailure` if the protocol outgrows the engine's tables or the machine.
     """
     explorer = Explorer(stepper, options, report)
-    # What Python allocates here lives on in tables; looking for cycles among it takes a tenth of the time.
-    collecting = gc.isenabled()
-    gc.disable()
     try:
-        return explorer.run()
+        with uncollected():
+            return explorer.run()
     finally:
-        if collecting:
-            gc.enable()
         explorer.close()
 
 
-def physical_memory() -> int:
-    """Bytes of memory this process may use: the machine's, or its container's if that is less."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            with open(path) as file:
-                total = min(total, int(file.read()))
-        except (OSError, ValueError):
-            continue
-    return total
-
-
-def resident_memory() -> int:
-    """Bytes of memory this process occupies now."""
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without garbage collection: what Python allocates here lives on in tables, and looking for cycles takes a tenth of the time."""
+    collecting = gc.isenabled()
+    gc.disable()
     try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 class Explorer:
-    """One exploration: its tables, its two arenas, its workers."""
+    """One exploration: its tables, its two arenas, its workers.
 
-    def __init__(self, stepper: Stepper, options: Options, report: Report | None) -> None:
+    ``handover``: stop before a level of more than so many states is expanded, or when a quarter of the memory is used: ``handed_over``,
+    for another engine to go on. That one finds the level in ``new`` at the first ``level_size`` positions of ``order``, and goes on using this explorer for what only
+    the author's Python can tell: :meth:`complete`.
+    """
+
+    def __init__(
+        self, stepper: Stepper, options: Options, report: Report | None = None, handover: int | None = None
+    ) -> None:
         self.stepper = stepper
+        self.handover = handover
+        self.handed_over = False
         self.options = options
         self.report = report
         self.started = time.monotonic()
@@ -97,11 +99,17 @@ class Explorer:
         self.result = Exploration()
         self.wide = options.bits == 128
         self.workers = max(1, options.workers)
-        self.memory_limit = options.max_memory or int(physical_memory() * 0.92)
-        self.tables = Tables(stepper)
+        self.memory_limit = memory_limit(options.max_memory)
+        self.symmetry = Symmetry(stepper, options.symmetry) if options.symmetry else None
+        self.result.symmetry = self.symmetry
+        self.tables = Tables(stepper, self.symmetry)
         self.links = Links()
-        # More states than memory has room for: the limit on memory is reached first.
-        self.region = max(1 << 16, physical_memory() // 64 // self.workers)
+        self.recording = Recording(stepper) if stepper.of_kind(*TEMPORAL) else None
+        self.result.table = table(stepper, options)
+        # More states, and more in a level, than memory has room for: the limit on memory is reached first.
+        self.most_states = max(1 << 16, physical_memory() // 64 // self.workers)
+        images = self.tables.permutations * (16 if self.wide else 8)
+        self.region = max(1 << 16, physical_memory() // (64 + images) // self.workers)
         self.dtype: Any = np.uint8
         self.width = self._width()
         self.old, self.new = self._arena(), self._arena()
@@ -125,7 +133,7 @@ class Explorer:
         self.raised: tuple[int, int, ProtocolRaised] | None = None
         self.failed = [0] * w
         self.told = 0.0
-        self.reader = Reader(options.resume) if options.resume else None
+        self.reader = Reader(Path(options.resume)) if options.resume else None
         self.writer: Writer | None = None
         self.manifest: Manifest | None = None
         self.saved_depth = 0
@@ -158,6 +166,8 @@ class Explorer:
             ref=reserve(n, np.int64),
             meta=reserve(n, np.int64),
             leaves=reserve(n * 16, np.int32, large=True),
+            image=self.tables.images_of(n),
+            image_high=self.tables.images_of(n if self.wide else 1),
         )
 
     def _work(self) -> Work:
@@ -165,7 +175,7 @@ class Explorer:
         counts = np.zeros(16, np.int64)
         counts[CAPACITY] = FIRST_CAPACITY
         counts[DEADLOCK] = -1
-        entries = (self.region + kernel.SLACK * 2) * 4
+        entries = (self.most_states + kernel.SLACK * 2) * 4
         return Work(
             table=reserve(entries * (2 if self.wide else 1), np.uint64, large=True),
             counts=counts,
@@ -187,7 +197,7 @@ class Explorer:
             best_outcome=np.full(roots, -1, np.int64),
         )
 
-    def _fit(self) -> None:
+    def fit(self) -> None:
         """Widen the rows if a slot has more values, or a state more slots, than they have room for."""
         widest = max(self.tables.widest, 0)
         dtype = next((t for t in DTYPES if widest <= np.iinfo(t).max), None)
@@ -196,16 +206,18 @@ class Explorer:
         width = self._width()
         if dtype is self.dtype and width <= self.width:
             return
+        new_counts = [int(w.counts[COUNT]) for w in self.work]
+        if width > self.width and sum(new_counts) > MANY_ROWS:
+            # Where slots still appear, more will: every widening copies the level.
+            width += -(-width // 8 // 16) * 16
         self.dtype, self.width = dtype, max(width, self.width)
-        self.old, self.new = self._widened(self.old), self._widened(self.new)
+        self.old, self.new = self._widened(self.old, self.old_counts), self._widened(self.new, new_counts)
 
-    def _widened(self, arena: Arena) -> Arena:
+    def _widened(self, arena: Arena, counts: list[int]) -> Arena:
         n = self.region * self.workers
-        cells = reserve(n * self.width, self.dtype).reshape(n, self.width)
-        for t in range(self.workers):
-            begin = t * self.region
-            # Rows of either level: the old one may have more of them than the new one has yet.
-            end = begin + max(int(self.work[t].counts[COUNT]), self.old_counts[t])
+        cells = reserve(n * self.width, self.dtype, large=True).reshape(n, self.width)
+        for t, count in enumerate(counts):
+            begin, end = t * self.region, t * self.region + count
             cells[begin:end, : arena.cells.shape[1]] = arena.cells[begin:end]
         return arena._replace(cells=cells)
 
@@ -219,11 +231,15 @@ class Explorer:
                 self._resume(self.reader)
             else:
                 if self.options.checkpoint is not None:
-                    self.writer = Writer(self.options.checkpoint, None)
+                    self.writer = Writer(Path(self.options.checkpoint), None)
                 self._begin()
-            while self.level_size and not self._finished():
+            while self.level_size and not self.finished():
+                if self._outgrown():
+                    self.handed_over = True
+                    break
                 self._next_level()
             result.complete = not self.level_size and result.limit is None and self.raised is None
+            result.recording = self.recording
         except ProtocolRaised as error:
             result.raised = error
         except KeyboardInterrupt:
@@ -240,10 +256,16 @@ class Explorer:
         if self.expanding:
             self._judge()
             self._end_early()
-        self._count()
+        self.conclude()
+        return result
+
+    def conclude(self) -> None:
+        """Complete the result with what is only known, or only worth looking up, at the end."""
+        result = self.result
+        self.count()
         result.seconds = self.earlier.seconds + time.monotonic() - self.started
         result.evaluations = self.stepper.evaluations
-        result.peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        result.peak_memory = peak_memory()
         result.profile = {
             **self.tables.profile(),
             "seconds": dict(self.seconds),
@@ -252,7 +274,6 @@ class Explorer:
                 "links": self.links.resident,
             },
         }
-        return result
 
     def _begin(self) -> None:
         """The initial states: level 1."""
@@ -262,23 +283,25 @@ class Explorer:
         self._end_level()
 
     @property
-    def _properties(self) -> list[str]:
-        return [r.title for r in self.stepper.roots if self.tables.root_kind[r.index] != ACTION]
+    def properties(self) -> list[str]:
+        """The invariants and constraints that are checked, by title."""
+        return [r.title for r in self.stepper.roots if self.tables.root_kind[r.index] in (STATE_PROPERTY, STEP_PROPERTY)]
+
+    @property
+    def _symmetric(self) -> list[str]:
+        return list(self.symmetry.names) if self.symmetry is not None else []
 
     def _resume(self, reader: Reader) -> None:
         """Everything as it was at the end of the level that the checkpoint holds."""
         kept, result, elsewhere = reader.manifest, self.result, self.options.checkpoint
-        if elsewhere is not None and elsewhere.resolve() != reader.directory.resolve():
+        if elsewhere is not None and Path(elsewhere).resolve() != reader.directory.resolve():
             raise SystemFailure(f"a resumed run goes on saving to {reader.directory}; leave out --checkpoint")
-        reader.verify(self.stepper.protocol, self._properties, self.options.bits)
-        found: dict[int, State] = {}
-        for state in self.stepper.initial_states():
-            found.setdefault(state.fingerprint if self.wide else state.fingerprint & LOW, state)
-        self.starts = list(found.values())
+        reader.verify(self.stepper.protocol, self.properties, self.options.bits, self._symmetric)
+        self.recall_starts()
         columns = reader.restore(self.stepper.store)
         self.tables.recall(kept.outcomes)
         self.tables.widest = max(len(v) for v in self.stepper.store.values)
-        self._fit()
+        self.fit()
         total = sum(kept.levels)
         for block in reader.fingerprints():
             lows, highs = (block[::2].copy(), block[1::2].copy()) if self.wide else (block, block)
@@ -290,48 +313,97 @@ class Explorer:
         for log in reader.links():
             self.links.add(log)
         self.new_numbers = reserve(self.region * self.workers, np.int64)
-        for numbers, cells in reader.frontier():
-            self._place_rows(numbers, cells, columns)
+        step = max(1, BLOCK_ROWS // max(1, self.tables.permutations))
         result.distinct, result.generated, result.depth = kept.distinct, kept.generated, kept.depth
         self.earlier = Exploration(generated=kept.generated, seconds=kept.seconds)
         self.earlier.taken, self.earlier.new = dict(enumerate(kept.taken)), dict(enumerate(kept.new))
         for kind, name, start, path in kept.found:
-            result.found.append(self._found(kind, name, (start, path)))
+            result.found.append(self.violation(kind, name, (start, path)))
         self.reported = set(kept.reported)
-        self._settle()
+        for numbers, cells in reader.frontier():
+            for begin in range(0, len(cells), step):
+                self._place_rows(numbers[begin : begin + step], cells[begin : begin + step], columns)
+            # Block by block: the first ones teach the tables nearly every path, at the cost of a few rows.
+            self._settle()
         self._put_in_order()
         # Only now: until here nothing in the directory was changed.
         self.writer = Writer(reader.directory, kept)
         self._remember()
         self.saved_depth = result.depth
 
+    def recall_starts(self) -> None:
+        """Number the initial states as an exploration does that begins with them."""
+        found: dict[tuple[int, int], State] = {}
+        for state in self.stepper.initial_states():
+            low, high, _ = self._identify(state)
+            found.setdefault((low, high if self.wide else 0), state)
+        self.starts = list(found.values())
+
     def _place_rows(self, numbers: Array, cells: Array, columns: list[tuple[int, list[int]]]) -> None:
         """Lay rows of a checkpoint out as parked states of the new level."""
         store = self.stepper.store
         rows = np.zeros((len(cells), self.width), self.dtype)
-        lows, highs = (np.full(len(cells), part, np.uint64) for part in (SEED & LOW, SEED >> 64))
         for column, (index, ids) in enumerate(columns):
             rows[:, index] = np.array(ids, self.dtype)[cells[:, column]]
-            lows ^= np.array([h & LOW for h in store.hashes[index]], np.uint64)[rows[:, index]]
-            highs ^= np.array([h >> 64 for h in store.hashes[index]], np.uint64)[rows[:, index]]
+        if self.symmetry is not None:
+            images = self._images(rows)
+            lows, highs = self._keys(images)
+        else:
+            images = None
+            lows, highs = (np.full(len(cells), part, np.uint64) for part in (SEED & LOW, SEED >> 64))
+            for index, _ in columns:
+                lows ^= np.array([h & LOW for h in store.hashes[index]], np.uint64)[rows[:, index]]
+                highs ^= np.array([h >> 64 for h in store.hashes[index]], np.uint64)[rows[:, index]]
+        self.new_numbers[self._lay_out(lows, highs, rows, images)] = numbers
+
+    def _lay_out(self, lows: Array, highs: Array, rows: Array, images: Array | None = None) -> Array:
+        """Lay rows with these fingerprints out as parked states of the new level; their positions."""
         owners = ((lows >> np.uint64(32)) * np.uint64(self.workers)) >> np.uint64(32)
+        positions = np.zeros(len(rows), np.int64)
         for t, work in enumerate(self.work):
             mine = np.flatnonzero(owners == t)
             begin = t * self.region + int(work.counts[COUNT])
             end = begin + len(mine)
-            self.new.cells[begin:end] = rows[mine]
+            positions[mine] = np.arange(begin, end)
+            self.new.cells[begin:end, : rows.shape[1]] = rows[mine]
+            self.new.cells[begin:end, rows.shape[1] :] = 0
             self.new.fp[begin:end], self.new.fp_high[begin:end] = lows[mine], highs[mine]
+            if images is not None:
+                self._keep_images(slice(begin, end), images[:, mine])
             self.new.ref[begin:end], self.new.meta[begin:end] = INITIAL, kernel.PARKED
-            self.new_numbers[begin:end] = numbers[mine]
             work.parked[work.counts[PARKS] : work.counts[PARKS] + len(mine)] = np.arange(begin, end)
             work.counts[COUNT] += len(mine)
             work.counts[PARKS] += len(mine)
+        return positions
+
+    def _outgrown(self) -> bool:
+        if self.handover is None:
+            return False
+        return self.level_size > self.handover or resident_memory() > self.memory_limit // 4
+
+    def forget_visited(self) -> None:
+        """Give back the memory of all that was found: another engine has it now."""
+        self.work = [work._replace(table=np.zeros(8, np.uint64)) for work in self.work]
+        self.links.close()
+        self.links = Links()
+        self.old, self.new = self._arena(), self._arena()
+
+    def complete(self, lows: Array, highs: Array, rows: Array) -> Array:
+        """Judge states that another engine could not, asking Python where no path is known, and find their enabled leaves.
+
+        Gives their positions in ``new``, where whatever was there before is overwritten. Violations are noted as those of a level
+        are, a state that the author's Python raised in stays parked.
+        """
+        self._clear_new()
+        positions = self._lay_out(lows, highs, rows)
+        self._settle()
+        return positions
 
     def _remember(self) -> None:
         """What a checkpoint says about the level that just ended."""
         if self.writer is None:
             return
-        self._count()
+        self.count()
         result, tables, protocol = self.result, self.tables, self.stepper.protocol
         roots = range(len(self.stepper.roots))
         numbers = {id(state): n for n, state in enumerate(self.starts)}
@@ -340,13 +412,12 @@ class Explorer:
             by_step = {(int(tables.outcome_root[o]), tables.outcome_choices[o]): o for o in range(1, tables.outcomes)}
             found.append((f.kind, f.name, numbers[id(f.initial)], [by_step[r, tuple(c)] for r, c in f.path]))
         self.manifest = Manifest(
-            FORMAT, protocol.name, {n: encode(v).hex() for n, v in protocol.constants.items()}, source_digest(protocol),
-            self._properties, self.options.bits, result.depth, result.distinct, result.generated,
+            FORMAT, protocol.name, encoded_constants(protocol), source_digest(protocol), self.properties, self.options.bits, result.depth, result.distinct, result.generated,
             [result.taken.get(i, 0) for i in roots], [result.new.get(i, 0) for i in roots],
             self.earlier.seconds + time.monotonic() - self.started, list(self.writer.levels), "", self.level_size, "", self.width,
             np.dtype(self.dtype).itemsize, slot_entries(self.stepper.store),
             [(int(tables.outcome_root[o]), list(tables.outcome_choices[o])) for o in range(tables.outcomes)], found,
-            sorted(self.reported),
+            sorted(self.reported), self._symmetric,
         )  # fmt: skip
 
     def _save(self) -> None:
@@ -373,9 +444,8 @@ class Explorer:
 
     def _place(self, state: State) -> None:
         self.tables.widest = max([self.tables.widest, *state.ids])
-        self._fit()
-        fingerprint = state.fingerprint
-        low, high = fingerprint & LOW, fingerprint >> 64
+        self.fit()
+        low, high, images = self._identify(state)
         t = int(kernel.owner(np.uint64(low), self.workers))
         work, counts = self.work[t], self.work[t].counts
         if not kernel.insert(work.table, counts, np.uint64(low), np.uint64(high), self.wide):
@@ -384,6 +454,8 @@ class Explorer:
         self.new.cells[position, : len(state.ids)] = state.ids
         self.new.cells[position, len(state.ids) :] = 0
         self.new.fp[position], self.new.fp_high[position] = low, high
+        if images is not None:
+            self._keep_images(slice(position, position + 1), images)
         self.new.ref[position] = (len(self.starts) << REF_BITS) | INITIAL
         self.new.meta[position] = kernel.PARKED
         work.parked[counts[PARKS]] = position
@@ -391,11 +463,42 @@ class Explorer:
         counts[PARKS] += 1
         self.starts.append(state)
 
+    def _identify(self, state: State) -> tuple[int, int, Array | None]:
+        """What a state is known by, low half and high half, and with symmetry its images."""
+        if self.symmetry is None:
+            fingerprint = state.fingerprint
+            return fingerprint & LOW, fingerprint >> 64, None
+        images = self._images(np.array([state.ids], np.int64))
+        lows, highs = self._keys(images)
+        return int(lows[0]), int(highs[0]), images
+
+    def _images(self, rows: Array) -> Array:
+        """The fingerprints of every image of these rows: by half, row and permutation."""
+        images = np.empty((2, len(rows), self.tables.permutations), np.uint64)
+        images[0], images[1] = SEED & LOW, SEED >> 64
+        for index in range(rows.shape[1]):
+            numbers, places = np.unique(rows[:, index], return_inverse=True)
+            images ^= np.stack([self.tables.image_hashes(index, int(n)) for n in numbers], axis=1)[:, places]
+        return images
+
+    def _keys(self, images: Array) -> tuple[Array, Array]:
+        lows, highs = (np.empty(images.shape[1], np.uint64) for _ in range(2))
+        kernel.orbit_keys(self.compiled, images[0], images[1], lows, highs, self.wide)
+        return lows, highs
+
+    def _keep_images(self, positions: slice, images: Array) -> None:
+        self.new.image[positions] = images[0]
+        if self.wide:
+            self.new.image_high[positions] = images[1]
+
     def _next_level(self) -> None:
         """Expand the current level into the next."""
         self._turn_over()
         self.expanding = True
         if self._expand_all():
+            if self.recording is not None:
+                self._record(self.recording)
+            self._write_steps()
             self._end_level()
             self.expanding = False
             since, every = time.monotonic() - self.saved_at, self.options.checkpoint_every
@@ -406,6 +509,9 @@ class Explorer:
         self.old, self.new = self.new, self.old
         self.old_numbers, self.new_numbers = self.new_numbers, np.zeros(0, np.int64)
         self.old_counts = [int(w.counts[COUNT]) for w in self.work]
+        self._clear_new()
+
+    def _clear_new(self) -> None:
         for work in self.work:
             work.counts[COUNT] = work.counts[LEAF_TOP] = work.counts[OUT] = 0
             work.counts[DEADLOCK] = -1
@@ -479,7 +585,7 @@ class Explorer:
             asked = time.monotonic()
             for root, position, step in questions:
                 self._ask(root, position, step)
-            self._fit()
+            self.fit()
             python += time.monotonic() - asked
             self._watch()
         for t, work in enumerate(self.work):
@@ -492,20 +598,29 @@ class Explorer:
 
     def _ask(self, root: int, position: int, step: int) -> None:
         ids = self.new.cells[position].tolist()
-        after = None
-        if step >= 0:
-            after = list(ids)
-            begin, end = self.tables.write_start[step], self.tables.write_start[step + 1]
-            for k in range(begin, end):
-                slot = int(self.tables.write_slot[k])
-                after.extend([0] * (slot + 1 - len(after)))
-                after[slot] = int(self.tables.write_value[k])
+        after = self.tables.successor(ids, step) if step >= 0 else None
         try:
             self.tables.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after))
         except ProtocolRaised as error:
             fingerprint = int(self.new.fp[position])
             if self.raised is None or fingerprint < self.raised[0]:
                 self.raised = (fingerprint, position, error)
+
+    def _record(self, recording: Recording) -> None:
+        """Note down the level that was expanded, for liveness."""
+        begin = time.monotonic()
+        order = self.order[: self.level_size]
+        record_level(recording, lambda: (self.compiled, self.old), self.work[0], order, self._ask_of_old)
+        self.seconds["record"] = self.seconds.get("record", 0.0) + time.monotonic() - begin
+
+    def _ask_of_old(self, root: int, position: int) -> None:
+        """Ask Python for a temporal predicate in a state of the level that was expanded."""
+        try:
+            self.tables.record(root, self.stepper.evaluate(self.stepper.roots[root], self.old.cells[position].tolist()))
+        except ProtocolRaised as error:
+            self.result.raised_at = self.violation("raised", error.where, self._path_to_old(position))
+            raise
+        self.fit()
 
     def _end_level(self) -> None:
         """All states of the level are there: complete them, judge it, put it in order, log whence each came."""
@@ -545,6 +660,42 @@ class Explorer:
         if self.level_size:
             self._remember()
         self.seconds["order"] += time.monotonic() - begin
+        self._write_states()
+
+    # -- the state space as a table -----------------------------------------------------------------------------------
+
+    def _write_states(self) -> None:
+        """Write down the level that was built, while its parents are still there."""
+        table = self.result.table
+        if table is None or not self.level_size:
+            return
+
+        def blocks() -> Iterator[tuple[Array, Array | None, Array | None, Array]]:
+            for begin in range(0, self.level_size, BLOCK_ROWS):
+                positions = self.order[begin : min(begin + BLOCK_ROWS, self.level_size)]
+                refs = self.new.ref[positions]
+                first = self.result.depth == 1
+                parents = None if first else self.old.fp[refs >> REF_BITS]
+                roots = None if first else self.tables.outcome_root[refs & REF_MASK]
+                yield self.new.fp[positions], parents, roots, self.new.cells[positions]
+
+        begin = time.monotonic()
+        table.add_level(blocks())
+        self.seconds["states"] = self.seconds.get("states", 0.0) + time.monotonic() - begin
+
+    def _write_steps(self) -> None:
+        """Write down the steps out of the level that was expanded."""
+        table = self.result.table
+        if table is None or table.edges is None:
+            return
+        begin = time.monotonic()
+        roots = np.arange(len(self.stepper.roots), dtype=np.uint16)
+        no_demands = np.zeros((len(roots), 0), np.uint64)
+        for at in range(0, self.level_size, BLOCK_ROWS):
+            positions = self.order[at : min(at + BLOCK_ROWS, self.level_size)]
+            counts, targets, taken, _ = steps_of(self.compiled, self.old, self.work[0], positions, roots, no_demands)
+            table.add_edges(np.repeat(self.old.fp[positions], counts), targets, taken)
+        self.seconds["states"] = self.seconds.get("states", 0.0) + time.monotonic() - begin
 
     def _end_early(self) -> None:
         """Count what was found of a level that is not complete."""
@@ -588,14 +739,14 @@ class Explorer:
         found: dict[str, tuple[tuple[int, ...], Found]] = {}
         for root in self.stepper.roots:
             kind = self.tables.root_kind[root.index]
-            if kind == ACTION or root.name in self.reported:
+            if kind not in (STATE_PROPERTY, STEP_PROPERTY) or root.name in self.reported:
                 continue
             for w in self.work:
                 if kind == STATE_PROPERTY and w.best_position[root.index] >= 0:
                     position = int(w.best_position[root.index])
                     rank: tuple[int, ...] = (int(w.best_fp[root.index]), int(w.best_high[root.index]))
                     path = self._path_to_new(position)
-                elif kind != STATE_PROPERTY and w.best_order[root.index] >= 0:
+                elif kind == STEP_PROPERTY and w.best_order[root.index] >= 0:
                     place, outcome = int(w.best_order[root.index]), int(w.best_outcome[root.index])
                     rank = (place, int(self.tables.outcome_root[outcome]), *self.tables.outcome_choices[outcome])
                     start, steps = self._path_to_old(int(self.order[place]))
@@ -603,14 +754,18 @@ class Explorer:
                 else:
                     continue
                 if root.name not in found or rank < found[root.name][0]:
-                    found[root.name] = (rank, self._found(root.kind, root.name, path))
+                    found[root.name] = (rank, self.violation(root.kind, root.name, path))
         stuck = [int(w.counts[DEADLOCK]) for w in self.work if w.counts[DEADLOCK] >= 0]
         if stuck and self.options.deadlock and "deadlock" not in self.reported:
             path = self._path_to_old(int(self.order[min(stuck)]))
-            found["deadlock"] = ((), self._found("deadlock", "deadlock", path))
+            found["deadlock"] = ((), self.violation("deadlock", "deadlock", path))
         for _, violation in found.values():
             self.result.found.append(violation)
             self.reported.add(violation.name)
+        self.forget_violations()
+
+    def forget_violations(self) -> None:
+        """Those that were noted have been told."""
         for work in self.work:
             work.best_position[:] = -1
             work.best_order[:] = -1
@@ -622,7 +777,7 @@ class Explorer:
         self.result.raised = error
         at = (len(self.links) - 1, position // self.region)
         number = position % self.region + self.bases[at[1]]
-        self.result.raised_at = self._found("raised", error.where, self.links.path(at[0], number))
+        self.result.raised_at = self.violation("raised", error.where, self.links.path(at[0], number))
 
     def _path_to_new(self, position: int) -> tuple[int, list[int]]:
         """The start and the outcomes that lead to a state of the level being built."""
@@ -641,14 +796,16 @@ class Explorer:
             number = position % self.region + self.bases[position // self.region]
         return self.links.path(len(self.links) - 1, number)
 
-    def _found(self, kind: str, name: str, path: tuple[int, list[int]]) -> Found:
+    def violation(self, kind: str, name: str, path: tuple[int, list[int]]) -> Found:
+        """A violation, by the number of the initial state and the outcomes that lead to it."""
         start, outcomes = path
         steps = [(int(self.tables.outcome_root[o]), self.tables.outcome_choices[o]) for o in outcomes]
         return Found(kind, name, self.starts[start], steps)
 
     # -- limits and counts --------------------------------------------------------------------------------------------
 
-    def _finished(self) -> bool:
+    def finished(self) -> bool:
+        """Whether no further level is to be expanded: for a violation, an error or a limit."""
         options, result = self.options, self.result
         if result.limit is not None or result.raised is not None:
             return True
@@ -681,7 +838,7 @@ class Explorer:
             self.shared.stop[0] = 1
         if self.report is not None and now - self.told >= TICK:
             self.told = now
-            self._count()
+            self.count()
             self.report(
                 Progress(
                     generated=result.generated,
@@ -696,7 +853,7 @@ class Explorer:
                 )
             )
 
-    def _count(self) -> None:
+    def count(self) -> None:
         """Add up what the workers counted, by action."""
         tables, result = self.tables, self.result
         leaves = np.sum([w.leaf_count[: tables.leaves] for w in self.work], axis=0)

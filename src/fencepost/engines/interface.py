@@ -2,7 +2,7 @@
 
 The answer is the same from each of them, whatever the number of workers: the level of the first violation is finished; the
 parent of a state is its least (parent fingerprint, action, choices), which is also the step that counts as having discovered it; with a view
-the state found by that step stands for all that look like it; of several violations of one property in a level the one
+or with symmetry the state found by that step stands for all that look like it; of several violations of one property in a level the one
 with the least (fingerprint, action, choices) is told.
 """
 
@@ -11,9 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fencepost.errors import ProtocolRaised, SystemFailure
-from fencepost.step import State
+from fencepost.liveness.lasso import Met
+from fencepost.spec.values import Value
+from fencepost.step import State, Stepper, Symmetry
+
+if TYPE_CHECKING:
+    from fencepost.liveness.graph import Recording
+    from fencepost.states.writer import Writer
+
+SAMPLE = 8
+"""States of each level that checking mode looks at again: spread evenly over the level, in the order of fingerprints."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +32,16 @@ class Options:
 
     ``deadlock``: look for states without successors. ``keep_going``: go on after a violation, one shortest counterexample per
     property. ``bits``: of a fingerprint, 64 or 128. ``checking``: run the author's Python again on a sample and compare.
-    ``checkpoint``: a directory to save to, between levels, at most every ``checkpoint_every`` seconds and for at most a tenth of
-    the time; ``resume``: one to go on from.
+    ``symmetry``: explore one state of each that differ only in who is who among the members of these constants; True stands for all
+    that are declared symmetric. ``checkpoint``: a directory to save to, between levels, at most every ``checkpoint_every`` seconds and for at most a tenth of
+    the time; ``resume``: one to go on from. ``states``: a directory for the state space as a table; ``edges``: its steps too.
+
+    For simulation alone: ``walks``, how many, by default 10,000 or, with a ``timeout``, as many as there is time for; ``depth``, the
+    most states of one, by default 100; ``seed``, by default a random one; ``walk``, the number of the only one to take.
+
+    For the Spark engine, ``checkpoint`` and ``resume`` may be URLs, and it saves every ``checkpoint_levels`` levels. ``master``: where
+    Spark is, by default on all cores of this machine; ``handover``: the largest level that is expanded in this process; ``debug``: let
+    Spark talk.
     """
 
     workers: int = 2
@@ -35,9 +53,33 @@ class Options:
     keep_going: bool = False
     bits: int = 64
     checking: bool = False
-    checkpoint: Path | None = None
+    symmetry: bool | Sequence[str] = False
+    checkpoint: Path | str | None = None
     checkpoint_every: float = 2.0
-    resume: Path | None = None
+    checkpoint_levels: int = 1
+    resume: Path | str | None = None
+    states: Path | None = None
+    edges: bool = False
+    walks: int | None = None
+    depth: int | None = None
+    seed: int | None = None
+    walk: int | None = None
+    master: str | None = None
+    handover: int | None = None
+    debug: bool = False
+
+
+def table(stepper: Stepper, options: Options) -> Writer | None:
+    """What the state space is written down with, if it is to be. Raises :class:`fencepost.SystemFailure` if it can not be."""
+    if options.states is None:
+        return None
+    from fencepost.states.writer import Writer  # needs what an installation may lack
+
+    return Writer(stepper, options.states, options.edges)
+
+
+SIMULATION = ("walks", "depth", "seed", "walk")
+"""The options that only a simulation has."""
 
 
 @dataclass
@@ -45,7 +87,8 @@ class Progress:
     """How far an exploration is. ``depth`` counts levels, the initial states being level 1; ``queue`` is states found but not
     yet expanded; ``evaluations`` is calls of the author's Python; ``memory`` is resident bytes of the process.
     ``exploding`` names slots whose number of values is out of hand, with that number; ``doing`` is what takes time other than
-    exploring, if anything does.
+    exploring, if anything does. ``walks`` is how many walks of a simulation were begun, None if it is a search; ``depth`` is then the
+    states of the longest. On Spark, ``shuffled`` is bytes that went from task to task, ``stage`` what a level is at.
     """
 
     generated: int = 0
@@ -57,6 +100,9 @@ class Progress:
     evaluations: int = 0
     exploding: list[tuple[str, int]] = field(default_factory=list)
     doing: str = ""
+    walks: int | None = None
+    shuffled: int = 0
+    stage: str = ""
 
 
 Report = Callable[[Progress], None]
@@ -65,14 +111,36 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Found:
-    """A violation: ``kind`` is ``invariant``, ``step_invariant`` or ``deadlock``; ``path`` leads to it from ``initial`` by the
-    numbers of roots and of choices. For a step invariant the last step is the one that breaks it.
+    """A violation: ``kind`` is ``invariant``, ``step_invariant``, ``deadlock`` or a temporal kind; ``path`` leads to it from ``initial``
+    by the numbers of roots and of choices. For a step invariant the last step is the one that breaks it; for a temporal property
+    the states from number ``loop`` on (the initial one is 0) repeat for ever, and ``fairness`` says how that is fair.
+
+    In a simulation ``walk`` is the number of the walk that found it, and ``walked`` how many states it had by then.
     """
 
     kind: str
     name: str
     initial: State
     path: Sequence[tuple[int, tuple[int, ...]]]
+    loop: int | None = None
+    fairness: tuple[Met, ...] = ()
+    walk: int | None = None
+    walked: int = 0
+
+
+@dataclass(frozen=True)
+class Walks:
+    """What a simulation did besides exploring: ``walks`` of at most ``depth`` states, and their ``steps``.
+
+    ``seed`` repeats it. ``unseen``: parts of the state that hold one of a few values (truth values, members of an enum), each with those
+    that it never held.
+    """
+
+    seed: int
+    depth: int
+    walks: int
+    steps: int
+    unseen: dict[str, tuple[Value, ...]]
 
 
 @dataclass
@@ -84,6 +152,11 @@ class Exploration:
     to states outside a constraint too; ``distinct`` leaves those out. ``limit`` says which limit was reached, None if the
     space was exhausted or a violation ended the search; ``raised`` is an error of the author's Python with the path to the
     state it was raised in; ``failure`` is what the machine did not give (disk, memory), with all that was known until then.
+    ``recording``: the graph, if there are temporal properties to judge on it; ``judged``: those that were; ``unjudged``: why they were
+    not. With a ``symmetry`` states are counted up to it. ``table``: the state space as it was written down, to be completed.
+
+    In a simulation ``distinct`` is an estimate, ``depth`` the states of the longest walk, ``walks`` tells the rest, and ``walk`` is the
+    only walk, if only one was asked for.
     """
 
     distinct: int = 0
@@ -101,5 +174,12 @@ class Exploration:
     raised: ProtocolRaised | None = None
     raised_at: Found | None = None
     failure: SystemFailure | None = None
+    recording: Recording | None = None
+    judged: tuple[str, ...] = ()
+    unjudged: str | None = None
     evaluations: int = 0
     profile: dict[str, object] = field(default_factory=dict)
+    symmetry: Symmetry | None = None
+    table: Writer | None = None
+    walks: Walks | None = None
+    walk: Found | None = None

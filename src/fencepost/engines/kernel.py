@@ -39,6 +39,7 @@ from fencepost.compiler.native import (
     REF_MASK,
     RESOLVED,
     inner,
+    mixed,
     njit,
     resolve,
     walk,
@@ -70,7 +71,8 @@ class Arena(NamedTuple):
     """The states of one level. Worker t's are at positions [t x region, t x region + its count).
 
     ``cells``: a row of value numbers; ``fp``, ``fp_high``: its fingerprint; ``ref``: position of its parent << 24 | the outcome that
-    led here; ``meta``: where its enabled leaves start in ``leaves`` << 20 | how many they are.
+    led here; ``meta``: where its enabled leaves start in ``leaves`` << 20 | how many they are. ``image``, ``image_high``: with symmetry,
+    the fingerprint of each image of the state, one column per permutation; ``fp`` is then the key of its orbit.
     """
 
     cells: Array
@@ -79,6 +81,8 @@ class Arena(NamedTuple):
     ref: Array
     meta: Array
     leaves: Array
+    image: Array
+    image_high: Array
 
 
 class Work(NamedTuple):
@@ -292,6 +296,57 @@ def steps_known(c, w, cells, leaves, begin, end):
     return True
 
 
+# -- symmetry ---------------------------------------------------------------------------------------------------------
+
+
+@inner
+def orbit_key(images, images_high, position, deltas, deltas_high, outcome, wide):
+    """The key of the state that an outcome leads to: the least fingerprint of its images, scattered (see `symmetry`); both halves."""
+    n = images.shape[1]
+    low, high, delta, delta_high = images.reshape(-1), images_high.reshape(-1), deltas.reshape(-1), deltas_high.reshape(-1)
+    at, by = position * n, outcome * n
+    least = load(low, at) ^ load(delta, by)
+    least_high = np.uint64(0)
+    if not wide:
+        for g in range(1, n):
+            least = min(least, load(low, at + g) ^ load(delta, by + g))
+    else:
+        least_high = load(high, at) ^ load(delta_high, by)
+        for g in range(1, n):
+            image, image_high = load(low, at + g) ^ load(delta, by + g), load(high, at + g) ^ load(delta_high, by + g)
+            if image < least or (image == least and image_high < least_high):
+                least, least_high = image, image_high
+    return mixed(least, np.uint64(0)), least_high
+
+
+@njit
+def orbit_keys(c, images, images_high, lows, highs, wide):
+    """The keys of states that are given by the fingerprints of their images."""
+    for i in range(lows.size):
+        lows[i], highs[i] = orbit_key(images, images_high, i, c.image_delta, c.image_delta_high, INITIAL, wide)
+
+
+@inner
+def move_images(new, position, old, parent, deltas, outcome):
+    """The fingerprints of the images of a state, from those of its parent."""
+    n = new.shape[1]
+    for g in range(n):
+        new[position, g] = old[parent, g] ^ deltas[outcome, g]
+
+
+@inner
+def joins_twin(c, fps, highs, refs, begin, end, fp, high, ref, wide):
+    """Whether an earlier candidate of the same state, in places [begin, end), has this key. It becomes the first of the two steps."""
+    k = end - 1
+    while k >= begin and load(refs, k) >> REF_BITS == ref >> REF_BITS:
+        if load(fps, k) == fp and (not wide or load(highs, k) == high):
+            if precedes(c, ref & REF_MASK, load(refs, k) & REF_MASK):
+                store(refs, k, ref)
+            return True
+        k -= 1
+    return False
+
+
 # -- expanding --------------------------------------------------------------------------------------------------------
 
 
@@ -300,6 +355,7 @@ def generate(c, old, w, order, begin, end, workers, fps, highs, refs, filled, wi
     """The candidates of the states at places [begin, end) of the level, by owner: ``fps[owner, n]`` and so on."""
     width = old.cells.shape[1]
     stepwise = c.step_trie.size > 0
+    symmetric = old.image.size > 0
     room = fps.shape[1]
     fps_flat, highs_flat, refs_flat = fps.reshape(-1), highs.reshape(-1), refs.reshape(-1)
     n = 0
@@ -331,11 +387,23 @@ def generate(c, old, w, order, begin, end, workers, fps, highs, refs, filled, wi
                 if stepwise and not step_allowed(c, w, old.cells[position], outcome, k):
                     w.cut_count[outcome] += 1
                     continue
-                if load(c.twin, outcome) != 0 and not is_first_twin(
-                    c, w, old.cells[position], old.leaves, first, last, outcome
-                ):
-                    continue
-                child = fp ^ load(c.delta, outcome)
+                ref = (position << REF_BITS) | outcome
+                if symmetric:
+                    child, child_high = orbit_key(
+                        old.image, old.image_high, position, c.image_delta, c.image_delta_high, outcome, wide
+                    )
+                    target = owner(child, workers)
+                    begin_at = target * room
+                    end_at = begin_at + (filled[target, 0] if workers > 1 else n)
+                    if joins_twin(c, fps_flat, highs_flat, refs_flat, begin_at, end_at, child, child_high, ref, wide):
+                        continue
+                else:
+                    if load(c.twin, outcome) != 0 and not is_first_twin(
+                        c, w, old.cells[position], old.leaves, first, last, outcome
+                    ):
+                        continue
+                    child = fp ^ load(c.delta, outcome)
+                    child_high = high ^ load(c.delta_high, outcome) if wide else high
                 if workers > 1:
                     target = owner(child, workers)
                     at = target * room + filled[target, 0]
@@ -344,9 +412,9 @@ def generate(c, old, w, order, begin, end, workers, fps, highs, refs, filled, wi
                     at = n
                     n += 1
                 store(fps_flat, at, child)
-                store(refs_flat, at, (position << REF_BITS) | outcome)
+                store(refs_flat, at, ref)
                 if wide:
-                    store(highs_flat, at, high ^ load(c.delta_high, outcome))
+                    store(highs_flat, at, child_high)
     if workers == 1:
         filled[0, 0] = n
 
@@ -399,6 +467,7 @@ def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, action
     pool, leaves, scratch, stack = c.pool, new.leaves, w.scratch, w.stack
     masks = c.drop.shape[1]
     drop = c.drop.reshape(-1)
+    symmetric = new.image.size > 0
     for j in range(found):
         i = load(fresh, j)
         ref = load(refs, i)
@@ -408,6 +477,10 @@ def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, action
         if wide:
             store(new.fp_high, position, load(highs, i))
         row = position * width
+        if symmetric:
+            move_images(new.image, position, old.image, parent, c.image_delta, outcome)
+            if wide:
+                move_images(new.image_high, position, old.image_high, parent, c.image_delta_high, outcome)
         copy_row(new_flat, row, old_flat, parent * width, width)
         for x in range(load(c.write_start, outcome), load(c.write_start, outcome + 1)):
             store(new_flat, row + load(c.write_slot, x), load(c.write_value, x))

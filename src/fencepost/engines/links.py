@@ -49,6 +49,16 @@ class Links:
             ) from error
         self._levels.append(begin)
 
+    def level(self, level: int) -> Array:
+        """The whole log of a level."""
+        held = self._levels[level]
+        if not isinstance(held, int):
+            return held
+        assert self._file is not None
+        later = next((n for n in self._levels[level + 1 :] if isinstance(n, int)), None)
+        self._file.seek(held)
+        return np.frombuffer(self._file.read(-1 if later is None else later - held), np.int64)
+
     def path(self, level: int, number: int) -> tuple[int, list[int]]:
         """The number of an initial state and the outcomes from it to state ``number`` of ``level`` (0 is the first)."""
         outcomes: list[int] = []

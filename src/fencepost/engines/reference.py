@@ -5,13 +5,19 @@ Nothing here is clever, so that it can be read and believed. It answers small pr
 
 from __future__ import annotations
 
-import resource
 import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from fencepost.engines.interface import Exploration, Found, Options, Progress, Report
-from fencepost.errors import ProtocolRaised
-from fencepost.step import State, Stepper
+from fencepost.engines.interface import SAMPLE, Exploration, Found, Options, Progress, Report, table
+from fencepost.engines.memory import peak_memory
+from fencepost.errors import ProtocolRaised, SystemFailure
+from fencepost.spec.protocol import TEMPORAL
+from fencepost.step import State, Stepper, Symmetry
 from fencepost.step.state import LOW
+
+if TYPE_CHECKING:
+    from fencepost.liveness.graph import Recording
 
 Row = tuple[int, ...]
 Link = tuple[int, int, tuple[int, ...]]
@@ -23,12 +29,32 @@ def explore(stepper: Stepper, options: Options, report: Report | None = None) ->
     return _Search(stepper, options, report).run()
 
 
+@dataclass
+class _Noted:
+    """What was noted down of one state: its steps, as (fingerprint, root), and the roots that change it."""
+
+    row: Row
+    steps: set[tuple[int, int]] = field(default_factory=set)
+    enabled: set[int] = field(default_factory=set)
+
+
+def _recording(stepper: Stepper) -> Recording | None:
+    """What the graph is noted down in, if there are temporal properties; a check without any needs no libraries."""
+    if not stepper.of_kind(*TEMPORAL):
+        return None
+    from fencepost.liveness.graph import Recording
+
+    return Recording(stepper)
+
+
 class _Search:
     def __init__(self, stepper: Stepper, options: Options, report: Report | None) -> None:
         self.stepper = stepper
         self.options = options
         self.report = report
+        self.symmetry = Symmetry(stepper, options.symmetry) if options.symmetry else None
         self.result = Exploration(taken={r.index: 0 for r in stepper.roots}, new={r.index: 0 for r in stepper.roots})
+        self.result.symmetry = self.symmetry
         self.constraints = stepper.of_kind("constraint")
         self.invariants = stepper.of_kind("invariant")
         self.step_constraints = stepper.of_kind("step_constraint")
@@ -39,6 +65,9 @@ class _Search:
         self.starts: dict[int, Row] = {}
         self.broken: dict[str, tuple[tuple[int, int, tuple[int, ...]], Found]] = {}
         self.reported: set[str] = set()
+        self.recording = _recording(stepper)
+        self.result.table = table(stepper, options)
+        self.noted: list[_Noted] = []
         self.started = time.monotonic()
         self.told = 0.0
 
@@ -50,6 +79,7 @@ class _Search:
             while level and not self._finished(len(level)):
                 level = self._next(level)
             result.complete = not level and result.limit is None
+            result.recording = self.recording
         except ProtocolRaised as error:
             result.raised = error
             if isinstance(error.state, State):
@@ -58,16 +88,18 @@ class _Search:
                     result.raised_at = self._found("raised", error.where, at)
         except KeyboardInterrupt:
             result.interrupted = True
+        except SystemFailure as error:
+            result.failure = error
         self._end_level()
         result.queue = len(level)
         result.seconds = time.monotonic() - self.started
         result.evaluations = self.stepper.evaluations
-        result.peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        result.peak_memory = peak_memory()
         return result
 
     def _fingerprint(self, row: Row) -> int:
         # The low half is the more significant one, so that 128 bits only break the ties of 64.
-        found = self.stepper.store.fingerprint(row)
+        found = self.stepper.store.fingerprint(row) if self.symmetry is None else self.symmetry.key(row)
         return found & LOW if self.options.bits == 64 else (found & LOW) << 64 | found >> 64
 
     def _initial(self) -> list[int]:
@@ -80,27 +112,39 @@ class _Search:
         if level or self.links:
             self.result.depth = 1
         self._end_level()
+        self._write_states(sorted(level))
         return sorted(level)
 
     def _next(self, level: list[int]) -> list[int]:
         """Expand a level, states in the order of their fingerprints: the first step to reach a state is then the least."""
         discovered: list[int] = []
+        if self.symmetry is not None and self.options.checking:
+            for parent in level[:: max(1, len(level) // SAMPLE)]:
+                self.symmetry.verify(self.rows[parent])
         for done, parent in enumerate(level):
             self._tell(len(level) - done + len(discovered))
             for successor in self._expand(parent):
                 discovered.append(successor)
         if discovered:
             self.result.depth += 1
+        self._record(level)
+        self._write_steps(level)
+        self.noted = []
         self._end_level()
+        self._write_states(sorted(discovered))
         return sorted(discovered)
 
     def _expand(self, parent: int) -> list[int]:
         discovered = []
         row = self.rows.pop(parent)
+        noted = _Noted(row)
+        self.noted.append(noted)
         alive = False
         for root in self.actions:
             for outcome in sorted(self.stepper.outcomes(root, row), key=lambda o: o.choices):
                 alive = True
+                if outcome.writes:
+                    noted.enabled.add(root.index)
                 after = self.stepper.apply(row, outcome)
                 if any(self.stepper.outcomes(c, row, after) for c in self.step_constraints):
                     continue
@@ -111,6 +155,8 @@ class _Search:
                     if self.stepper.outcomes(broken, row, after):
                         self._violated("step_invariant", broken.name, link, self._found("", "", parent), link[1:])
                 found = self._fingerprint(after)
+                if outcome.writes:
+                    noted.steps.add((self._low(found), root.index))
                 if found not in self.links and self._admit(found, after, link):
                     self.result.new[root.index] += 1
                     discovered.append(found)
@@ -131,6 +177,60 @@ class _Search:
             self.rows[found] = row
             self.result.distinct += 1
         return inside
+
+    # -- for liveness -------------------------------------------------------------------------------------------------
+
+    def _record(self, level: list[int]) -> None:
+        """Note down a level that was expanded, if temporal properties are to be judged."""
+        noted = self.noted
+        if self.recording is None:
+            return
+        import numpy as np
+
+        from fencepost.liveness.graph import mask
+
+        terms = self.recording.terms
+        of_state = [sorted({(found, int(terms.kind_of[root])) for found, root in n.steps}) for n in noted]
+        steps = np.array([step for steps in of_state for step in steps], np.uint64).reshape(-1, 2)
+        enabled = [[d for d, demand in enumerate(terms.demands) if demand.roots & n.enabled] for n in noted]
+        truths = [[p for p, root in enumerate(terms.predicates) if self.stepper.outcomes(root, n.row)] for n in noted]
+        self.recording.add(
+            np.array([self._low(found) for found in level], np.uint64),
+            np.array([len(steps) for steps in of_state], np.int32),
+            steps[:, 0],
+            steps[:, 1].astype(np.uint16),
+            np.array([mask(bits, terms.words) for bits in enabled]),
+            np.array([mask(bits, terms.truth_words) for bits in truths]),
+        )
+
+    def _low(self, fingerprint: int) -> int:
+        return fingerprint if self.options.bits == 64 else fingerprint >> 64
+
+    # -- the state space as a table -----------------------------------------------------------------------------------
+
+    def _write_states(self, level: list[int]) -> None:
+        """Write down a level, if that was asked for."""
+        if self.result.table is None or not level:
+            return
+        import numpy as np
+
+        rows = np.zeros((len(level), len(self.stepper.store.slots)), np.uint32)
+        for place, found in enumerate(level):
+            rows[place, : len(self.rows[found])] = self.rows[found]
+        links = [link for link in map(self.links.__getitem__, level) if link is not None]
+        parents = np.array([parent for parent, _, _ in links], np.uint64) if links else None
+        roots = np.array([root for _, root, _ in links], np.int64) if links else None
+        self.result.table.add_level(iter([(np.array(level, np.uint64), parents, roots, rows)]))
+
+    def _write_steps(self, level: list[int]) -> None:
+        """Write down the steps out of a level, if that was asked for."""
+        if self.result.table is None or self.result.table.edges is None:
+            return
+        import numpy as np
+
+        edges = [(source, target, root) for source, n in zip(level, self.noted, strict=True) for target, root in sorted(n.steps)]
+        sources, targets, roots = np.array(edges, np.uint64).reshape(-1, 3).T
+        self.result.table.add_edges(sources.copy(), targets.copy(), roots.astype(np.int64))
 
     # -- violations ---------------------------------------------------------------------------------------------------
 
@@ -175,12 +275,9 @@ class _Search:
             result.limit = f"the limit of {options.max_states:,} states"
         elif options.timeout is not None and time.monotonic() - self.started >= options.timeout:
             result.limit = f"the time limit of {options.timeout:g} seconds"
-        elif options.max_memory is not None and self._memory() >= options.max_memory:
+        elif options.max_memory is not None and peak_memory() >= options.max_memory:
             result.limit = f"the memory limit of {options.max_memory:,} bytes"
         return result.limit is not None
-
-    def _memory(self) -> int:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def _tell(self, queue: int) -> None:
         now = time.monotonic()
@@ -194,7 +291,7 @@ class _Search:
                 depth=self.result.depth,
                 queue=queue,
                 seconds=now - self.started,
-                memory=self._memory(),
+                memory=peak_memory(),
                 evaluations=self.stepper.evaluations,
             )
         )

@@ -1,0 +1,37 @@
+"""How much memory there is, and how much of it this process has."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+
+def physical_memory() -> int:
+    """Bytes of memory this process may use: the machine's, or its container's if that is less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            with open(path) as file:
+                total = min(total, int(file.read()))
+        except (OSError, ValueError):
+            continue
+    return total
+
+
+def memory_limit(given: int | None) -> int:
+    """Bytes of memory after which a search stops: what was given, or most of what there is."""
+    return given or int(physical_memory() * 0.92)
+
+
+def resident_memory() -> int:
+    """Bytes of memory this process occupies now."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return peak_memory()
+
+
+def peak_memory() -> int:
+    """Bytes of memory this process occupied at the most so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
