@@ -1,0 +1,114 @@
+"""Lassos in the author's Python: the steps along one, and whether it is fair and violates a property.
+
+This asks Python for every state of the lasso, and nothing of an engine or of the graph: what it says is what may be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fencepost.errors import SystemFailure
+from fencepost.step import Demand, Root, State, Stepper
+from fencepost.step.state import LOW
+
+if TYPE_CHECKING:
+    from fencepost.liveness.graph import Graph
+    from fencepost.liveness.judge import Lasso
+
+Row = tuple[int, ...]
+Choice = tuple[int, tuple[int, ...]]
+"""A step: the number of its root and those of its choices."""
+
+TAKEN, DISABLED, NEVER_ENABLED = "taken", "not enabled", "never enabled"
+
+
+@dataclass(frozen=True)
+class Met:
+    """How a loop meets a demand: by a step of it (``taken``), by a state without it (``not enabled``, what weak fairness accepts) or
+    because no state has it (``never enabled``). ``at``: the place of that step's end, or of that state, in the loop.
+    """
+
+    demand: Demand
+    how: str
+    at: int = 0
+
+
+@dataclass(frozen=True)
+class Walked:
+    """A lasso as its author's Python takes it: the initial state, the steps, and how its loop meets what is to be fair."""
+
+    initial: State
+    path: list[Choice]
+    fairness: tuple[Met, ...]
+
+
+def walked(stepper: Stepper, graph: Graph, lasso: Lasso) -> Walked:
+    """The steps of a lasso. Of several steps to the same state the first one stands there.
+
+    Raises :class:`fencepost.SystemFailure` if Python does not take it, it is not fair, or it does not violate the property.
+    """
+    wanted = [int(graph.fingerprints[n]) for n in lasso.states]
+    initial = next((s for s in stepper.initial_states() if s.fingerprint & LOW == wanted[0]), None)
+    rows: list[Row] = [initial.ids] if initial is not None else []
+    path: list[Choice] = []
+    for fingerprint in wanted[1:]:
+        step = next(_steps_to(stepper, rows[-1], fingerprint), None) if rows else None
+        if step is None:
+            break
+        rows.append(step[1])
+        path.append(step[0])
+    property, loop = lasso.of, lasso.loop
+    parts = [graph.terms.predicates[n] for n in property.predicates]
+    if initial is not None and len(rows) == len(wanted) and rows[-1] == rows[loop] and is_violated(stepper, parts, rows, loop):
+        how = met(stepper, graph.terms.demands, rows[loop:])
+        fairness = tuple(one for one in how if one is not None)
+        if len(fairness) == len(how):
+            return Walked(initial, path, fairness)
+    raise SystemFailure(
+        f"the behaviour that violates {property.title} can not be replayed: the protocol reads something besides its state "
+        "(run again with --checking to find out what)"
+    )
+
+
+def _steps_to(stepper: Stepper, row: Row, fingerprint: int) -> Iterator[tuple[Choice, Row]]:
+    for root in stepper.of_kind("action"):
+        for outcome in sorted(stepper.outcomes(root, row), key=lambda o: o.choices):
+            after = stepper.apply(row, outcome)
+            if stepper.store.fingerprint(after) & LOW == fingerprint:
+                yield (root.index, outcome.choices), after
+
+
+def met(stepper: Stepper, demands: Sequence[Demand], loop: Sequence[Row]) -> list[Met | None]:
+    """How going round a loop for ever meets each demand; None if it does not. ``loop``: its states in order, the first one again at
+    the end; or a single state, in which to stay.
+    """
+    enabled: list[set[int]] = []
+    stepped: list[set[int]] = []
+    for place, row in enumerate(loop[:-1] or loop):
+        outcomes = [(r.index, o) for r in stepper.of_kind("action") for o in stepper.outcomes(r, row) if o.writes]
+        enabled.append({root for root, _ in outcomes})
+        stepped.append({root for root, o in outcomes if len(loop) > 1 and stepper.apply(row, o) == loop[place + 1]})
+    return [_met(demand, enabled, stepped) for demand in demands]
+
+
+def _met(demand: Demand, enabled: list[set[int]], stepped: list[set[int]]) -> Met | None:
+    for place, roots in enumerate(stepped):
+        if roots & demand.roots:
+            return Met(demand, TAKEN, place + 1)
+    without = [place for place, roots in enumerate(enabled) if not roots & demand.roots]
+    if len(without) == len(enabled):
+        return Met(demand, NEVER_ENABLED)
+    return Met(demand, DISABLED, without[0]) if without and not demand.strong else None
+
+
+def is_violated(stepper: Stepper, parts: Sequence[Root], rows: Sequence[Row], loop: int) -> bool:
+    """Whether a temporal property, given by its one or two predicates, is false of the behaviour that repeats ``rows[loop:]``."""
+    truths = [[bool(stepper.outcomes(part, row)) for row in rows] for part in parts]
+    if parts[0].kind == "always_eventually":
+        return not any(truths[0][loop:])
+    if parts[0].kind == "eventually_always":
+        return not all(truths[0][loop:])
+    first, second = truths
+    return any(leads and not any(second[place:]) and not any(second[loop:]) for place, leads in enumerate(first))
