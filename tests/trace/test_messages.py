@@ -9,9 +9,9 @@ from report.behaviours import Parcel, Post, follow, wander
 from report.small_ledger import SmallLedger
 
 from fencepost import ModelValue, Network, Protocol, Trace, action, model_values, network
-from fencepost.spec.network import Channel
 from fencepost.spec.values import show
 from fencepost.trace.messages import At, passages
+from fencepost.trace.words import kind_of
 
 
 def told(trace: Trace) -> list[tuple[str, str, str, int, str, int | None]]:
@@ -93,9 +93,9 @@ def test_every_message_has_one_fate(protocol: Protocol) -> None:
         flying = Counter(p.key for p in found if p.fate == "in flight")
         held: Counter[tuple[str, str, str]] = Counter()
         for slot, value in trace.states[-1].slots():
-            if isinstance(value, Channel):
+            if kind_of(protocol, slot) == "in flight":
                 source, dest = slot.path[-2:]
-                for message in value.in_flight:
+                for message in value:
                     held[(show(source), show(dest), show(message))] += 1
         assert flying == held
         received = [p for p in found if p.fate == "received"]

@@ -35,11 +35,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Trace:
-    """A behaviour: ``initial``, then ``steps``. ``len(trace)`` counts states, the initial one included, as TLC does."""
+    """A behaviour: ``initial``, then ``steps``. ``len(trace)`` counts states, the initial one included, as TLC does.
+
+    A **lasso** is a behaviour without end: the last state is ``states[loop]`` again, and what came after that repeats for ever. If
+    ``loop`` is the last state's own place, the behaviour stays there. For others ``loop`` is None.
+    """
 
     protocol: Protocol
     initial: State
     steps: tuple[Step, ...]
+    loop: int | None = None
 
     def __len__(self) -> int:
         return 1 + len(self.steps)

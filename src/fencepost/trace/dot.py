@@ -27,7 +27,7 @@ def to_dot(protocol: Protocol, trace: Trace | None = None, *, limit: int = MOST_
 
     A state is labelled with what differs from the first initial state, a step with its action; a state outside a constraint,
     which is not explored further, is dashed. The steps of ``trace``, a behaviour of the same protocol, are red, and so is
-    where it ends.
+    where it ends; if it stays there for ever, a step "nothing more happens" leads from there to itself.
 
     Raises :class:`fencepost.OptionError` if there are more than ``limit`` states, and :class:`fencepost.ProtocolRaised` if the
     protocol does.
@@ -86,6 +86,9 @@ class _Graph:
         for (before, after), step in zip(itertools.pairwise(path), steps, strict=True):
             taken.setdefault((before, after), set()).add(step.title)
             self.edges.setdefault((before, after), {}).setdefault(step.title)
+        if trace is not None and trace.loop == len(trace.steps):
+            taken.setdefault((path[-1], path[-1]), set()).add("nothing more happens")
+            self.edges.setdefault((path[-1], path[-1]), {}).setdefault("nothing more happens")
         number = {found: place for place, found in enumerate(self.states)}
         lines = [
             f"digraph {_quoted(self.stepper.protocol.name)} {{",
@@ -114,17 +117,17 @@ class _Graph:
         found = []
         for slot, _, new in state.changes(self.states[self.initial[0]]):
             kind = kind_of(self.stepper.protocol, slot)
-            if kind not in ("keys", "view"):
+            if kind not in ("keys", "topics", "view"):
                 found += wrap(f"{slot.name} = {_held(kind, new)}", LINE)
         return found or ["looks like the initial state"]
 
 
 def _held(kind: str, value: Value) -> str:
-    if isinstance(value, Channel) and kind == "channel":
-        return "; ".join(f"{what} {', '.join(messages)}" for what, messages in channel_lines(value)) or "empty"
+    if kind == "in flight":
+        return ", ".join(messages for _, held in channel_lines(Channel(in_flight=value)) for messages in held) or "nothing"
     if kind == "cell":
         return show(value[0]) if value else "absent"
-    if kind == "connection":
+    if kind == "connected":
         return "connected" if value else "cut"
     return show(value)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fencepost.spec.context import Event, Slot
 from fencepost.spec.network import Channel
+from fencepost.spec.protocol import TEMPORAL, Declared
 from fencepost.spec.values import NotAValue, Value, show
 from fencepost.step.state import State
 from fencepost.trace.behaviour import Trace
@@ -40,37 +41,72 @@ class Evidence:
     """What a property that does not hold has looked at.
 
     ``title`` is its name with the parameters for which it is false. ``slots`` are in the order of reading, empty channels left
-    out; each has its value in the last state, for a step invariant its values before and after the last step (the same one once).
+    out; each has its value in the last state, for a step invariant its values before and after the last step, for a temporal
+    property those along the loop (the same one once). ``when`` says in words where it is false.
     """
 
     title: str
     slots: list[tuple[Slot, list[Value]]]
+    when: str = "is false"
 
 
 def looked_at(trace: Trace, kind: str, name: str) -> Evidence | None:
-    """What the property ``name`` read where ``trace`` violates it; None if it is no invariant, or is not false there."""
+    """What the property ``name`` read where ``trace`` violates it; None if it is no such property, or is not false there."""
     declared = next((d for d in trace.protocol.declared(kind) if d.name == name), None)
-    if declared is None or kind not in ("invariant", "step_invariant"):
+    if declared is None or kind not in ("invariant", "step_invariant", *TEMPORAL):
         return None
-    states = trace.states[-2 if kind == "step_invariant" else -1 :]
     for parameters in declared.parameters(trace.protocol):
-        readers = [Reader(state) for state in states]
         try:
-            holds = declared.function(*(trace.protocol.bound_to(reader) for reader in readers), **parameters)
+            found = _temporal(trace, declared, parameters) if kind in TEMPORAL else _safety(trace, declared, parameters)
         except Exception:
             return None
-        if not holds:
+        if found is not None:
+            when, readers = found
             bound = ", ".join(f"{n}={show(v)}" for n, v in parameters.items())
-            return Evidence(f"{name}({bound})" if bound else name, _told(trace, readers))
+            return Evidence(f"{name}({bound})" if bound else name, _told(trace, readers), when)
     return None
+
+
+Where = tuple[str, list[Reader]]
+"""Where a property is false, in words, and what it read there."""
+
+
+def _safety(trace: Trace, declared: Declared, parameters: Mapping[str, Value]) -> Where | None:
+    stepwise = declared.kind == "step_invariant"
+    readers = [Reader(state) for state in trace.states[-2 if stepwise else -1 :]]
+    holds = declared.function(*(trace.protocol.bound_to(reader) for reader in readers), **parameters)
+    return None if holds else ("is false over the last step" if stepwise else "is false", readers)
+
+
+def _temporal(trace: Trace, declared: Declared, parameters: Mapping[str, Value]) -> Where | None:
+    loop = trace.loop
+    if loop is None:
+        return None
+    readers = [Reader(state) for state in trace.states]
+    truths = [declared.function(trace.protocol.bound_to(reader), **parameters) for reader in readers]
+    if declared.kind == "always_eventually":
+        return None if any(truths[loop:]) else ("is false all along the loop", readers[loop:])
+    if declared.kind == "eventually_always":
+        false = [number for number, truth in enumerate(truths) if not truth and number >= loop]
+        return (f"is false {after(false[0])}, in the loop", readers[loop:]) if false else None
+    for number, (leads, _) in enumerate(truths):
+        if leads and not any(to for _, to in [*truths[number:], *truths[loop:]]):
+            return f"waits in vain {after(number)} and from there on", readers[loop:]
+    return None
+
+
+def after(number: int) -> str:
+    """Where a state is in a behaviour, in words."""
+    return f"after step {number}" if number else "in the initial state"
 
 
 def _told(trace: Trace, readers: list[Reader]) -> list[tuple[Slot, list[Value]]]:
     found = []
     for slot in {slot: None for reader in readers for slot in reader.seen}:
         values = [reader.state.read(slot) for reader in readers]
-        shown = values if values[0] != values[-1] else values[-1:]
-        empty = all(isinstance(v, Channel) and v == slot.default for v in shown)
-        if not empty and kind_of(trace.protocol, slot) != "keys":
-            found.append((slot, shown))
+        shown = [value for place, value in enumerate(values) if place == 0 or value != values[place - 1]]
+        kind = kind_of(trace.protocol, slot)
+        empty = kind in ("in flight", "lost", "processed") and all(v == slot.default for v in shown)
+        if not empty and kind not in ("keys", "topics"):
+            found.append((slot, [Channel(in_flight=v) for v in shown] if kind == "in flight" else shown))
     return found

@@ -29,10 +29,12 @@ def itf(trace: Trace) -> dict[str, Any]:
     """The behaviour as plain dicts and lists.
 
     ``params`` are the constants, which the initial state gives values to; the ``#meta`` of each state tells the action that led to
-    it (none for the initial one), its parameters, and who took it.
+    it (none for the initial one), its parameters, and who took it. A lasso has a ``loop``: the number of the state that comes
+    after the last one; the ``#meta`` of the whole has the ``closing`` step that leads there, unless the last state is stayed in.
     """
     constants = trace.protocol.constants
-    found = []
+    closes = trace.loop is not None and trace.loop < len(trace.steps)
+    found: list[dict[str, Any]] = []
     for index, state in enumerate(trace.states):
         meta: dict[str, Any] = {"index": index}
         if index:
@@ -43,16 +45,20 @@ def itf(trace: Trace) -> dict[str, Any]:
                 meta["by"] = step.by
         given = {} if index else {name: expression(value) for name, value in constants.items()}
         found.append({"#meta": meta, **given, **{name: expression(value) for name, value in state.variables().items()}})
+    # What closes a lasso is no state of its own there.
+    closing = {n: v for n, v in found.pop()["#meta"].items() if n != "index"} if closes else None
     return {
         "#meta": {
             "format": "ITF",
             "format-description": "https://apalache-mc.org/docs/adr/015adr-trace.html",
             "source": trace.protocol.name,
-            "description": f"{len(trace)} states of {trace.protocol.name}, found by Fencepost",
+            "description": f"{len(found)} states of {trace.protocol.name}, found by Fencepost",
+            **({"closing": closing} if closing is not None else {}),
         },
         "params": list(constants),
         "vars": list(trace.protocol.shapes),
         "states": found,
+        **({"loop": trace.loop} if trace.loop is not None else {}),
     }
 
 

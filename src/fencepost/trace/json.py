@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from fencepost.liveness.lasso import NEVER_ENABLED
 from fencepost.spec.values import ModelValue, Record, Value, canonical, show
 from fencepost.trace.behaviour import Trace
 
 if TYPE_CHECKING:
+    from fencepost.engines.interface import Walks
     from fencepost.result import Result, Violation
 
 FORMAT = 1
@@ -31,8 +34,13 @@ def data(result: Result) -> dict[str, Any]:
     ``protocol`` and ``constants``; ``verdict`` and ``exit_code``; ``complete``, ``limit``, ``interrupted``, ``error`` and ``failure``; the
     numbers ``distinct_states``, ``generated_states``, ``depth``, ``queue``, ``seconds``, ``states_per_second``,
     ``peak_memory_bytes``, ``collision_probability`` and ``evaluations``; ``actions`` (``name``, ``taken``, ``new_states``);
-    ``violation``, the first, or null; ``violations``, all. A violation has its ``kind``, ``name`` and ``trace``: one object per
-    state, the initial one first with ``action`` null. Values are written as :func:`plain` says.
+    ``symmetry``, the constants up to whose symmetry states were counted; ``judged``, the temporal properties that were judged, and
+    ``unjudged``, why they were not; ``table``, the state space that was written down (``directory``, ``states``,
+    ``edges``, ``depth``, ``complete``), or null; ``simulation``, null for a search;
+    ``violation``, the first, or null; ``violations``, all. A violation has its ``kind``, ``name``
+    and ``trace``: one object per state, the initial one first with ``action`` null. One of a temporal property also has its
+    ``loop``, the number of the state (from 0) that the last one is again and from which on the trace repeats for ever, and
+    ``fairness``: how and in which state each demand is met. Values are written as :func:`plain` says.
     """
     violations = [_violation(v) for v in result.violations]
     return {
@@ -47,6 +55,9 @@ def data(result: Result) -> dict[str, Any]:
         "interrupted": result.interrupted,
         "error": _error(result),
         "failure": None if result.failure is None else str(result.failure),
+        "judged": list(result.judged),
+        "unjudged": result.unjudged,
+        "symmetry": list(result.symmetry),
         "distinct_states": result.distinct_states,
         "generated_states": result.generated_states,
         "depth": result.depth,
@@ -57,14 +68,53 @@ def data(result: Result) -> dict[str, Any]:
         "collision_probability": result.collision_probability,
         "evaluations": result.evaluations,
         "actions": [{"name": a.name, "taken": a.taken, "new_states": a.new_states} for a in result.actions],
+        "table": None if result.table is None else asdict(result.table),
+        "simulation": None if result.walks is None else _simulation(result, result.walks),
         "violation": violations[0] if violations else None,
         "violations": violations,
     }
 
 
+def behaviour(trace: Trace) -> dict[str, Any]:
+    """A behaviour by itself: ``protocol``, ``constants``, ``trace`` (see :func:`states`), and the ``loop`` of a lasso."""
+    return {
+        "format": FORMAT,
+        "protocol": trace.protocol.name,
+        "constants": {name: plain(value) for name, value in trace.protocol.constants.items()},
+        "trace": states(trace),
+        **({"loop": trace.loop} if trace.loop is not None else {}),
+    }
+
+
 def _violation(violation: Violation) -> dict[str, Any]:
     trace = None if violation.trace is None else states(violation.trace)
-    return {"kind": violation.kind, "name": violation.name, "trace": trace}
+    found: dict[str, Any] = {"kind": violation.kind, "name": violation.name, "trace": trace}
+    if violation.trace is not None and (loop := violation.trace.loop) is not None:
+        found["loop"] = loop
+        found["fairness"] = [
+            {
+                "demand": one.demand.title,
+                "strong": one.demand.strong,
+                "met": one.how,
+                "at": None if one.how == NEVER_ENABLED else loop + one.at,
+            }
+            for one in violation.fairness
+        ]
+    if violation.walk is not None:
+        found["walk"] = violation.walk
+    return found
+
+
+def _simulation(result: Result, walks: Walks) -> dict[str, Any]:
+    return {
+        "seed": walks.seed,
+        "depth": walks.depth,
+        "walks": walks.walks,
+        "steps": walks.steps,
+        "steps_per_second": result.steps_per_second,
+        "never_seen": {name: [plain(v) for v in values] for name, values in walks.unseen.items()},
+        "walk": None if result.walk is None else states(result.walk),
+    }
 
 
 def _error(result: Result) -> dict[str, Any] | None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from fencepost.spec.context import Slot
-from fencepost.spec.network import Channel
+from fencepost.spec.network import Channel, NetworkShape
 from fencepost.spec.values import Message, Value, show
 from fencepost.step.state import State
 from fencepost.trace.behaviour import Trace
-from fencepost.trace.words import kind_of
 
 Key = tuple[str, str, str]
 """Source, receiver and text of a message: what tells messages apart."""
@@ -54,11 +52,14 @@ class Passage:
         return (self.source, self.dest, self.text)
 
 
-def channels(state: State) -> Iterator[tuple[Slot, Channel]]:
-    """The network channels of a state, each with what it holds."""
-    for slot, value in state.slots():
-        if isinstance(value, Channel) and kind_of(state.store.protocol, slot) == "channel":
-            yield slot, value
+def channels(state: State) -> dict[tuple[Any, ...], Channel]:
+    """The network channels of a state that hold something, by (variable, kind, source, dest)."""
+    found: dict[tuple[Any, ...], Channel] = {}
+    for name, shape in state.store.protocol.shapes.items():
+        if isinstance(shape, NetworkShape):
+            slots = ((slot, value) for slot, value in state.slots() if slot.path[0] == name)
+            found |= {(name, *ends): held for ends, held in shape.channels(slots).items()}
+    return found
 
 
 def passages(trace: Trace) -> list[Passage]:
@@ -101,8 +102,7 @@ def _reconcile(found: list[Passage], number: int, held: Counter[Key]) -> None:
 def _held(state: State, what: str) -> Counter[Key]:
     """How many copies of each message the channels of a state hold, in flight or lost."""
     found: Counter[Key] = Counter()
-    for slot, channel in channels(state):
-        source, dest = slot.path[-2:]
+    for (*_, source, dest), channel in channels(state).items():
         held = channel.in_flight if what == IN_FLIGHT else channel.lost
         for message in held:
             found[(show(source), show(dest), show(message))] += _copies(held, message)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fencepost.errors import SystemFailure
 from fencepost.spec.values import show
-from fencepost.step import Root, State, Stepper
+from fencepost.step import Outcome, Root, State, Stepper
 from fencepost.trace.behaviour import Step, Trace
 
 
@@ -14,10 +14,13 @@ class ReplayFailed(SystemFailure):
     """An engine reported a path that the author's Python does not take."""
 
 
-def replay(stepper: Stepper, initial: State, path: Sequence[tuple[int, tuple[int, ...]]]) -> Trace:
-    """The behaviour from ``initial`` along ``path``: for each step the number of its root and of its choices.
+def replay(
+    stepper: Stepper, initial: State, path: Sequence[tuple[int, tuple[int, ...]]], loop: int | None = None
+) -> Trace:
+    """The behaviour from ``initial`` along ``path``: for each step the number of its root and of its choices. ``loop``: the number of
+    the state from which on it repeats, if it does.
 
-    Raises :class:`ReplayFailed` if a step is not enabled with these choices.
+    Raises :class:`ReplayFailed` if a step is not enabled with these choices, or the loop does not close.
     """
     steps: list[Step] = []
     state = initial
@@ -29,12 +32,18 @@ def replay(stepper: Stepper, initial: State, path: Sequence[tuple[int, tuple[int
                 f"step {len(steps) + 1}, {root.title}, can not be replayed: the protocol reads something besides its state "
                 "(run again with --checking to find out what)"
             )
-        after = State(stepper.store, stepper.apply(state.ids, outcome))
-        steps.append(
-            Step(root.name, root.parameters, actor(root), outcome.labels, outcome.events, after, after.changes(state))
-        )
-        state = after
-    return Trace(stepper.protocol, initial, tuple(steps))
+        steps.append(taken(stepper, state, root, outcome))
+        state = steps[-1].state
+    trace = Trace(stepper.protocol, initial, tuple(steps), loop)
+    if loop is not None and trace.states[loop] != state:
+        raise ReplayFailed(f"the behaviour does not come back to state {loop}: this is a fault of Fencepost, please report it")
+    return trace
+
+
+def taken(stepper: Stepper, state: State, root: Root, outcome: Outcome) -> Step:
+    """The step that an outcome of an action is, from ``state``."""
+    after = State(stepper.store, stepper.apply(state.ids, outcome))
+    return Step(root.name, root.parameters, actor(root), outcome.labels, outcome.events, after, after.changes(state))
 
 
 def actor(root: Root) -> str | None:

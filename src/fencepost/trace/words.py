@@ -37,12 +37,14 @@ class Change:
 
 
 def kind_of(protocol: Protocol, slot: Slot) -> str:
-    """What a slot is: ``value``, ``cell`` or ``keys`` of a table, ``channel`` or ``connection`` of a network, or ``view``."""
+    """What a slot is: ``value``, ``cell`` or ``keys`` of a table, ``in flight``, ``lost``, ``processed``, ``connected`` or
+    ``topics`` of a network, or ``view``.
+    """
     shape: Shape | None = protocol.shapes.get(slot.path[0])
     rest = slot.path[1:]
     while shape is not None:
         if isinstance(shape, NetworkShape):
-            return "connection" if rest[0] == "connected" else "channel"
+            return shape.part(slot)
         if isinstance(shape, TableShape):
             return "keys" if rest[0] is KEYS else "cell"
         if isinstance(shape, PerKeyShape):
@@ -69,7 +71,7 @@ def changed(protocol: Protocol, differences: Iterable[tuple[Slot, Value, Value]]
             found.append(Change(slot, old, new, tell(old, new)))
         elif kind == "cell":
             found.append(Change(slot, old, new, _tell_cell(old, new)))
-        elif kind == "connection":
+        elif kind == "connected":
             found.append(Change(slot, old, new, "healed" if new else "cut"))
     return found
 
