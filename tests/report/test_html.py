@@ -20,8 +20,8 @@ from fencepost import Options, Protocol, Result, Trace, action, constant, invari
 from fencepost.report import html as page
 from fencepost.report.html import html
 from fencepost.result import Violation
-from fencepost.spec.network import Channel
-from fencepost.spec.values import show
+from fencepost.spec.values import canonical, show
+from fencepost.step import State
 from fencepost.trace.messages import passages
 
 VOID = {"meta", "br", "wbr", "input", "img", "link", "hr"}
@@ -206,15 +206,20 @@ def bare(text: str) -> str:
     return re.sub(r"\s", "", text)
 
 
-def held(slot: Any, value: Any) -> str | None:
+def held(state: State, slot: Any) -> str | None:
     """What the table should say of a slot, worked out without the code that writes it; blanks left out."""
-    if isinstance(value, Channel):
-        parts = []
-        for what in ("in_flight", "lost", "processed"):
-            messages = [show(m).removesuffix("()") for m in getattr(value, what)]
-            if messages:
-                parts.append(f"{what.replace('_', '')}:{','.join(map(bare, messages))}")
-        return "".join(parts) or None
+    value = state.read(slot)
+    if len(slot.path) == 4 and isinstance(slot.path[1], type):
+        name, kind, *ends = slot.path
+        lost = [s for s, _ in state.slots() if s.path == (name, "lost", kind, *ends)]
+        seen = [s for s, done in state.slots() if s.path[:2] == (name, "processed") and [*s.path[2:4]] == ends and done]
+        messages = {
+            "inflight": list(value),
+            "lost": [m for s in lost for m in state.read(s)],
+            "processed": canonical({s.path[4] for s in seen if type(s.path[4]) is kind}),
+        }
+        texts = {what: [bare(show(m).removesuffix("()")) for m in those] for what, those in messages.items()}
+        return "".join(f"{what}:{','.join(those)}" for what, those in texts.items() if those) or None
     if slot.path[-3:-2] == ("connected",):
         return None if value else "cut"
     if not slot.constant:  # a cell of a table
@@ -248,11 +253,12 @@ def test_the_state_at_every_step(which: str, violated: Result) -> None:
                 for row, text in data["deltas"][number - 1].items():
                     assert values[int(row)] != text
                     values[int(row)] = text
-            assert [v if v is None else bare(v) for v in values] == [held(s, reached.read(s)) for s in slots]
+            assert [v if v is None else bare(v) for v in values] == [held(reached, s) for s in slots]
             shown = {s.path for s in slots}
-            for slot, value in reached.slots():
-                if slot.path not in shown:  # the keys of tables, and channels that never hold anything
-                    assert isinstance(slot.path[-1], type) or held(slot, value) is None
+            for slot, _ in reached.slots():
+                if slot.path not in shown and slot.path[1:2] not in (("lost",), ("processed",)):
+                    # The keys of tables, and channels that never hold anything.
+                    assert isinstance(slot.path[-1], type) or held(reached, slot) is None
         # Without JavaScript the table shows the last state.
         rows = section.all("tr")
         written = {int(r.attributes["data-row"] or 0): r for r in rows if "data-row" in r.attributes}
@@ -365,7 +371,7 @@ def test_a_step_can_be_chosen(violated: Result, tmp_path: Path, step: int, width
     }
     for number, row in rows.items():
         after = row.all("ins")[0].text if row.has("changed") else row.one("td").text
-        text = held(slots[number], trace.states[step].read(slots[number]))
+        text = held(trace.states[step], slots[number])
         assert bare(after) == (text or "")
         assert ("hidden" in row.attributes) == (text is None)
 
@@ -387,7 +393,7 @@ def contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_text_has_enough_contrast(theme: str) -> None:
     """WCAG 2 asks for 4.5 to 1 of text of this size."""
-    css = (Path(page.__file__).parent / "page.css").read_text(encoding="utf-8") + page.STYLE
+    css = (Path(page.__file__).parent / "palette.css").read_text(encoding="utf-8") + page.STYLE
 
     def colours(pattern: str) -> dict[str, str]:
         return dict(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fencepost.spec.context import Slot
-from fencepost.spec.network import Channel
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Record
 from fencepost.trace.words import kind_of
@@ -25,11 +24,11 @@ def advice_for(protocol: Protocol, slot: Slot) -> str:
     held = slot.default
     if kind_of(protocol, slot) == "cell":
         return "make the values of the table smaller, or the table one per_key of a Record."
-    if isinstance(held, Channel):
-        kind = getattr(slot.path[-3], "__name__", "this kind of message")
+    if kind_of(protocol, slot) == "in flight":
+        kind = slot.path[1].__name__
         return (
             f"many sets of {kind} are in flight between the same two ends; put less into the message, limit how often it is "
-            "sent, or split it into several kinds."
+            "sent, split it into several kinds, or give it a topic."
         )
     if isinstance(held, frozenset):
         return (

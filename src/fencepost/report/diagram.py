@@ -6,7 +6,7 @@ This is the model alone, independent of how it is drawn: `svg` draws it, `sequen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fencepost.spec.context import Event
 from fencepost.spec.network import NetworkShape
@@ -78,17 +78,46 @@ class Moment:
 
 @dataclass(frozen=True)
 class Diagram:
-    """A sequence diagram. ``moments`` are the steps in order; the initial state is among them only if messages leave from it."""
+    """A sequence diagram. ``moments`` are the steps in order; the initial state is among them only if messages leave from it.
+
+    ``loop`` is that of a lasso: the steps with larger numbers repeat for ever; if there are none, nothing more happens. ``first`` is
+    the number of the state that it begins with: 0, unless the steps before it are left out.
+    """
 
     lifelines: tuple[Lifeline, ...]
     moments: tuple[Moment, ...]
     arrows: tuple[Arrow, ...]
     notes: tuple[Note, ...]
+    loop: int | None = None
+    first: int = 0
 
 
-def diagram(trace: Trace) -> Diagram:
-    """The sequence diagram of a behaviour."""
-    return _Drawing(trace).finish()
+def diagram(trace: Trace, first: int = 0) -> Diagram:
+    """The sequence diagram of a behaviour. ``first``: the number of its initial state, if it is the rest of a longer one."""
+    drawn = _Drawing(trace).finish()
+    return _later(drawn, first) if first else drawn
+
+
+def _later(drawn: Diagram, by: int) -> Diagram:
+    """The same diagram as the rest of a behaviour whose first ``by`` steps are left out."""
+
+    def moved(point: Point) -> Point:
+        return Point(point.step + by, point.row)
+
+    return Diagram(
+        drawn.lifelines,
+        tuple(
+            replace(m, number=m.number + by, title=m.title if m.number else f"in flight after step {by}")
+            for m in drawn.moments
+        ),
+        tuple(
+            replace(a, leaves=moved(a.leaves), arrives=None if a.arrives is None else moved(a.arrives))
+            for a in drawn.arrows
+        ),
+        tuple(replace(note, at=moved(note.at)) for note in drawn.notes),
+        None if drawn.loop is None else drawn.loop + by,
+        by,
+    )
 
 
 class _Drawing:
@@ -117,7 +146,7 @@ class _Drawing:
             for p in self.passages
         ]
         arrows = tuple(sorted([*messages, *self.changed], key=lambda a: a.leaves))
-        return Diagram(self._lifelines(), tuple(self.moments), arrows, tuple(self.notes))
+        return Diagram(self._lifelines(), tuple(self.moments), arrows, tuple(self.notes), self.trace.loop)
 
     def _step(self, number: int, step: Step) -> None:
         """Lays out one step: what it received, what it changed, then what it sent, as if it happened in this order."""

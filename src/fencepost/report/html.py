@@ -7,7 +7,7 @@ and the last state.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -15,26 +15,22 @@ from pathlib import Path
 import msgspec
 
 from fencepost.report import numbers
+from fencepost.report.cards import SHOWN, slot_label, slot_text
 from fencepost.report.diagram import diagram
+from fencepost.report.onward import explore_command
 from fencepost.report.svg import STYLE, draw
-from fencepost.report.text import Happening, happenings, set_up, statistics
+from fencepost.report.text import Happening, and_so_on, counterexample, fairness, happenings, set_up, statistics
 from fencepost.report.verdict import Verdict, never_taken, verdict, violated
-from fencepost.result import Result, Violation
+from fencepost.result import WITNESS, Result, Violation
 from fencepost.spec.context import Slot
-from fencepost.spec.network import Channel
-from fencepost.spec.values import show
 from fencepost.step import State
 from fencepost.trace import Trace
 from fencepost.trace.evidence import Evidence, looked_at
-from fencepost.trace.messages import passages
-from fencepost.trace.words import channel_lines, constant_text, kind_of, lines
+from fencepost.trace.messages import channels, passages
+from fencepost.trace.words import constant_text, kind_of
 
 _HERE = Path(__file__).parent
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-
-VALUE_WIDTH = 44
-"""Characters of a value on one line of the state; longer ones are spread over lines."""
-
 
 def html(result: Result) -> str:
     """The page."""
@@ -45,7 +41,7 @@ def html(result: Result) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n',
-        f"<title>{title}</title>\n<style>{STYLE}{_file('page.css')}</style>\n</head>\n<body>\n",
+        f"<title>{title}</title>\n<style>{STYLE}{_file('palette.css')}{_file('page.css')}</style>\n</head>\n<body>\n",
         _header(result, found),
         "<main>\n",
         _choice(behaviours),
@@ -61,12 +57,14 @@ def html(result: Result) -> str:
 
 @dataclass
 class Behaviour:
-    """A behaviour to be shown: its name, what there is to say about it, and what a violated property looked at."""
+    """A behaviour to be shown: its name, what there is to say about it, what a violated property looked at, and why a lasso is fair."""
 
     name: str
     trace: Trace
     sentences: tuple[str, ...] = ()
     evidence: Evidence | None = None
+    fair: Sequence[tuple[str, str]] = ()
+    violation: Violation | None = None
 
 
 def _behaviours(result: Result) -> Iterator[Behaviour]:
@@ -79,14 +77,15 @@ def _behaviours(result: Result) -> Iterator[Behaviour]:
 
 def _violating(result: Result, violation: Violation, trace: Trace) -> Behaviour:
     seen = looked_at(trace, violation.kind, violation.name)
-    return Behaviour(violation.name, trace, violated(result, violation).sentences, seen)
+    fair = fairness(violation.fairness, trace.loop) if trace.loop is not None else []
+    return Behaviour(violation.name, trace, violated(result, violation).sentences, seen, fair, violation)
 
 
 # -- the top of the page ----------------------------------------------------------------------------------------------
 
 
 def _header(result: Result, found: Verdict) -> str:
-    subject = f' <span class="subject">{_breakable(found.subject)}</span>' if found.subject else ""
+    subject = f' <span class="subject">{breakable(found.subject)}</span>' if found.subject else ""
     sentences = "".join(f"<p>{escape(s)}</p>" for s in found.sentences)
     constants = "".join(
         f"<li><span>{escape(n)}</span>=<b>{escape(constant_text(v))}</b></li>" for n, v in result.constants.items()
@@ -94,18 +93,20 @@ def _header(result: Result, found: Verdict) -> str:
     tiles = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
         for name, value in (
-            ("distinct states", numbers.count(result.distinct_states)),
+            ("distinct states" + " up to symmetry" * bool(result.symmetry), numbers.count(result.distinct_states)),
             ("generated", numbers.count(result.generated_states)),
             ("depth", numbers.count(result.depth)),
             ("time", numbers.seconds(result.seconds)),
             ("rate", numbers.rate(result.states_per_second)),
         )
     )
+    explored = not any(violation.kind == WITNESS for violation in result.violations)
     return (
         f'<header class="{found.tone}">\n<h1><span class="word">{escape(found.word)}</span>{subject}</h1>\n'
         f'<div class="why">{sentences}</div>\n'
         f'<div class="what"><b>{escape(result.protocol.name)}</b><ul class="constants">{constants}</ul></div>\n'
-        f'<dl class="tiles">{tiles}</dl>\n</header>\n'
+        + (f'<dl class="tiles">{tiles}</dl>\n' if explored else "")
+        + "</header>\n"
     )
 
 
@@ -114,7 +115,7 @@ def _choice(behaviours: list[Behaviour]) -> str:
         return ""
     buttons = "".join(
         f'<button type="button" data-behaviour="{place}" aria-pressed="{"true" if place == 0 else "false"}">'
-        f"{_breakable(b.name)} <small>{numbers.plural(len(b.trace), 'state')}</small></button>"
+        f"{breakable(b.name)} <small>{numbers.plural(len(b.trace), 'state')}</small></button>"
         for place, b in enumerate(behaviours)
     )
     return f'<nav class="choice" aria-label="Counterexamples">{buttons}</nav>\n'
@@ -131,7 +132,13 @@ def _behaviour(behaviour: Behaviour, place: int, one_of_many: bool) -> str:
     data = escape_script(msgspec.json.encode({"values": table.values, "deltas": table.deltas}).decode())
     label = escape(f"{behaviour.name}: {numbers.plural(len(trace), 'state')}")
     said = "".join(f"<p>{escape(s)}</p>" for s in behaviour.sentences) if one_of_many else ""
-    about = f'<div class="about"><h2>{_breakable(behaviour.name)}</h2>{said}</div>\n' if one_of_many else ""
+    about = f'<div class="about"><h2>{breakable(behaviour.name)}</h2>{said}</div>\n' if one_of_many else ""
+    command = explore_command(trace)
+    onward = (
+        f'<details class="onward"><summary>Walk on from any step of it</summary><code>{escape(command)}</code></details>\n'
+        if command is not None
+        else ""
+    )
     return (
         f'<section class="behaviour" id="behaviour-{place}" aria-label="{label}">\n{about}'
         f'<div class="bar"><div class="tabs" role="group" aria-label="Show">'
@@ -147,34 +154,49 @@ def _behaviour(behaviour: Behaviour, place: int, one_of_many: bool) -> str:
         f'<div class="diagram panel" data-panel="diagram" tabindex="0" role="group" aria-label="Sequence diagram">'
         f'<div class="heads">{picture.heads}</div>{picture.body}</div>\n'
         f'<div class="state panel" data-panel="state">{table.html}</div>\n'
-        "</div>\n"
+        f"</div>\n{_fair(behaviour)}{onward}"
         f'<script type="application/json" class="data">{data}</script>\n'
         "</section>\n"
     )
 
 
+def _fair(behaviour: Behaviour) -> str:
+    """What a lasso is, and why its loop is fair."""
+    if behaviour.trace.loop is None:
+        return ""
+    rows = "".join(f"<li><b>{breakable(demand)}</b> {escape(how)}</li>" for demand, how in behaviour.fair)
+    reasons = f"<p>The loop is fair:</p><ul>{rows}</ul>" if rows else ""
+    return f'<div class="fair"><p>{escape(counterexample(behaviour.trace, behaviour.violation))}.</p>{reasons}</div>\n'
+
+
 def _steps(trace: Trace) -> str:
     found = passages(trace)
-    first = "".join(f"<li>{_happening(h)}</li>" for h in set_up(trace))
+    first = "".join(f"<li>{happening_html(h)}</li>" for h in set_up(trace))
     items = [_step(0, None, "initial state", first)]
     for number, step in enumerate(trace.steps, 1):
-        rows = [f"<li>{_happening(h)}</li>" for h in happenings(trace, number, found)] or ["<li>nothing changes</li>"]
-        items.append(_step(number, step.by, step.title, "".join(rows)))
+        loops = trace.loop is not None and number > trace.loop
+        rows = [f"<li>{happening_html(h)}</li>" for h in happenings(trace, number, found)] or ["<li>nothing changes</li>"]
+        items.append(_step(number, step.by, step.title, "".join(rows), loops))
+    if trace.loop is not None:
+        said = f'<p class="again">{escape(and_so_on(trace, trace.loop))}</p></li>'
+        items[-1] = said.join(items[-1].rsplit("</li>", 1))
     return "".join(items)
 
 
-def _step(number: int, by: str | None, title: str, rows: str) -> str:
+def _step(number: int, by: str | None, title: str, rows: str, loops: bool = False) -> str:
+    mark = ' class="loops"' if loops else ""
     who = f'<span class="actor">{escape(by)}</span> ' if by else ""
     return (
-        f'<li value="{number}" data-step="{number}"><button type="button"><span class="number">{number}</span> {who}'
-        f'<span class="title">{_breakable(title)}</span></button><ul>{rows}</ul></li>\n'
+        f'<li value="{number}" data-step="{number}"{mark}><button type="button"><span class="number">{number}</span> {who}'
+        f'<span class="title">{breakable(title)}</span></button><ul>{rows}</ul></li>\n'
     )
 
 
-def _happening(happening: Happening) -> str:
+def happening_html(happening: Happening) -> str:
+    """One thing that a step did."""
     style = happening.style.replace(" ", "-")
     after = f' <i class="after">{escape(happening.after)}</i>' if happening.after else ""
-    what = f'<span class="what {style}">{_breakable(" ".join(happening.what.split()))}</span> '
+    what = f'<span class="what {style}">{breakable(" ".join(happening.what.split()))}</span> '
     return f'{what}<span class="how">{escape(happening.text)}</span>{after}'
 
 
@@ -195,16 +217,17 @@ class StateTable:
 def state_table(trace: Trace, evidence: Evidence | None = None) -> StateTable:
     """The states of a behaviour as one table whose rows stay in place, so that walking through the steps shows what changes."""
     protocol = trace.protocol
+    seen_in = [(state, channels(state)) for state in trace.states]
     slots = [
         slot
         for slot, _ in trace.states[-1].slots()
-        if kind_of(protocol, slot) in ("value", "cell", "channel", "connection")
-        and (kind_of(protocol, slot) == "value" or any(_text(trace, slot, s) is not None for s in trace.states))
+        if kind_of(protocol, slot) in SHOWN
+        and (kind_of(protocol, slot) == "value" or any(slot_text(slot, *seen) is not None for seen in seen_in))
     ]
     # A slot that appeared late stands with its variable all the same.
     order = {name: i for i, name in enumerate(protocol.shapes)}
     slots.sort(key=lambda slot: order.get(slot.path[0], len(order)))
-    texts = [[_text(trace, slot, state) for slot in slots] for state in trace.states]
+    texts = [[slot_text(slot, *seen) for slot in slots] for seen in seen_in]
     deltas = [
         {str(row): after[row] for row in range(len(slots)) if after[row] != before[row]}
         for before, after in itertools.pairwise(texts)
@@ -216,12 +239,12 @@ def state_table(trace: Trace, evidence: Evidence | None = None) -> StateTable:
     body = []
     for name, rows in groups.items():
         alone = len(rows) == 1 and len(slots[rows[0]].path) == 1
-        heading = "" if alone else f'<tr class="group"><th colspan="2" scope="rowgroup">{_breakable(name)}</th></tr>'
+        heading = "" if alone else f'<tr class="group"><th colspan="2" scope="rowgroup">{breakable(name)}</th></tr>'
         inner = "".join(_state_row(slots[r], r, texts[-1][r], slots[r].path in seen, alone) for r in rows)
         body.append(f"<tbody>{heading}{inner}</tbody>")
     caption = '<caption><span class="of">The last state</span></caption>'
     toggle = '<label class="only"><input type="checkbox"> only what changed</label>'
-    name = _breakable(evidence.title) if evidence is not None else ""
+    name = breakable(evidence.title) if evidence is not None else ""
     key = f'<p class="key"><span class="mark">●</span> looked at by {name}</p>' if seen else ""
     return StateTable(f"{toggle}<table>{caption}{''.join(body)}</table>{key}", texts[0], deltas, slots)
 
@@ -229,35 +252,13 @@ def state_table(trace: Trace, evidence: Evidence | None = None) -> StateTable:
 def _state_row(slot: Slot, row: int, text: str | None, seen: bool, alone: bool) -> str:
     mark = ' <span class="mark" title="looked at by what is violated">●</span>' if seen else ""
     hidden = " hidden" if text is None else ""
-    label = slot.path[0] if alone else _label(slot)
+    label = slot.path[0] if alone else slot_label(slot.path[1:])
     style = ["alone"] * alone + ["long"] * (len(text or "") > 24)
     kind = f' class="{" ".join(style)}"' if style else ""
     return (
-        f'<tr data-row="{row}"{kind}{hidden}><th scope="row">{_breakable(label)}{mark}</th>'
+        f'<tr data-row="{row}"{kind}{hidden}><th scope="row">{breakable(label)}{mark}</th>'
         f"<td>{escape(text or '')}</td></tr>"
     )
-
-
-def _label(slot: Slot) -> str:
-    """The name of a slot within its variable."""
-    rest = slot.path[1:]
-    if rest and isinstance(rest[0], type):
-        return f"{rest[0].__name__} {show(rest[1])}\u00a0→\u00a0{show(rest[2])}"
-    return ".".join(part if isinstance(part, str) else show(part) for part in rest)
-
-
-def _text(trace: Trace, slot: Slot, state: State) -> str | None:
-    """What a slot holds, in lines; None if there is nothing to show for it in this state."""
-    value = state.read(slot)
-    kind = kind_of(trace.protocol, slot)
-    if kind == "channel":
-        held = channel_lines(value) if isinstance(value, Channel) else []
-        return "\n".join(f"{what}: {', '.join(messages)}" for what, messages in held) or None
-    if kind == "connection":
-        return None if value else "cut"
-    if kind == "cell":
-        return "\n".join(lines(value[0], VALUE_WIDTH)) if value else None
-    return "\n".join(lines(value, VALUE_WIDTH))
 
 
 def _error_state(result: Result) -> str:
@@ -298,7 +299,7 @@ def _coverage(result: Result) -> str:
             else f'<td class="figure">0</td><td class="figure">0</td><td class="flag">{never_taken(result)}</td>'
         )
         rows.append(
-            f'<tr{"" if action.taken else " class=never"}><th scope="row">{_breakable(action.name)}</th>{figures}</tr>'
+            f'<tr{"" if action.taken else " class=never"}><th scope="row">{breakable(action.name)}</th>{figures}</tr>'
         )
     head = '<thead><tr><th scope="col">action</th><th scope="col" class="figure">taken</th>'
     head += '<th scope="col" class="figure">new states</th><th></th></tr></thead>'
@@ -308,7 +309,7 @@ def _coverage(result: Result) -> str:
 # -- text -------------------------------------------------------------------------------------------------------------
 
 
-def _breakable(text: str) -> str:
+def breakable(text: str) -> str:
     """Escaped, with places where a long name may be broken on a narrow screen."""
     return escape(text).replace("_", "_<wbr>").replace(".", ".<wbr>")
 

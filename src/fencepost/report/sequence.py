@@ -13,8 +13,8 @@ def sequence(trace: Trace, verdict: str | None = None) -> str:
     """The behaviour as sequencediagram.org reads it: one line per participant, then one per message, change and note.
 
     A message stands where it is received, a lost one (``w1--xb1``) where it is sent; one still in flight at the end is dashed.
-    A step at which nothing passes between two participants is an arrow of its actor to itself. ``verdict`` is a last note over
-    everyone.
+    A step at which nothing passes between two participants is an arrow of its actor to itself. The loop of a lasso stands in a
+    frame. ``verdict`` is a last note over everyone.
     """
     drawn = diagram(trace)
     names = _identifiers([line.name for line in drawn.lifelines])
@@ -24,7 +24,13 @@ def sequence(trace: Trace, verdict: str | None = None) -> str:
         quoted = line.name.replace('"', "'")
         found.append(f"participant {alias}" if alias == line.name else f'participant "{quoted}" as {alias}')
     for moment in drawn.moments:
+        if drawn.loop is not None and moment.number == drawn.loop + 1:
+            found.append("loop for ever")
         found += _moment(drawn, moment, names)
+    if drawn.loop is not None and drawn.loop < len(trace.steps):
+        found.append("end")
+    elif drawn.loop is not None and names:
+        found.append(f"note over {_everyone(names)}: nothing more happens, for ever")
     if verdict is not None and names:
         found.append(f"note over {_everyone(names)}: {_escape(verdict)}")
     return "\n".join(found) + "\n"

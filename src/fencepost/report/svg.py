@@ -60,6 +60,8 @@ STYLE = """
 .fp .changed line { stroke: var(--fp-accent); }
 .fp .changed polygon { fill: var(--fp-accent); }
 .fp .changed text { fill: var(--fp-accent); }
+.fp .loop path { stroke: var(--fp-accent); stroke-width: 2; fill: none; }
+.fp .loop text { fill: var(--fp-accent); }
 .fp .note rect { fill: var(--fp-note); stroke: var(--fp-note-rule); }
 .fp .note text { text-anchor: middle; }
 """
@@ -106,7 +108,8 @@ class _Canvas:
         places = {line.name: i for i, line in enumerate(diagram.lifelines)}
         far = {id(a): abs(places[a.source] - places[a.dest]) > 1 for a in diagram.arrows}
         self.messages = {id(a): _message(a, LABEL if far[id(a)] else SHORT_LABEL) for a in diagram.arrows}
-        self.labels = {id(a): _label(a, self.messages[id(a)]) for a in diagram.arrows}
+        flying = "not received" if diagram.loop is None else "in flight"
+        self.labels = {id(a): _label(a, self.messages[id(a)], flying) for a in diagram.arrows}
         self.x, self.width = self._columns()
         self.top: dict[Point, float] = {}
         self.bands: dict[int, tuple[int, int]] = {}
@@ -139,7 +142,8 @@ class _Canvas:
             x.append(at)
         edges = [x[i] + max(half[i], right_side[i]) for i in range(len(names))]
         titles = [_text_width(f"{m.number}  {m.by or ''} {m.title}") + 24 for m in self.diagram.moments]
-        return dict(zip(names, x, strict=True)), round(max([160, *(e + 10 for e in edges), *titles]))
+        after = _text_width(self._loop_words()) + 24
+        return dict(zip(names, x, strict=True)), round(max([160, after, *(e + 10 for e in edges), *titles]))
 
     def _rows(self) -> int:
         heights: dict[Point, float] = {}
@@ -160,7 +164,7 @@ class _Canvas:
                 y += heights.get(Point(moment.number, row), ARRIVAL_ROW)
             y += PADDING
             self.bands[moment.number] = (round(top), round(y))
-        return round(y + 8)
+        return round(y + 8 + (LINE + 8 if self.diagram.loop is not None else 0))
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 
@@ -172,9 +176,32 @@ class _Canvas:
         body.append(self._titles())
         body += [self._arrow(arrow, self._text) for arrow in self.diagram.arrows]
         body += [self._note(note, lines) for note, lines in self.notes.items()]
+        body.append(self._loop_line())
         return Picture(
             self.width, self.height, self._element(HEAD, heads), self._element(self.height, "".join(body)), self.bands
         )
+
+    def _loop_line(self) -> str:
+        """A line down the left side of the steps that repeat, with what comes after the last of them."""
+        loop = self.diagram.loop
+        if loop is None:
+            return ""
+        bands = [band for number, band in self.bands.items() if number > loop]
+        bottom = self.height - LINE - 6
+        text = f'<text x="12" y="{_n(bottom + LINE)}">{self._loop_words()}</text>'
+        if not bands:
+            return f'<g class="loop">{text}</g>'
+        path = f'<path d="M9 {bands[0][0] + 2} H3 V{_n(bottom + LINE - 4)} H10"/>'
+        return f'<g class="loop">{path}{text}</g>'
+
+    def _loop_words(self) -> str:
+        """What comes after the last step of a lasso; nothing for other behaviours."""
+        loop = self.diagram.loop
+        if loop is None:
+            return ""
+        if all(moment.number <= loop for moment in self.diagram.moments):
+            return "nothing more happens, for ever"
+        return f"back to {f'after step {loop}' if loop else 'the start'}, for ever"
 
     def _element(self, height: int, inner: str) -> str:
         return (
@@ -209,7 +236,7 @@ class _Canvas:
     def _titles(self) -> str:
         found = []
         for moment in self.diagram.moments:
-            number = f'<tspan class="title-number">{moment.number}</tspan>  ' if moment.number else ""
+            number = f'<tspan class="title-number">{moment.number}</tspan>  ' if moment.number > self.diagram.first else ""
             by = f'<tspan class="title-actor">{escape(moment.by)}</tspan> ' if moment.by else ""
             found.append(
                 f'<text class="title" data-step="{moment.number}" x="8" y="{self.bands[moment.number][0] + 14}" '
@@ -222,7 +249,7 @@ class _Canvas:
             arrow.fate, "lost"
         )
         to = f' data-to="{arrow.arrives.step}"' if arrow.arrives is not None else ""
-        whole = f"<title>{escape(_tip(arrow))}</title>"
+        whole = f"<title>{escape(_tip(arrow, self.diagram.first))}</title>"
         return f'<g class="arrow {style}" data-step="{arrow.leaves.step}"{to}>{whole}{part(arrow)}</g>'
 
     def _start(self, arrow: Arrow) -> tuple[float, float, float, int]:
@@ -296,10 +323,10 @@ def _wrapped(lines: tuple[str, ...], most: int = 6) -> list[str]:
     return found
 
 
-def _label(arrow: Arrow, message: str) -> list[str]:
+def _label(arrow: Arrow, message: str, flying: str) -> list[str]:
     if arrow.fate == CHANGED:
         return _wrapped(arrow.lines)
-    after = {LOST: "", RECEIVED: "", IN_FLIGHT: " (not received)", REPEATED: " (already in flight)"}.get(
+    after = {LOST: "", RECEIVED: "", IN_FLIGHT: f" ({flying})", REPEATED: " (already in flight)"}.get(
         arrow.fate, f" ({arrow.fate})"
     )
     return [message + after]
@@ -322,10 +349,12 @@ def _words(x: float, y: float, way: int, text: str, style: str = "") -> str:
     return f'<text{kind} x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _tip(arrow: Arrow) -> str:
+def _tip(arrow: Arrow, first: int) -> str:
     if arrow.fate == CHANGED:
         return f"{arrow.source} changes, at {arrow.dest}:\n" + "\n".join(arrow.lines)
-    sent = f"sent in step {arrow.leaves.step}" if arrow.leaves.step else "in flight from the start"
+    sent = f"sent in step {arrow.leaves.step}"
+    if arrow.leaves.step == first:
+        sent = f"sent before step {first + 1}" if first else "in flight from the start"
     end = f"received in step {arrow.arrives.step}" if arrow.arrives is not None else arrow.fate
     return f"{arrow.text}\n{arrow.source} → {arrow.dest}, {sent}, {end}"
 

@@ -1,4 +1,4 @@
-"""A result in the terminal and in plain text: the verdict, the shortest counterexample step by step, statistics, coverage.
+"""A result in the terminal and in plain text: the verdict, the counterexample step by step, statistics, coverage.
 
 :func:`story` is plain text for assertion messages and files; :func:`render` is the same text in colour. Both lay out the same
 :class:`Line`, so that neither can tell more than the other.
@@ -6,23 +6,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from fencepost.engines.interface import Walks
+from fencepost.liveness.lasso import DISABLED, NEVER_ENABLED, TAKEN, Met
 from fencepost.report import numbers
 from fencepost.report.advice import EXPLODING, advice
 from fencepost.report.diagram import event_text
 from fencepost.report.verdict import BAD, GOOD, OPEN, Verdict, never_taken, verdict, violated
-from fencepost.result import Result, Violation
-from fencepost.spec.context import Slot
-from fencepost.spec.network import Channel
+from fencepost.result import WITNESS, Result, Violation
+from fencepost.spec.context import Slot, slot_name
+from fencepost.spec.network import Channel, NetworkShape
 from fencepost.spec.values import Value, show
 from fencepost.step import State
+from fencepost.step.symmetry import listed
 from fencepost.trace import Step, Trace
 from fencepost.trace import messages as fate
-from fencepost.trace.evidence import looked_at
-from fencepost.trace.messages import At, Passage, passages
+from fencepost.trace.evidence import after, looked_at
+from fencepost.trace.messages import At, Passage, channels, passages
 from fencepost.trace.words import ARROW, briefly, changed, channel_lines, constant_text, kind_of, lines, wrap
 
 if TYPE_CHECKING:
@@ -46,11 +49,15 @@ STYLES = {
     "timed out": "yellow",
     "dropped": "red",
     "warning": "yellow",
+    "loop": "magenta",
     GOOD: "bold green",
     BAD: "bold red",
     OPEN: "bold yellow",
 }
 """How Rich shows what the lines below mark."""
+
+FEW = 4
+"""Up to how many demands that the loop never enables are named."""
 
 MAX_EVIDENCE = 30
 """The most parts of the state that are listed as what a property looked at."""
@@ -128,6 +135,10 @@ class _Story:
                 yield from self.violation(violation, violation.trace)
         if result.error is not None:
             yield from self.error(result)
+        elif result.walk is not None and not result.violations:
+            yield Line()
+            yield self.heading(f"The walk: {numbers.plural(len(result.walk), 'state')}")
+            yield from self.steps(result.walk)
         explored = result.generated_states > 0
         if explored:
             yield Line()
@@ -135,6 +146,9 @@ class _Story:
         if explored and result.actions:
             yield Line()
             yield from self.coverage(result)
+        if result.walks is not None and result.walks.unseen:
+            yield Line()
+            yield from self.unseen(result.walks)
         if profile and result.profile:
             yield Line()
             yield from self.profile(result)
@@ -156,9 +170,9 @@ class _Story:
     # -- a counterexample ---------------------------------------------------------------------------------------------
 
     def violation(self, violation: Violation, trace: Trace) -> Iterator[Line]:
-        yield self.heading(f"The shortest counterexample: {numbers.plural(len(trace), 'state')}")
+        yield from self.wrapped("", counterexample(trace, violation), "heading")
         yield from self.steps(trace)
-        if violation.kind == "deadlock":
+        if violation.kind in ("deadlock", WITNESS):
             yield Line()
             yield self.heading(f"The state it ends in, number {len(trace)}")
             yield from self.state(trace.states[-1])
@@ -166,11 +180,31 @@ class _Story:
         seen = looked_at(trace, violation.kind, violation.name)
         if seen is not None and seen.slots:
             yield Line()
-            over = " over the last step" if violation.kind == "step_invariant" else ""
-            yield self.heading(f"{seen.title} is false{over}; it looked at:")
+            yield from self.wrapped("", f"{seen.title} {seen.when}; it looked at:", "heading")
             yield from self.evidence(seen.slots)
+        if violation.fairness and trace.loop is not None:
+            yield Line()
+            yield self.heading("The loop is fair")
+            rows = fairness(violation.fairness, trace.loop)
+            column = max(len(demand) for demand, _ in rows)
+            for demand, how in rows:
+                yield from self.row(4, min(column, max(20, self.width // 2)), Happening(demand, "", how))
 
     def steps(self, trace: Trace) -> Iterator[Line]:
+        """A behaviour step by step; the loop of a lasso has a line down its left side."""
+        if trace.loop is None:
+            for told in self.moments(trace):
+                yield from told
+            return
+        for number, told in enumerate(_Story(self.width - 1).moments(trace)):
+            for place, line in enumerate(told):
+                first = number == trace.loop + 1 and place == 0
+                mark = "╭" if first else "│" if number > trace.loop else " "
+                yield Line(((mark, "loop"), *line.spans))
+        yield Line((("╰─ ", "loop"), (and_so_on(trace, trace.loop), "loop")))
+
+    def moments(self, trace: Trace) -> Iterator[list[Line]]:
+        """The lines of the initial state and of each step."""
         found = passages(trace)
         digits = len(str(len(trace.steps)))
         actors = max((len(step.by or "") for step in trace.steps), default=0)
@@ -187,13 +221,14 @@ class _Story:
             step = trace.steps[number - 1] if number else None
             who = f"{step.by or '' if step else '':<{actors}}  " if actors else ""
             title = step.title if step else "initial state"
-            yield Line(((f" {number:>{digits}}", "number"), ("  ", ""), (who, "actor"), (title, "action")))
+            told = [Line(((f" {number:>{digits}}", "number"), ("  ", ""), (who, "actor"), (title, "action")))]
             if step and not rows:
                 rows = [Happening("", "", "nothing changes")]
             for row in rows:
                 if row.style and shorten:
                     row = replace(row, text=briefly(row.text, 0))
-                yield from self.row(margin, passed if row.style else slots, row)
+                told += self.row(margin, passed if row.style else slots, row)
+            yield told
 
     def row(self, margin: int, column: int, row: Happening) -> Iterator[Line]:
         """One thing that happened: what, how, and what became of it, in two columns."""
@@ -232,14 +267,14 @@ class _Story:
     def state(self, state: State) -> Iterator[Line]:
         """Every variable of a state; of networks only the channels that hold something."""
         for name, value in state.variables().items():
-            if all(kind_of(state.store.protocol, slot) in ("channel", "connection") for slot in _slots_of(state, name)):
-                for slot in _slots_of(state, name):
-                    held = state.read(slot)
-                    if isinstance(held, Channel):
+            if isinstance(state.store.protocol.shapes[name], NetworkShape):
+                for path, held in channels(state).items():
+                    if path[0] == name:
                         for what, messages in channel_lines(held):
-                            row = Happening(f"{slot.name}  {what}", "", ", ".join(messages))
-                            yield from self.row(4, len(slot.name) + 11, row)
-                    elif held != slot.default:
+                            row = Happening(f"{slot_name(path)}  {what}", "", ", ".join(messages))
+                            yield from self.row(4, len(slot_name(path)) + 11, row)
+                for slot, connected in state.slots():
+                    if slot.path[0] == name and kind_of(state.store.protocol, slot) == "connected" and not connected:
                         yield Line(((f"    {slot.name}  cut", ""),))
                 continue
             shown = lines(value, max(20, self.width - 4 - len(name) - 3))
@@ -253,7 +288,7 @@ class _Story:
         if result.error_trace is not None:
             yield Line()
             yield self.heading(
-                f"The shortest way to where it was raised: {numbers.plural(len(result.error_trace), 'state')}"
+                f"The {'' if result.walks else 'shortest '}way to where it was raised: {numbers.plural(len(result.error_trace), 'state')}"
             )
             yield from self.steps(result.error_trace)
         state = getattr(result.error, "state", None)
@@ -279,21 +314,32 @@ class _Story:
 
     def coverage(self, result: Result) -> Iterator[Line]:
         taken = max(len("taken"), *(len(numbers.count(a.taken)) for a in result.actions))
-        new = max(len("new states"), *(len(numbers.count(a.new_states)) for a in result.actions))
+        # A simulation does not know which states are new.
+        new = 0 if result.walks else max(len("new states"), *(len(numbers.count(a.new_states)) for a in result.actions))
         flag = never_taken(result)
         names = max(max(len(a.name) for a in result.actions), len("Actions") - 2)
         names = max(12, min(names, self.width - 2 - 2 - taken - 2 - new - 2 - len(flag)))
-        yield Line(((f"{'Actions':<{names + 2}}", "heading"), (f"  {'taken':>{taken}}  {'new states':>{new}}", "dim")))
+        heading = f"  {'taken':>{taken}}" + (f"  {'new states':>{new}}" if new else "")
+        yield Line(((f"{'Actions':<{names + 2}}", "heading"), (heading, "dim")))
         for action in result.actions:
             head = f"  {action.name:<{names}}"
             if len(action.name) > names:
                 yield Line(((f"  {action.name}", "" if action.taken else "warning"),))
                 head = " " * (names + 2)
-            numbers_ = f"  {numbers.count(action.taken):>{taken}}  {numbers.count(action.new_states):>{new}}"
+            numbers_ = f"  {numbers.count(action.taken):>{taken}}" + (f"  {numbers.count(action.new_states):>{new}}" if new else "")
             if action.taken:
                 yield Line(((head + numbers_, ""),))
             else:
                 yield Line(((head + numbers_, "warning"), (f"  {flag}", "warning")))
+
+    def unseen(self, walks: Walks) -> Iterator[Line]:
+        yield self.heading("Values never seen")
+        shown = list(walks.unseen.items())[:MAX_EVIDENCE]
+        column = min(max(len(name) for name, _ in shown), max(20, self.width // 2))
+        for name, values in shown:
+            yield from self.row(2, column, Happening(name, "", ", ".join(map(show, values))))
+        if len(walks.unseen) > MAX_EVIDENCE:
+            yield Line(((f"  and in {len(walks.unseen) - MAX_EVIDENCE} more parts of the state", "dim"),))
 
     # -- the profile --------------------------------------------------------------------------------------------------
 
@@ -360,6 +406,52 @@ class _Story:
             yield Line(((" " * margin + text, style),))
 
 
+def counterexample(trace: Trace, violation: Violation | None = None) -> str:
+    """What a counterexample is, as a heading: only a search finds a shortest one."""
+    if violation is not None and violation.walk is not None:
+        return _met(trace, violation, violation.walk)
+    if violation is not None and violation.kind == WITNESS:
+        return f"The shortest behaviour: {numbers.plural(len(trace), 'state')}"
+    if trace.loop is None:
+        return f"The shortest counterexample: {numbers.plural(len(trace), 'state')}"
+    stem, around = numbers.plural(trace.loop, "step"), numbers.plural(len(trace.steps) - trace.loop, "step")
+    if trace.loop == len(trace.steps):
+        return f"The shortest way to a state that can be stayed in for ever: {stem}"
+    if trace.loop == 0:
+        return f"A loop from the start: {around}"
+    return f"The shortest way into a loop: {stem}, and then {around} in the loop"
+
+
+def _met(trace: Trace, violation: Violation, walk: int) -> str:
+    """What a counterexample is that a walk of a simulation met."""
+    what = numbers.plural(len(trace), "state")
+    if trace.loop is not None:
+        around = len(trace.steps) - trace.loop
+        what = f"{numbers.plural(trace.loop, 'step')}, and then {numbers.plural(around, 'step') + ' in a loop' if around else 'none'}"
+    shortened = "" if len(trace) == violation.walked else f" after {numbers.plural(violation.walked, 'state')}, and shortened"
+    return f"A counterexample, perhaps not the shortest, met by walk {numbers.count(walk)}{shortened}: {what}"
+
+
+def and_so_on(trace: Trace, loop: int) -> str:
+    """What comes after the last step of a lasso."""
+    if loop == len(trace.steps):
+        return "and nothing more happens, for ever"
+    return f"and again as {after(loop)}, for ever"
+
+
+def fairness(met: Sequence[Met], loop: int) -> list[tuple[str, str]]:
+    """How a loop meets what is to be fair: the demand and the reason, in words."""
+    found = []
+    never = [one for one in met if one.how == NEVER_ENABLED]
+    for one in met:
+        how = {TAKEN: f"taken in step {loop + one.at}", DISABLED: f"not enabled {after(loop + one.at)}"}.get(one.how, one.how)
+        if len(never) <= FEW or one not in never:
+            found.append((f"{'strong' if one.demand.strong else 'weak'} {one.demand.title}", how))
+    if len(never) > FEW:
+        found.append((f"{len(never)}{' others' if found else ''}", "never enabled"))
+    return found
+
+
 def choices(step: Step) -> list[str]:
     """The choices of a step that its messages do not already tell."""
     told = {"delivered", "lost"}
@@ -391,7 +483,10 @@ def happenings(trace: Trace, number: int, found: list[Passage]) -> Iterator[Happ
         if event.kind == "send":
             verb = "lost" if event.lost else "sent"
             passage = next((p for p in found if p.sent == at), None)
-            yield Happening(f"{verb:<9} {ends}", verb, text, _became(passage, number))
+            became = _became(passage, number)
+            if trace.loop is not None and passage is not None and passage.fate == fate.IN_FLIGHT:
+                became = "in flight"  # for all that is seen here: it may be received in the next round
+            yield Happening(f"{verb:<9} {ends}", verb, text, became)
         elif event.kind == "receive":
             origin = next((p.sent.step for p in found if p.ended == at), 0)
             yield Happening(f"received  {ends}", "received", text, f"← step {origin}" if origin else "")
@@ -423,9 +518,11 @@ def _became(passage: Passage | None, number: int) -> str:
 
 def statistics(result: Result) -> list[tuple[str, str, str]]:
     """The numbers of a result in words: name, value and a remark."""
+    if result.walks is not None:
+        return _simulated(result, result.walks)
     found = [
         ("states generated", numbers.count(result.generated_states), ""),
-        ("distinct states", numbers.count(result.distinct_states), numbers.rate(result.states_per_second)),
+        ("distinct states", numbers.count(result.distinct_states), _distinct_states_are(result)),
         ("left on queue", numbers.count(result.queue), ""),
         ("depth", numbers.count(result.depth), ""),
         ("time", numbers.seconds(result.seconds), f"{result.engine} engine" if result.engine else ""),
@@ -437,6 +534,25 @@ def statistics(result: Result) -> list[tuple[str, str, str]]:
     collision = numbers.probability(result.collision_probability)
     found.append(("collision probability", collision, "that two states shared a fingerprint"))
     return found
+
+
+def _distinct_states_are(result: Result) -> str:
+    rate = numbers.rate(result.states_per_second)
+    return f"{rate}, up to symmetry of {listed(result.symmetry)}" if result.symmetry else rate
+
+
+def _simulated(result: Result, walks: Walks) -> list[tuple[str, str, str]]:
+    mean = walks.steps / walks.walks if walks.walks else 0.0
+    return [
+        ("seed", str(walks.seed), f"--seed {walks.seed} does the same again, --walk N one of its walks"),
+        ("walks", numbers.count(walks.walks), f"of at most {numbers.plural(walks.depth, 'state')}"),
+        ("steps", numbers.count(walks.steps), f"{mean:,.1f} a walk, {numbers.rate(result.steps_per_second)}"),
+        ("longest walk", numbers.count(result.depth), "states"),
+        ("distinct states", numbers.count(result.distinct_states), "estimated"),
+        ("time", numbers.seconds(result.seconds), f"{result.engine} engine"),
+        ("peak memory", numbers.size(result.peak_memory_bytes), ""),
+        ("Python calls", numbers.count(result.evaluations), ""),
+    ]
 
 
 def _packed(items: Iterable[str], width: int) -> list[str]:
@@ -464,7 +580,3 @@ def set_up(trace: Trace) -> list[Happening]:
 
 def _channel_text(channel: Channel) -> str:
     return "; ".join(f"{what}: {', '.join(messages)}" for what, messages in channel_lines(channel)) or "empty"
-
-
-def _slots_of(state: State, variable: str) -> list[Slot]:
-    return [slot for slot, _ in state.slots() if slot.path[0] == variable]

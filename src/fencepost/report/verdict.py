@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fencepost.report.numbers import count, plural
-from fencepost.result import Result, Violation
+from fencepost.result import WITNESS, Result, Violation
+from fencepost.step.symmetry import listed
 
 GOOD = "good"
 BAD = "bad"
 OPEN = "open"
 """The tones of a verdict: everything holds, something is wrong, nothing is known for certain."""
+
+
+BEHAVIOUR = {
+    "always_eventually": "A fair behaviour is possible in which it is never true again.",
+    "eventually_always": "A fair behaviour is possible in which it becomes false again and again.",
+    "leads_to": "A fair behaviour is possible in which the one happens and the other never follows.",
+}
+"""What a behaviour that violates a temporal property of each kind shows."""
 
 
 @dataclass(frozen=True)
@@ -28,21 +38,31 @@ def verdict(result: Result) -> Verdict:
     if result.violations:
         return violated(result, result.violations[0])
     found = plural(result.distinct_states, "distinct state")
-    explored = f"{found} found, {count(result.queue)} of them not yet expanded."
+    up_to = f" up to symmetry of {listed(result.symmetry)}" if result.symmetry else ""
+    explored = f"{found}{up_to} found, {count(result.queue)} of them not yet expanded."
+    if result.walks is not None:
+        explored = f"{plural(result.walks.walks, 'walk')} of {plural(result.walks.steps, 'step')}, which do not reach every state."
     if result.error is not None:
         return Verdict("RAISED", result.error.where, (_sentence(str(result.error)),), BAD)
     if result.failure is not None:
         return Verdict("FAILED", "", (_sentence(str(result.failure)), f"Nothing is violated so far: {explored}"), OPEN)
     if result.interrupted:
         return Verdict("INTERRUPTED", "", (f"Nothing is violated so far: {explored}",), OPEN)
+    if result.unjudged is not None:
+        safe = f"No invariant is violated in all {plural(result.distinct_states, 'reachable state')}."
+        return Verdict("NOT COMPLETE", "", (safe, f"Liveness was not judged: {result.unjudged.rstrip('.')}."), OPEN)
     if not result.complete:
         reached = f"{_sentence(result.limit)[:-1]} was reached." if result.limit else "Not every state was explored."
         return Verdict("NOT COMPLETE", "", (reached, f"Nothing is violated so far: {explored}"), OPEN)
     found = count(result.distinct_states)
     states = "the only reachable state" if result.distinct_states == 1 else f"all {found} reachable states"
+    states += up_to
     checked = any(result.protocol.declared(kind) for kind in ("invariant", "step_invariant"))
-    if checked:
-        return Verdict("HOLDS", "", (f"Nothing is violated in {states}.",), GOOD)
+    if checked or result.judged:
+        said = [f"Nothing is violated in {states}."]
+        if result.judged:
+            said.append(f"Every fair behaviour satisfies {_listed(result.judged)}.")
+        return Verdict("HOLDS", "", tuple(said), GOOD)
     return Verdict("HOLDS", "", (f"No action raises in {states}; the protocol declares no invariant to check.",), OPEN)
 
 
@@ -57,7 +77,12 @@ def violated(result: Result, violation: Violation) -> Verdict:
         return Verdict("ASSUMPTION VIOLATED", violation.name, sentences, BAD)
     if violation.kind == "deadlock":
         return Verdict("DEADLOCK", "", ("A state is reachable in which no action is enabled.",), BAD)
-    return Verdict("VIOLATED", violation.name, described(result, violation), BAD)
+    if violation.kind == WITNESS:
+        return Verdict("REACHED", violation.name, ("No shorter behaviour leads to such a state.",), OPEN)
+    said = described(result, violation)
+    if violation.kind in BEHAVIOUR:
+        said = (*said, BEHAVIOUR[violation.kind])
+    return Verdict("VIOLATED", violation.name, said, BAD)
 
 
 def described(result: Result, violation: Violation) -> tuple[str, ...]:
@@ -65,6 +90,12 @@ def described(result: Result, violation: Violation) -> tuple[str, ...]:
     declared = next((d for d in result.protocol.declared(violation.kind) if d.name == violation.name), None)
     doc = declared.doc.split("\n\n")[0].replace("``", "") if declared is not None else ""
     return (" ".join(doc.split()),) if doc else ()
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) > 4:
+        return f"all {len(names)} temporal properties"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def never_taken(result: Result) -> str:

@@ -1,0 +1,41 @@
+"""From a report to the explorer: the command that opens a behaviour there."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+
+from fencepost.errors import FencepostError
+from fencepost.protocols import SHIPPED
+from fencepost.spec.protocol import Protocol
+from fencepost.trace import Trace
+from fencepost.trace.path import path_of
+from fencepost.trace.words import constant_text
+
+LONGEST = 2_000
+"""The most steps of a behaviour that is put on a command line."""
+
+
+def explore_command(trace: Trace) -> str | None:
+    """``fencepost explore PROTOCOL -D ... --path ...``; None if the behaviour is too long for it or can not be taken again."""
+    if len(trace.steps) > LONGEST:
+        return None
+    try:
+        path = path_of(trace)
+    except FencepostError:
+        return None
+    protocol = trace.protocol
+    words = ["fencepost", "explore", _given(protocol)]
+    for name, constant in protocol._declared_constants.items():
+        if protocol.constants[name] != constant.default:
+            words += ["-D", f"{name}={constant_text(protocol.constants[name])}"]
+    return shlex.join([*words, "--path", f"{path}@0"])
+
+
+def _given(protocol: Protocol) -> str:
+    """What the command line calls a protocol."""
+    kind = type(protocol)
+    if SHIPPED.get(protocol.name) == f"{kind.__module__}:{kind.__name__}":
+        return protocol.name
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or f"{kind.__module__}.py"
+    return f"{file}:{kind.__name__}"

@@ -1,0 +1,53 @@
+"""Rows of a table for people and for programs: the answer to a question about a state space."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+WIDEST = 60
+"""Characters of a value that are shown."""
+
+
+def aligned(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Rows under their names; numbers to the right."""
+    texts = [[_text(value) for value in row] for row in rows]
+    widths = [max([len(name), *(len(row[i]) for row in texts)]) for i, name in enumerate(names)]
+    right = [bool(rows) and all(isinstance(row[i], (int, float)) and not isinstance(row[i], bool) for row in rows) for i in range(len(names))]
+
+    def line(cells: Sequence[str]) -> str:
+        placed = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right, strict=True))
+        return "  ".join(placed).rstrip()
+
+    return "\n".join([line(names), line(["─" * width for width in widths]), *map(line, texts)])
+
+
+def _text(value: Any) -> str:
+    text = "" if value is None else str(value)
+    text = "".join(c if c.isprintable() else " " for c in text)
+    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+
+
+def as_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Lines of CSV, the names first; null is empty."""
+    yield _csv(names)
+    for row in rows:
+        yield _csv(row)
+
+
+def _csv(row: Sequence[Any]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(["" if value is None else value for value in row])
+    return line.getvalue()
+
+
+def as_json(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """A JSON list of one object per row, row by row."""
+    before = "[\n"
+    for row in rows:
+        yield before + json.dumps(dict(zip(names, row, strict=True)), default=str)
+        before = ",\n"
+    yield "[]\n" if before == "[\n" else "\n]\n"
