@@ -1,0 +1,942 @@
+"""The replication protocol of Apache BookKeeper as it stands today: the life of one ledger, from its creation to its closing.
+
+Any number of clients know of the ledger. The one that creates it owns it: it sends each entry to the bookies of the current
+ensemble and takes it for committed once an ack quorum of them has confirmed it; when a bookie does not answer, it goes on with
+another ensemble. Every other client may at any time take the ledger for abandoned and recover it: it marks it as in recovery,
+fences the bookies, reads forward from the highest last add confirmed (LAC) it is told, writes back what it finds while it reads
+on, and closes the ledger. Clients that recover can be at it together, and the owner may be alive and well.
+
+Variables, actions and enabling conditions are those of ``BookKeeperProtocol.tla`` and ``MessagePassing.tla`` (Jack Vanlightly,
+2020 to 2023), and so are the names and the number of states. Entry ids start at 1 and a LAC of 0 means that nothing is confirmed.
+What the original leaves out is off by default: ensembles larger than the write quorum, readers, and any choice of an ensemble but
+the first. What protects the ledger is on by default, and each protection is a constant, to see what it is there for. Two defaults
+are those of the original although there is better: ``recovery_waits_needlessly`` and ``recovery_freezes_lac``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+from fencepost import (
+    Message,
+    ModelValue,
+    Network,
+    PerKey,
+    Protocol,
+    Record,
+    action,
+    assumption,
+    canonical,
+    configuration,
+    constant,
+    invariant,
+    model_values,
+    network,
+    one_of,
+    per_key,
+    require,
+    state,
+    subsets,
+)
+from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+
+NOT_KNOWN = -1
+
+Bookies = frozenset[ModelValue]
+
+Ensemble = frozenset[ModelValue] | tuple[ModelValue, ...]
+"""The bookies of a fragment. Where entries are striped over them their order counts; else it means nothing and there is none."""
+
+
+class LedgerStatus(enum.Enum):
+    """The status of the ledger in the metadata store."""
+
+    OPEN = "open"
+    IN_RECOVERY = "in recovery"
+    CLOSED = "closed"
+
+
+class ClientStatus(enum.Enum):
+    """What a client that has taken up the ledger is about."""
+
+    OPEN = "open"
+    IN_RECOVERY = "in recovery"
+    CLOSED = "closed"
+    CLIENT_WITHDRAWN = "withdrawn"
+    RECOVERY_ABORTED = "recovery aborted"
+
+
+OWNERS = (ClientStatus.OPEN, ClientStatus.CLOSED, ClientStatus.CLIENT_WITHDRAWN)
+"""What a client is that owns the ledger, or has closed it: the end of the ledger is held to its LAC."""
+
+
+class RecoveryPhase(enum.Enum):
+    """How far a recovery is. Recovery reads and recovery writes run concurrently: they are one phase."""
+
+    NOT_STARTED = 0
+    FENCING = 1
+    READ_WRITE = 2
+
+
+class ReadResult(enum.Enum):
+    """What a read has come to."""
+
+    OK = "ok"
+    NO_SUCH_ENTRY = "no such entry"
+    UNKNOWN = "unknown"
+
+
+class Entry(Record):
+    """An entry: ``data`` counts the writes of the owner, so it equals ``id`` as long as nothing is out of order."""
+
+    id: int
+    data: int
+
+
+class Fragment(Record):
+    """A run of entries, from ``first_entry_id`` on, on one ensemble; as declared here, of a client that has none yet."""
+
+    id: int = 0
+    ensemble: Ensemble = frozenset()
+    first_entry_id: int = 0
+
+
+class PendingAddOp(Record):
+    """An entry that is not committed yet, and the fragment and ensemble that it was last sent to."""
+
+    entry: Entry
+    fragment_id: int
+    ensemble: Ensemble
+
+
+class LedgerMetadata(Record):
+    """What the metadata store knows of the ledger. Every change is conditional on the version."""
+
+    status: LedgerStatus | None = None
+    fragments: tuple[Fragment, ...] = ()
+    last_entry: int = 0
+    version: int = 0
+
+
+class LedgerOnBookie(Record):
+    """What one bookie knows of the ledger."""
+
+    entries: frozenset[Entry] = frozenset()
+    fenced: bool = False
+    lac: int = 0
+
+
+class Client(Record):
+    """What a client knows: its LAC, the last add it pushed (LAP), which bookies have confirmed which entry; and if it recovers the
+    ledger, which bookies are fenced, which ensemble it reads from, at which LAC it began (if it freezes that), who has no such
+    entry as is being read (0: none is), and which entries it has sent to any bookie.
+    """
+
+    meta_version: int | None = None
+    status: ClientStatus | None = None
+    fragments: tuple[Fragment, ...] = ()
+    curr_fragment: Fragment = Fragment()
+    pending_add_ops: frozenset[PendingAddOp] = frozenset()
+    lap: int = 0
+    lac: int = 0
+    confirmed: PerKey[int, Bookies] = per_key(lambda protocol: protocol.entry_ids, frozenset())
+    fenced: Bookies = frozenset()
+    recovery_phase: RecoveryPhase = RecoveryPhase.NOT_STARTED
+    recovery_ensemble: Ensemble = frozenset()
+    recovery_lac: int = 0
+    curr_read_entry: int = 0
+    no_such_entry: Bookies = frozenset()
+    last_recoverable_entry: int = NOT_KNOWN
+    written_back: frozenset[int] = frozenset()
+
+
+class Reader(Record):
+    """One ordinary read: which entry, who was asked and has not answered, and what came of it."""
+
+    entry_id: int | None = None
+    asked: Bookies = frozenset()
+    result: ReadResult | None = None
+
+
+class AddEntryRequest(Message):
+    """Store this entry. A fenced bookie takes only recovery adds."""
+
+    entry: Entry
+    lac: int
+    recovery: bool
+
+
+class AddEntryResponse(Message):
+    """The entry is stored; or, without success, the ledger is fenced."""
+
+    entry: Entry
+    recovery: bool
+    success: bool
+
+
+class FenceRequest(Message):
+    """Take no more entries from the owner of the ledger, and tell your LAC."""
+
+
+class FenceResponse(Message):
+    """The ledger is fenced; the LAC that came with the last entry."""
+
+    lac: int
+
+
+class ReadRequest(Message):
+    """A read of one entry. A recovery read fences the ledger."""
+
+    entry_id: int
+    fence: bool
+
+
+class ReadResponse(Message):
+    """The entry that was asked for, or None: no such entry."""
+
+    entry_id: int
+    entry: Entry | None
+    fence: bool
+
+
+Add = TypeVar("Add", AddEntryRequest, AddEntryResponse)
+
+
+# -- types of the parts of the state ----------------------------------------------------------------------------------
+
+
+def _are_bookies(protocol: BookKeeper, value: Ensemble) -> bool:
+    return frozenset(value) <= frozenset(protocol.bookies)
+
+
+def _is_ensemble(protocol: BookKeeper, value: Ensemble) -> bool:
+    return _are_bookies(protocol, value) and len(value) == protocol.bookies_of_an_ensemble
+
+
+def _is_entry(protocol: BookKeeper, entry: Entry) -> bool:
+    return entry.id in protocol.entry_ids and entry.data in protocol.entry_ids
+
+
+def _is_fragment(protocol: BookKeeper, fragment: Fragment) -> bool:
+    return fragment.id >= 1 and _is_ensemble(protocol, fragment.ensemble) and fragment.first_entry_id >= 1
+
+
+def _is_pending(protocol: BookKeeper, op: PendingAddOp) -> bool:
+    return _is_entry(protocol, op.entry) and op.fragment_id >= 1 and _is_ensemble(protocol, op.ensemble)
+
+
+TYPES: Mapping[str, Test] = {
+    "meta.status": or_none(one_of_kind(LedgerStatus)),
+    "meta.fragments": each(_is_fragment),
+    "meta.last_entry": at_least(0),
+    "meta.version": at_least(0),
+    "bookie.entries": each(_is_entry),
+    "bookie.fenced": one_of_kind(bool),
+    "bookie.lac": at_least(0),
+    "client.meta_version": or_none(at_least(1)),
+    "client.status": or_none(one_of_kind(ClientStatus)),
+    "client.fragments": each(_is_fragment),
+    "client.curr_fragment.id": at_least(0),
+    "client.curr_fragment.ensemble": _are_bookies,
+    "client.curr_fragment.first_entry_id": at_least(0),
+    "client.pending_add_ops": each(_is_pending),
+    "client.lap": at_least(0),
+    "client.lac": at_least(0),
+    "client.confirmed": _are_bookies,
+    "client.fenced": _are_bookies,
+    "client.recovery_phase": one_of_kind(RecoveryPhase),
+    "client.recovery_ensemble": _are_bookies,
+    "client.recovery_lac": at_least(0),
+    "client.curr_read_entry": at_least(0),
+    "client.no_such_entry": _are_bookies,
+    "client.last_recoverable_entry": at_least(NOT_KNOWN),
+    "client.written_back": each(lambda protocol, entry_id: entry_id in protocol.entry_ids),
+    "reader.entry_id": or_none(lambda protocol, entry_id: entry_id in protocol.entry_ids),
+    "reader.asked": _are_bookies,
+    "reader.result": or_none(one_of_kind(ReadResult)),
+}
+
+
+def _clients_and_readers(protocol: BookKeeper) -> Iterable[ModelValue]:
+    return (*protocol.clients, *protocol.readers)
+
+
+def _why_bookies_differ(protocol: Any) -> str:
+    """Why bookies are not symmetric: where the order they are declared in decides who stores what."""
+    if protocol.bookies_of_an_ensemble > protocol.write_quorum:
+        return "entries are striped over an ensemble in the order of its bookies"
+    if len(protocol.bookies) > protocol.write_quorum and not protocol.choose_ensembles:
+        return "the first ensemble is chosen where there are more bookies than the write quorum; choose_ensembles takes any"
+    return ""
+
+
+class BookKeeper(Protocol):
+    """The life of one ledger: clients that write and recover it, bookies, readers and a metadata store."""
+
+    name: ClassVar[str] = "bookkeeper"
+
+    bookies: tuple[ModelValue, ...] = model_values(
+        "b", 4, "the bookies that are available", symmetric=_why_bookies_differ
+    )
+    clients: tuple[ModelValue, ...] = model_values(
+        "c", 2, "those who may create the ledger, or recover it", symmetric=True
+    )
+    readers: tuple[ModelValue, ...] = model_values("r", 0, "those who read one entry", symmetric=True)
+    write_quorum: int = constant(3, "bookies that an entry is sent to")
+    ack_quorum: int = constant(2, "bookies that must confirm an entry before it is committed")
+    ensemble_size: int = constant(0, "bookies that entries are striped over; 0: the write quorum")
+    send_limit: int = constant(1, "entries that the owner sends")
+    inflight_limit: int = constant(1, "entries that the owner sends before the first of them is committed")
+    message_loss: bool = constant(True, "whether messages can be lost, not only delayed")
+    choose_ensembles: bool = constant(False, "whether any valid ensemble may be chosen, not only the first")
+    recovery_waits_needlessly: bool = constant(True, "whether recovery waits for what never comes, where the original does")
+    recovery_reads_fence: bool = constant(True, "whether recovery reads fence the ledger too")
+    strict_negative_reads: bool = constant(
+        True, "whether an entry is given up only if too many bookies lack it for it to be committed"
+    )
+    recovery_reads_stay: bool = constant(True, "whether all recovery reads go to the ensemble that recovery began with")
+    recovery_keeps_fragments: bool = constant(
+        True, "whether recovery keeps new fragments to itself until it closes the ledger"
+    )
+    recovery_freezes_lac: bool = constant(False, "whether recovery writes carry the LAC that recovery began with")
+
+    meta: LedgerMetadata = state(LedgerMetadata, held_by="zk")
+    bookie: PerKey[ModelValue, LedgerOnBookie] = per_key(bookies, LedgerOnBookie)
+    client: PerKey[ModelValue, Client] = per_key(clients, Client)
+    reader: PerKey[ModelValue, Reader] = per_key(readers, Reader)
+    network: Network = network(
+        {
+            AddEntryRequest: (clients, bookies),
+            AddEntryResponse: (bookies, clients),
+            FenceRequest: (clients, bookies),
+            FenceResponse: (bookies, clients),
+            ReadRequest: ((clients, readers), bookies),
+            ReadResponse: (bookies, (clients, readers)),
+        },
+        lossy=message_loss,
+        once=True,
+        remember=True,
+    )
+
+    configurations = {
+        "published": configuration(doc="the published configuration: a very large space"),
+        "small": configuration(bookies=2, write_quorum=2, ack_quorum=1, doc="two bookies, no ensemble to change to"),
+        "one-copy": configuration(
+            bookies=2, write_quorum=1, ack_quorum=1, doc="one copy of each entry, and another bookie to change to"
+        ),
+        "prompt-recovery": configuration(
+            bookies=2,
+            write_quorum=2,
+            ack_quorum=1,
+            recovery_waits_needlessly=False,
+            doc="two bookies, and recovery waits for nothing but answers",
+        ),
+        "striped": configuration(
+            bookies=3,
+            ensemble_size=3,
+            write_quorum=2,
+            ack_quorum=2,
+            send_limit=2,
+            message_loss=False,
+            recovery_waits_needlessly=False,
+            doc="entries striped over three bookies, two copies of each",
+        ),
+        "any-ensemble": configuration(
+            bookies=3, write_quorum=1, ack_quorum=1, choose_ensembles=True, doc="any bookie may be the next"
+        ),
+        "reader": configuration(
+            bookies=2,
+            readers=1,
+            write_quorum=2,
+            ack_quorum=2,
+            message_loss=False,
+            recovery_waits_needlessly=False,
+            doc="somebody reads while the ledger is written and recovered",
+        ),
+        "reads-without-fencing": configuration(
+            bookies=2,
+            write_quorum=2,
+            recovery_reads_fence=False,
+            expect="no_divergence_between_client_and_meta_data",
+            doc="defect 1 of the 4.13 protocol: a bookie changes its mind",
+        ),
+        "reads-without-fencing-by-delay": configuration(
+            bookies=2,
+            write_quorum=2,
+            recovery_reads_fence=False,
+            message_loss=False,
+            recovery_waits_needlessly=False,
+            expect="no_divergence_between_client_and_meta_data",
+            doc="the same without a lost message",
+        ),
+        "hasty-negatives": configuration(
+            bookies=2,
+            write_quorum=2,
+            ack_quorum=1,
+            strict_negative_reads=False,
+            expect="no_divergence_between_client_and_meta_data",
+            doc="recovery takes one bookie's word that there is no such entry",
+        ),
+        "reads-move-on": configuration(
+            bookies=2,
+            write_quorum=1,
+            ack_quorum=1,
+            send_limit=2,
+            inflight_limit=2,
+            recovery_reads_stay=False,
+            expect="no_divergence_between_client_and_meta_data",
+            doc="recovery reads from the ensemble that it has changed to",
+        ),
+        "fragments-at-once": configuration(
+            bookies=2,
+            write_quorum=1,
+            ack_quorum=1,
+            recovery_keeps_fragments=False,
+            expect="all_acked_entries_are_readable",
+            doc="recovery tells of its ensemble before the entries are there",
+        ),
+    }
+
+    # -- what is assumed of the constants ------------------------------------------------------------------------------
+
+    @assumption
+    def something_is_sent(self) -> bool:
+        """The send limit is positive."""
+        return self.send_limit > 0
+
+    @assumption
+    def quorums_are_positive(self) -> bool:
+        """Entries are sent to somebody and confirmed by somebody."""
+        return self.write_quorum > 0 and self.ack_quorum > 0
+
+    @assumption
+    def ack_quorum_within_write_quorum(self) -> bool:
+        """No more confirmations are asked for than can come."""
+        return self.ack_quorum <= self.write_quorum
+
+    @assumption
+    def write_quorum_within_ensemble(self) -> bool:
+        """An entry is sent to bookies of the ensemble."""
+        return self.write_quorum <= self.bookies_of_an_ensemble
+
+    @assumption
+    def enough_bookies_for_an_ensemble(self) -> bool:
+        """A ledger can be created."""
+        return self.bookies_of_an_ensemble <= len(self.bookies)
+
+    @assumption
+    def everybody_is_one(self) -> bool:
+        """Nobody is taken for somebody else."""
+        everybody = (*self.bookies, *self.clients, *self.readers)
+        return len(set(everybody)) == len(everybody)
+
+    @property
+    def entry_ids(self) -> range:
+        """The ids of all entries that are ever sent."""
+        return range(1, self.send_limit + 1)
+
+    @property
+    def bookies_of_an_ensemble(self) -> int:
+        """How many bookies an ensemble has."""
+        return self.ensemble_size or self.write_quorum
+
+    # -- fragments, ensembles and quorums ------------------------------------------------------------------------------
+
+    def _write_set(self, entry_id: int, ensemble: Ensemble) -> Bookies:
+        """The bookies of an ensemble that an entry is sent to: a write quorum of them, each entry beginning one further on."""
+        if isinstance(ensemble, frozenset):
+            return ensemble
+        return frozenset(ensemble[(entry_id + place) % len(ensemble)] for place in range(self.write_quorum))
+
+    def _write_set_of(self, entry_id: int) -> Bookies:
+        """The bookies that have an entry as far as the metadata tell: its fragment is the last that starts at or before it."""
+        fragment = next(f for f in reversed(self.meta.fragments) if f.first_entry_id <= entry_id)
+        return self._write_set(entry_id, fragment.ensemble)
+
+    def _select_ensemble(self, current: Ensemble = frozenset(), failed: Bookies = frozenset()) -> Ensemble:
+        """The first ensemble, in the order the bookies are declared in, that replaces those that failed, and only them, and is not
+        yet the ensemble of a fragment; or any such. Without one, the action is not enabled.
+
+        Where the order counts, each replacement takes the place of one that failed, so that the others keep their entries.
+        """
+        kept = frozenset(current) - failed
+        taken = [frozenset(fragment.ensemble) for fragment in self.meta.fragments]
+        available = [
+            members
+            for members in subsets(self.bookies, self.bookies_of_an_ensemble)
+            if kept <= members and not members & failed and members not in taken
+        ]
+        require(available)
+        members = one_of(available) if self.choose_ensembles else available[0]
+        if self.bookies_of_an_ensemble == self.write_quorum:
+            return members
+        added = iter(canonical(members - kept))
+        return tuple(b if b in kept else next(added) for b in current or (None,) * len(members))
+
+    def _covers(self, bookies: Bookies, cohort: int) -> bool:
+        """Whether so many of a cohort are so that those that are not can not make an ack quorum of their own.
+
+        The cohort of a read is the write set of its entry (quorum coverage), that of fencing is the ensemble, which all the entries
+        to come are striped over (ensemble coverage).
+        """
+        return len(bookies) > cohort - self.ack_quorum
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _receive_in_order(
+        self, kind: type[Add], source: ModelValue, to: ModelValue, where: Callable[[Add], bool] = lambda add: True
+    ) -> Add:
+        """Receive an add, or the answer to one. Between two ends they are received in the order of their entries."""
+        in_flight = self.network.in_flight(kind, source, to)
+        require(in_flight)
+        earliest = min(add.entry.id for add in in_flight)
+        return self.network.receive(
+            kind, source=source, to=to, where=lambda add: add.entry.id == earliest and where(add)
+        ).message
+
+    def _send_add(self, c: ModelValue, entry: Entry, to: Iterable[ModelValue], recovery: bool) -> None:
+        client = self.client[c]
+        lac = client.recovery_lac if recovery and self.recovery_freezes_lac else client.lac
+        self.network.send_all([(AddEntryRequest(entry, lac, recovery), b) for b in to], c)
+
+    def _write_timed_out(self, c: ModelValue, b: ModelValue) -> bool:
+        """Whether an add of this client to this bookie, or the answer to one, was lost."""
+        return bool(self.network.lost(AddEntryRequest, c, b) or self.network.lost(AddEntryResponse, b, c))
+
+    def _read_timed_out(self, c: ModelValue, b: ModelValue, entry_id: int | None = None) -> bool:
+        """Whether a read of this bookie (of one entry, or of any), or the answer to one, was lost."""
+        reads = (read.entry_id for read in self.network.lost(ReadRequest, c, b))
+        answers = (answer.entry_id for answer in self.network.lost(ReadResponse, b, c))
+        return any(entry_id in (lost, None) for lost in (*reads, *answers))
+
+    def _may_still_be_answered(self, c: ModelValue, b: ModelValue) -> bool:
+        """Whether a read of this bookie, or the answer to one, is on its way."""
+        return bool(self.network.in_flight(ReadResponse, b, c) or self.network.in_flight(ReadRequest, c, b))
+
+    # -- bookies -------------------------------------------------------------------------------------------------------
+
+    @action(b=bookies, c=clients, by="b")
+    def bookie_sends_add_confirmed_response(self, b: ModelValue, c: ModelValue) -> None:
+        """A bookie stores an entry and the LAC that came with it. Once fenced, it does so only for a recovery add."""
+        add = self._receive_in_order(AddEntryRequest, c, b)
+        require(add.recovery or not self.bookie[b].fenced)
+        self.bookie[b].entries |= {add.entry}
+        self.bookie[b].lac = add.lac
+        self.network.send(AddEntryResponse(add.entry, add.recovery, success=True), b, c)
+
+    @action(b=bookies, c=clients, by="b")
+    def bookie_sends_add_fenced_response(self, b: ModelValue, c: ModelValue) -> None:
+        """A bookie that is fenced refuses an entry of the owner."""
+        add = self._receive_in_order(AddEntryRequest, c, b)
+        require(not add.recovery and self.bookie[b].fenced)
+        self.network.send(AddEntryResponse(add.entry, add.recovery, success=False), b, c)
+
+    @action(b=bookies, c=clients, by="b")
+    def bookie_sends_fencing_read_lac_response(self, b: ModelValue, c: ModelValue) -> None:
+        """A bookie is fenced, and answers with its LAC. It need not have heard of the ledger before."""
+        self.network.receive(FenceRequest, source=c, to=b)
+        self.bookie[b].fenced = True
+        self.network.send(FenceResponse(self.bookie[b].lac), b, c)
+
+    @action(b=bookies, c=_clients_and_readers, by="b")
+    def bookie_sends_read_response(self, b: ModelValue, c: ModelValue) -> None:
+        """A bookie answers a read with the entry or with none. A recovery read fences it."""
+        read = self.network.receive(ReadRequest, source=c, to=b).message
+        if read.fence:
+            self.bookie[b].fenced = True
+        entry = next((entry for entry in self.bookie[b].entries if entry.id == read.entry_id), None)
+        self.network.send(ReadResponse(read.entry_id, entry, read.fence), b, c)
+
+    # -- the owner of the ledger ---------------------------------------------------------------------------------------
+
+    @action(c=clients)
+    def client_creates_ledger(self, c: ModelValue) -> None:
+        """A client creates the ledger, and owns it."""
+        require(self.meta.status is None)
+        client = self.client[c]
+        require(client.meta_version is None)
+        fragment = Fragment(id=1, ensemble=self._select_ensemble(), first_entry_id=1)
+        self.meta.status = LedgerStatus.OPEN
+        self.meta.version = 1
+        self.meta.fragments = (fragment,)
+        client.status = ClientStatus.OPEN
+        client.meta_version = 1
+        client.fragments = (fragment,)
+        client.curr_fragment = fragment
+
+    @action(c=clients)
+    def client_sends_add_entry_requests(self, c: ModelValue) -> None:
+        """The owner sends the next entry to the bookies of its write set."""
+        client = self.client[c]
+        require(client.status is ClientStatus.OPEN)
+        require(client.lap < self.send_limit)
+        require(client.lap - client.lac < self.inflight_limit)
+        entry = Entry(id=client.lap + 1, data=client.lap + 1)
+        fragment = client.curr_fragment
+        self._send_add(c, entry, to=self._write_set(entry.id, fragment.ensemble), recovery=False)
+        client.lap = entry.id
+        client.pending_add_ops |= {PendingAddOp(entry, fragment.id, fragment.ensemble)}
+
+    @action(c=clients, b=bookies)
+    def client_receives_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
+        """The owner learns that a bookie has stored an entry."""
+        require(self.client[c].status is ClientStatus.OPEN)
+        self._receive_add_confirmed_response(c, b)
+
+    @action(c=clients, b=bookies)
+    def client_receives_add_fenced_response(self, c: ModelValue, b: ModelValue) -> None:
+        """The owner learns that its ledger is fenced, and so in recovery. It has no more to do with it."""
+        client = self.client[c]
+        require(client.status is ClientStatus.OPEN)
+        add = self._receive_in_order(AddEntryResponse, b, c, where=lambda add: not add.success)
+        require(b in self._write_set(add.entry.id, client.curr_fragment.ensemble))
+        client.status = ClientStatus.CLIENT_WITHDRAWN
+
+    @action(c=clients)
+    def client_changes_ensemble(self, c: ModelValue) -> None:
+        """The owner replaces all the bookies that did not answer."""
+        require(self.client[c].status is ClientStatus.OPEN)
+        require(self.meta.status is LedgerStatus.OPEN)
+        self._change_ensemble(c, in_metadata=True)
+
+    @action(c=clients)
+    def client_resends_pending_add_op(self, c: ModelValue) -> None:
+        """The owner sends an entry that is not committed to the bookies that are new in its write set."""
+        require(self.client[c].status is ClientStatus.OPEN)
+        self._resend_pending_add_op(c, recovery=False)
+
+    @action(c=clients)
+    def client_closes_ledger_success(self, c: ModelValue) -> None:
+        """The owner closes the ledger at its LAC. It may do so at any time, while the ledger is still open to the store."""
+        client = self.client[c]
+        require(client.status is ClientStatus.OPEN)
+        require(self.meta.status is LedgerStatus.OPEN)
+        self._close(c, last_entry=client.lac)
+
+    @action(c=clients)
+    def client_closes_ledger_fail(self, c: ModelValue) -> None:
+        """The owner would close the ledger, but somebody recovers it or has closed it. It has no more to do with it."""
+        client = self.client[c]
+        require(client.status is ClientStatus.OPEN)
+        require(self.meta.status is not LedgerStatus.OPEN)
+        client.status = ClientStatus.CLIENT_WITHDRAWN
+        client.meta_version = None
+
+    # -- recovery ------------------------------------------------------------------------------------------------------
+
+    @action(c=clients)
+    def client_starts_recovery(self, c: ModelValue) -> None:
+        """A client marks the ledger as in recovery, which it may be already, and asks every bookie of the last ensemble to fence it."""
+        client = self.client[c]
+        require(client.status is None)
+        require(self.meta.status in (LedgerStatus.OPEN, LedgerStatus.IN_RECOVERY))
+        fragments = self.meta.fragments
+        self.meta.status = LedgerStatus.IN_RECOVERY
+        self.meta.version += 1
+        client.status = ClientStatus.IN_RECOVERY
+        client.meta_version = self.meta.version
+        client.recovery_phase = RecoveryPhase.FENCING
+        client.fragments = fragments
+        client.curr_fragment = fragments[-1]
+        client.recovery_ensemble = fragments[-1].ensemble
+        self.network.send_all([(FenceRequest(), b) for b in fragments[-1].ensemble], c)
+
+    @action(c=clients, b=bookies)
+    def client_receives_fencing_read_lac_response(self, c: ModelValue, b: ModelValue) -> None:
+        """A bookie is fenced. The highest LAC of any is where recovery starts, and not before the current fragment: all that is
+        older is committed. Once reading has begun, a LAC that comes late is ignored."""
+        client = self.client[c]
+        require(client.recovery_phase is RecoveryPhase.FENCING)
+        response = self.network.receive(FenceResponse, source=b, to=c).message
+        lac = max(response.lac, client.curr_fragment.first_entry_id - 1)
+        client.fenced |= {b}
+        if lac > client.lac:
+            client.lac = lac
+            if self.recovery_freezes_lac:
+                client.recovery_lac = lac
+        if lac > client.lap:
+            client.lap = lac
+
+    @action(c=clients)
+    def client_sends_recovery_read_requests(self, c: ModelValue) -> None:
+        """Recovery reads the next entry. The first read waits for every ack quorum of the ensemble to have a fenced bookie."""
+        client = self.client[c]
+        require(client.status is ClientStatus.IN_RECOVERY)
+        if client.recovery_phase is RecoveryPhase.FENCING:
+            require(self._covers(client.fenced, len(client.recovery_ensemble)))
+        else:
+            require(client.last_recoverable_entry == NOT_KNOWN and not client.curr_read_entry)
+        entry_id = client.lap + 1
+        client.recovery_phase = RecoveryPhase.READ_WRITE
+        client.curr_read_entry = entry_id
+        client.fenced = frozenset()
+        request = ReadRequest(entry_id, fence=self.recovery_reads_fence)
+        self.network.send_all([(request, b) for b in self._write_set(entry_id, client.recovery_ensemble)], c)
+
+    @action(c=clients, b=bookies)
+    def client_receives_recovery_read_response(self, c: ModelValue, b: ModelValue) -> None:
+        """A response to the current recovery read. It may decide it: one bookie that has the entry is enough to write it back; only
+        if so many lack it that it can not be committed is there nothing more to read; and if all have answered or timed out
+        and neither is so, the recovery is aborted."""
+        client = self.client[c]
+        require(client.status is ClientStatus.IN_RECOVERY)
+        entry_id = client.curr_read_entry
+        require(entry_id)
+        response = self.network.receive(ReadResponse, source=b, to=c, where=lambda r: r.entry_id == entry_id).message
+        no_such_entry = client.no_such_entry | {b}
+        if response.entry is not None:
+            self._end_read(c)
+            client.lap += 1
+            entry = Entry(client.lap, response.entry.data)
+            fragment = client.curr_fragment
+            client.pending_add_ops |= {PendingAddOp(entry, fragment.id, fragment.ensemble)}
+        elif self._is_negative(no_such_entry):
+            self._end_read(c)
+            client.recovery_ensemble = frozenset()
+            client.last_recoverable_entry = entry_id - 1
+        elif self._is_unknown(c, no_such_entry):
+            self._end_read(c)
+            client.recovery_ensemble = frozenset()
+            client.status = ClientStatus.RECOVERY_ABORTED
+        else:
+            client.no_such_entry = no_such_entry
+
+    def _is_negative(self, no_such_entry: Bookies) -> bool:
+        return self._covers(no_such_entry, self.write_quorum) if self.strict_negative_reads else bool(no_such_entry)
+
+    def _is_unknown(self, c: ModelValue, no_such_entry: Bookies) -> bool:
+        """Answers and timeouts add up to the write quorum. In the original the timeouts of earlier reads are among them."""
+        asked = self._write_set(self.client[c].curr_read_entry, self.client[c].recovery_ensemble)
+        entry_id = None if self.recovery_waits_needlessly else self.client[c].curr_read_entry
+        timed_out = sum(self._read_timed_out(c, b, entry_id) for b in asked)
+        return len(no_such_entry) + timed_out == self.write_quorum
+
+    def _end_read(self, c: ModelValue) -> None:
+        """The read is decided: in the original, only when no other bookie may still answer. What comes later is never received."""
+        client = self.client[c]
+        asked = self._write_set(client.curr_read_entry, client.recovery_ensemble)
+        if self.recovery_waits_needlessly:
+            require(not any(self._may_still_be_answered(c, b) for b in asked))
+        client.curr_read_entry = 0
+        client.no_such_entry = frozenset()
+
+    @action(c=clients)
+    def client_writes_back_entry(self, c: ModelValue) -> None:
+        """Recovery writes the first entry that it has sent to nobody yet to the current ensemble, whichever it was read from."""
+        client = self.client[c]
+        require(client.status is ClientStatus.IN_RECOVERY)
+        unsent = [op.entry for op in client.pending_add_ops if op.entry.id not in client.written_back]
+        require(unsent)
+        entry = min(unsent, key=lambda entry: entry.id)
+        self._send_add(c, entry, to=self._write_set(entry.id, client.curr_fragment.ensemble), recovery=True)
+        client.written_back |= {entry.id}
+
+    @action(c=clients, b=bookies)
+    def recovery_client_receives_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
+        """Recovery learns that a bookie has stored an entry."""
+        require(self.client[c].status is ClientStatus.IN_RECOVERY)
+        self._receive_add_confirmed_response(c, b)
+
+    @action(c=clients)
+    def recovery_client_changes_ensemble(self, c: ModelValue) -> None:
+        """Recovery replaces all the bookies that did not answer a write, and tells nobody before it closes the ledger."""
+        require(self.client[c].status is ClientStatus.IN_RECOVERY)
+        require(self.meta.status is LedgerStatus.IN_RECOVERY)
+        self._change_ensemble(c, in_metadata=not self.recovery_keeps_fragments)
+        if not self.recovery_reads_stay:
+            self.client[c].recovery_ensemble = self.client[c].curr_fragment.ensemble
+
+    @action(c=clients)
+    def recovery_client_sends_pending_add_op(self, c: ModelValue) -> None:
+        """Recovery sends an entry that is not written back to the bookies that are new in its write set."""
+        require(self.client[c].status is ClientStatus.IN_RECOVERY)
+        self._resend_pending_add_op(c, recovery=True)
+
+    @action(c=clients)
+    def recovery_client_closes_ledger(self, c: ModelValue) -> None:
+        """Everything is read and written back: recovery closes the ledger, with its fragments, at the last entry that it found."""
+        client = self.client[c]
+        require(client.status is ClientStatus.IN_RECOVERY)
+        require(client.last_recoverable_entry != NOT_KNOWN)
+        require(not client.pending_add_ops)
+        require(self.meta.status is LedgerStatus.IN_RECOVERY)
+        self._close(c, last_entry=client.last_recoverable_entry)
+        self.meta.fragments = client.fragments
+
+    # -- what owner and recovery do alike ------------------------------------------------------------------------------
+
+    def _receive_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
+        """Count in a confirmation. The LAC moves up to the last entry that has an ack quorum together with all before it: in the
+        original, from the first entry on, which is not for a recovery that began later to count."""
+        client = self.client[c]
+        add = self._receive_in_order(AddEntryResponse, b, c, where=lambda add: add.success)
+        require(b in self._write_set(add.entry.id, client.curr_fragment.ensemble))
+        client.confirmed[add.entry.id] |= {b}
+        reached = 0 if self.recovery_waits_needlessly else client.lac
+        while reached < self.send_limit and len(client.confirmed[reached + 1]) >= self.ack_quorum:
+            reached += 1
+        if reached > client.lac:
+            client.lac = reached
+        if reached:
+            client.pending_add_ops = frozenset(op for op in client.pending_add_ops if op.entry.id > reached)
+
+    def _is_behind(self, op: PendingAddOp, client: Client) -> bool:
+        """Whether the ensemble was changed since ``op`` was last sent. A replaced ensemble keeps the id of its fragment."""
+        return op.fragment_id != client.curr_fragment.id or op.ensemble != client.curr_fragment.ensemble
+
+    def _change_ensemble(self, c: ModelValue, in_metadata: bool) -> None:
+        """A fragment with other bookies for those that have not answered takes over after the LAC.
+
+        It replaces the current fragment if that has nothing committed. What a bookie that is replaced has confirmed of entries
+        that are not committed no longer counts, so an entry beyond the LAC can lose its ack quorum. Nothing may be left to
+        send from the last change.
+        """
+        client = self.client[c]
+        fragment = client.curr_fragment
+        failed = frozenset(b for b in fragment.ensemble if self._write_timed_out(c, b))
+        require(failed)
+        require(not any(self._is_behind(op, client) for op in client.pending_add_ops))
+        ensemble = self._select_ensemble(fragment.ensemble, failed)
+        first_entry_id = client.lac + 1
+        fragments = client.fragments
+        if first_entry_id == fragment.first_entry_id:
+            fragments = (*fragments[:-1], fragments[-1].replace(ensemble=ensemble))
+        else:
+            fragments = (*fragments, Fragment(len(fragments) + 1, ensemble, first_entry_id))
+        client.fragments = fragments
+        client.curr_fragment = fragments[-1]
+        for entry_id in self.entry_ids[first_entry_id - 1 :]:
+            client.confirmed[entry_id] -= failed
+        for b in failed:
+            self.network.forget_lost(AddEntryRequest, c, b)
+            self.network.forget_lost(AddEntryResponse, b, c)
+        if in_metadata:
+            require(client.meta_version == self.meta.version)
+            self.meta.fragments = fragments
+            self.meta.version += 1
+            client.meta_version = self.meta.version
+
+    def _resend_pending_add_op(self, c: ModelValue, recovery: bool) -> None:
+        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are new."""
+        client = self.client[c]
+        behind = [op for op in client.pending_add_ops if self._is_behind(op, client)]
+        op = one_of([op for op in behind if not any(_is_sent_before(other, op) for other in behind)])
+        entry, fragment = op.entry, client.curr_fragment
+        new = self._write_set(entry.id, fragment.ensemble) - self._write_set(entry.id, op.ensemble)
+        self._send_add(c, entry, to=new, recovery=recovery)
+        client.pending_add_ops = client.pending_add_ops - {op} | {PendingAddOp(entry, fragment.id, fragment.ensemble)}
+        if recovery:
+            client.written_back |= {entry.id}
+
+    def _close(self, c: ModelValue, last_entry: int) -> None:
+        """Close the ledger, unless somebody has changed its metadata since the client last saw them."""
+        client = self.client[c]
+        require(client.meta_version == self.meta.version)
+        self.meta.status = LedgerStatus.CLOSED
+        self.meta.last_entry = last_entry
+        self.meta.version += 1
+        client.status = ClientStatus.CLOSED
+        client.meta_version = self.meta.version
+
+    # -- ordinary reads ------------------------------------------------------------------------------------------------
+
+    @action(r=readers, entry_id=lambda protocol: protocol.entry_ids)
+    def reader_sends_read_requests(self, r: ModelValue, entry_id: int) -> None:
+        """A reader asks for an entry that it has reason to take for committed: a closed ledger has it, or a bookie's LAC covers it."""
+        reader = self.reader[r]
+        require(reader.entry_id is None)
+        require(self.meta.status is not None)
+        if self.meta.status is LedgerStatus.CLOSED:
+            require(entry_id <= self.meta.last_entry)
+        else:
+            require(any(self.bookie[b].lac >= entry_id for b in self.meta.fragments[-1].ensemble))
+        asked = self._write_set_of(entry_id)
+        reader.entry_id = entry_id
+        reader.asked = asked
+        self.network.send_all([(ReadRequest(entry_id, fence=False), b) for b in asked], r)
+
+    @action(r=readers, b=bookies)
+    def reader_receives_read_response(self, r: ModelValue, b: ModelValue) -> None:
+        """One bookie that has the entry is enough. That there is no such entry is believed only if all say so."""
+        reader = self.reader[r]
+        require(reader.result is None and b in reader.asked)
+        response = self.network.receive(ReadResponse, source=b, to=r).message
+        reader.asked -= {b}
+        if response.entry is not None:
+            reader.result = ReadResult.OK
+        elif not reader.asked:
+            reader.result = ReadResult.NO_SUCH_ENTRY
+
+    @action(r=readers)
+    def reader_gives_up(self, r: ModelValue) -> None:
+        """Everybody who has not answered has timed out, and nobody had the entry."""
+        reader = self.reader[r]
+        require(reader.result is None and reader.asked)
+        require(all(self._read_timed_out(r, b) for b in reader.asked))
+        reader.result = ReadResult.UNKNOWN
+
+    # -- what must hold ------------------------------------------------------------------------------------------------
+
+    @invariant(
+        part=lambda self: parts(
+            TYPES,
+            {"bookie": self.bookies, "client": self.clients, "confirmed": self.entry_ids, "reader": self.readers},
+        )
+    )
+    def type_ok(self, part: Path) -> bool:
+        """Every part of the state holds a value of its type."""
+        return is_typed(self, part, TYPES)
+
+    @invariant
+    def no_divergence_between_client_and_meta_data(self) -> bool:
+        """No committed entry is lost: a closed ledger was closed by exactly one client, at its LAC, and ends at or after all that
+        its owner takes for committed. A recovery that was not the one to close it may have got further: nobody will read that."""
+        if self.meta.status is not LedgerStatus.CLOSED:
+            return True
+        last_entry = self.meta.last_entry
+        owners = [client for client in self.client.values() if client.status in OWNERS]
+        closers = [client for client in owners if client.status is ClientStatus.CLOSED and client.lac == last_entry]
+        return len(closers) == 1 and all(client.lac <= last_entry for client in owners)
+
+    @invariant(c=clients, entry_id=lambda protocol: protocol.entry_ids)
+    def all_acked_entries_are_readable(self, c: ModelValue, entry_id: int) -> bool:
+        """What a client that owns the ledger or has closed it takes for committed is stored by a bookie of its ensemble."""
+        client = self.client[c]
+        if client.status not in (ClientStatus.OPEN, ClientStatus.CLOSED) or client.lac < entry_id:
+            return True
+        return any(self._stores(b, entry_id) for b in self._write_set_of(entry_id))
+
+    @invariant(entry_id=lambda protocol: protocol.entry_ids)
+    def all_committed_entries_reach_ack_quorum(self, entry_id: int) -> bool:
+        """Every entry of a closed ledger is stored by an ack quorum of its write set. Bookies do not lose data here."""
+        if self.meta.status is not LedgerStatus.CLOSED or self.meta.last_entry < entry_id:
+            return True
+        return sum(self._stores(b, entry_id) for b in self._write_set_of(entry_id)) >= self.ack_quorum
+
+    def _stores(self, b: ModelValue, entry_id: int) -> bool:
+        return any(entry.id == entry_id for entry in self.bookie[b].entries)
+
+    @invariant(b=bookies)
+    def no_out_of_order_entries(self, b: ModelValue) -> bool:
+        """A bookie stores what the owner wrote, under the id that the owner wrote it as."""
+        return all(entry.id == entry.data for entry in self.bookie[b].entries)
+
+    @invariant(r=readers)
+    def no_committed_entry_is_missing(self, r: ModelValue) -> bool:
+        """A reader, who asks only for what is committed, is never told that there is no such entry."""
+        return self.reader[r].result is not ReadResult.NO_SUCH_ENTRY
+
+    @invariant(r=readers)
+    def no_dirty_reads(self, r: ModelValue) -> bool:
+        """What a reader has got is not cut off when the ledger is closed."""
+        reader = self.reader[r]
+        if reader.result is not ReadResult.OK or self.meta.status is not LedgerStatus.CLOSED:
+            return True
+        return reader.entry_id is not None and reader.entry_id <= self.meta.last_entry
+
+
+def _is_sent_before(one: PendingAddOp, other: PendingAddOp) -> bool:
+    same = (one.fragment_id, one.ensemble) == (other.fragment_id, other.ensemble)
+    return same and one.entry.id < other.entry.id
