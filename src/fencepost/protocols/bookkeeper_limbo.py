@@ -1,0 +1,788 @@
+"""Apache BookKeeper without the journal: the life of one ledger whose bookies may crash and lose all they had.
+
+A bookie that keeps no journal acknowledges what a crash can still undo: entries, and that a ledger is fenced. BP-46 makes that safe.
+A bookie that boots after an unclean shutdown fences its open ledgers and puts them in *limbo*: of an entry that it does not have
+it says that it does not know, never that there is none. This is the replication protocol with these two protections, each of which
+can be taken away, and with one crash at any time.
+
+Any client may create the ledger and so become its owner, and any other may take it for abandoned and recover it, several at a time.
+
+Variables, actions and enabling conditions are those of ``BookKeeperProtocolWithLimbo.tla`` (Jack Vanlightly, 2021) with the
+``MessagePassing.tla`` of its time, and so are the names and the number of states. The boot sequence is reduced to fencing and limbo:
+ledgers are not repaired. Two traits of the original are kept, although BookKeeper has neither:
+
+- Recovering clients share their timeouts, and the order in which adds arrive: an add of one that was lost counts as lost for all.
+- A recovery that has changed the ensemble never closes the ledger. The original both asks for the new fragments to be stored and
+  for the fragments to stay as they are, so it closes only when these are the same.
+
+With either protection taken away a committed entry can be lost:
+
+1. Without fencing, a bookie forgets that the ledger is fenced. It takes an entry of the owner after another client has closed the
+   ledger, and the owner commits it.
+2. Without limbo, a bookie forgets an entry that it has acknowledged. Recovery is told that there is no such entry, and closes the
+   ledger before it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar, NamedTuple, TypeVar
+
+from fencepost import (
+    Message,
+    ModelValue,
+    Network,
+    PerKey,
+    Protocol,
+    Record,
+    action,
+    assumption,
+    configuration,
+    constant,
+    invariant,
+    model_values,
+    network,
+    one_of,
+    per_key,
+    require,
+    state,
+    subsets,
+)
+from fencepost.protocols.bookkeeper_4_13 import (
+    Ensemble,
+    Entry,
+    FenceRequest,
+    FenceResponse,
+    Fragment,
+    LedgerMetadata,
+    LedgerStatus,
+    PendingAddOp,
+    RecoveryPhase,
+    are_bookies,
+    is_entry,
+    is_fragment,
+    is_pending,
+    why_bookies_differ,
+)
+from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+
+
+class ClientStatus(enum.Enum):
+    """What a client takes the status of the ledger for; WITHDRAWN: it has nothing more to do with it."""
+
+    OPEN = "open"
+    IN_RECOVERY = "in recovery"
+    CLOSED = "closed"
+    WITHDRAWN = "withdrawn"
+
+
+class ReadCode(enum.Enum):
+    """What a bookie answers to a read: that it has the entry, that it has not, or (in limbo) that it does not know."""
+
+    OK = "ok"
+    NO_SUCH_ENTRY = "no such entry"
+    UNKNOWN = "unknown"
+
+
+class LedgerOnBookie(Record):
+    """What one bookie knows of the ledger."""
+
+    entries: frozenset[Entry] = frozenset()
+    fenced: bool = False
+    lac: int = 0
+    limbo: bool = False
+
+
+class Client(Record):
+    """What a client knows: its last add confirmed (LAC), the last add it pushed (LAP), which bookies have confirmed which entry and,
+    if it recovers the ledger, which of them are fenced and what they said of the entry being read."""
+
+    meta_version: int | None = None
+    status: ClientStatus | None = None
+    fragments: tuple[Fragment, ...] = ()
+    pending_add_ops: frozenset[PendingAddOp] = frozenset()
+    lap: int = 0
+    lac: int = 0
+    confirmed: PerKey[int, Ensemble] = per_key(lambda protocol: protocol.entry_ids, frozenset())
+    fenced: Ensemble = frozenset()
+    curr_read_entry: Entry | None = None
+    has_entry: Ensemble = frozenset()
+    no_such_entry: Ensemble = frozenset()
+    is_unknown: Ensemble = frozenset()
+    recovery_phase: RecoveryPhase = RecoveryPhase.NOT_STARTED
+
+    @property
+    def curr_fragment(self) -> Fragment:
+        """The fragment that the client writes to."""
+        return self.fragments[-1]
+
+    def ensemble_of(self, entry_id: int) -> Ensemble:
+        """The bookies that have the entry, or should have it."""
+        return _ensemble_of(entry_id, self.fragments)
+
+
+class AddEntryRequest(Message):
+    """Store this entry. A recovery add is one that a fenced bookie takes as well."""
+
+    entry: Entry
+    lac: int
+    recovery: bool
+
+
+class AddEntryResponse(Message):
+    """The entry is stored; or, without success, the ledger is fenced."""
+
+    entry: Entry
+    recovery: bool
+    success: bool
+
+
+class ReadRequest(Message):
+    """A recovery read of one entry, which also fences the ledger."""
+
+    entry_id: int
+
+
+class ReadResponse(Message):
+    """The entry; or none, and whether there is none or the bookie does not know."""
+
+    entry: Entry | None
+    code: ReadCode
+
+
+Add = TypeVar("Add", AddEntryRequest, AddEntryResponse)
+
+
+class Read(NamedTuple):
+    """A recovery read with one more response counted in. ``over``: nothing more can come, timeouts included."""
+
+    response: ReadResponse
+    ensemble: Ensemble
+    has_entry: Ensemble
+    no_such_entry: Ensemble
+    is_unknown: Ensemble
+    over: bool
+
+
+TYPES: Mapping[str, Test] = {
+    "meta.status": or_none(one_of_kind(LedgerStatus)),
+    "meta.fragments": each(is_fragment),
+    "meta.last_entry": at_least(0),
+    "meta.version": at_least(0),
+    "bookie.entries": each(is_entry),
+    "bookie.fenced": one_of_kind(bool),
+    "bookie.lac": at_least(0),
+    "bookie.limbo": one_of_kind(bool),
+    "client.meta_version": or_none(at_least(0)),
+    "client.status": or_none(one_of_kind(ClientStatus)),
+    "client.fragments": each(is_fragment),
+    "client.pending_add_ops": each(is_pending),
+    "client.lap": at_least(0),
+    "client.lac": at_least(0),
+    "client.confirmed": are_bookies,
+    "client.fenced": are_bookies,
+    "client.curr_read_entry": or_none(is_entry),
+    "client.has_entry": are_bookies,
+    "client.no_such_entry": are_bookies,
+    "client.is_unknown": are_bookies,
+    "client.recovery_phase": one_of_kind(RecoveryPhase),
+    "crashes": at_least(0),
+}
+
+
+class BookKeeperLimbo(Protocol):
+    """The life of one ledger without the journal: clients, a metadata store, and bookies of which one may crash."""
+
+    name: ClassVar[str] = "bookkeeper-limbo"
+
+    bookies: tuple[ModelValue, ...] = model_values(
+        "b", 2, "the bookies that are available", symmetric=why_bookies_differ
+    )
+    clients: tuple[ModelValue, ...] = model_values(
+        "c", 2, "the clients: one creates the ledger, the others may recover it", symmetric=True
+    )
+    write_quorum: int = constant(2, "bookies that an entry is sent to, the size of an ensemble")
+    ack_quorum: int = constant(1, "bookies that must confirm an entry before it is committed")
+    send_limit: int = constant(1, "entries that the owner of the ledger sends")
+    fence_on_unclean_shutdown: bool = constant(True, "whether a bookie that has crashed fences the ledger when it boots")
+    limbo_on_unclean_shutdown: bool = constant(True, "whether a bookie that has crashed puts the ledger in limbo")
+    allow_crash_when_ledger_open: bool = constant(True, "whether a bookie can crash while the ledger is open")
+    allow_crash_when_ledger_in_recovery: bool = constant(True, "whether a bookie can crash while the ledger is in recovery")
+    allow_crash_when_ledger_closed: bool = constant(True, "whether a bookie can crash once the ledger is closed")
+
+    meta: LedgerMetadata = state(LedgerMetadata, held_by="zk")
+    bookie: PerKey[ModelValue, LedgerOnBookie] = per_key(bookies, LedgerOnBookie)
+    client: PerKey[ModelValue, Client] = per_key(clients, Client)
+    crashes: int = state(0)
+    network: Network = network(
+        {
+            AddEntryRequest: (clients, bookies),
+            AddEntryResponse: (bookies, clients),
+            FenceRequest: (clients, bookies),
+            FenceResponse: (bookies, clients),
+            ReadRequest: (clients, bookies),
+            ReadResponse: (bookies, clients),
+        },
+        lossy=True,
+        once=True,
+        remember=True,
+    )
+
+    configurations = {
+        "protected": configuration(doc="both protections: a crash at any time loses nothing"),
+        "without-fencing": configuration(
+            fence_on_unclean_shutdown=False,
+            expect="no_divergence_between_client_and_meta_data",
+            doc="limbo alone: a bookie forgets that it was fenced",
+        ),
+        "without-limbo": configuration(
+            limbo_on_unclean_shutdown=False,
+            expect="no_divergence_between_client_and_meta_data",
+            doc="fencing alone: a bookie forgets an entry, and says that there is none",
+        ),
+        "scenario-1": configuration(
+            fence_on_unclean_shutdown=False,
+            allow_crash_when_ledger_open=False,
+            allow_crash_when_ledger_in_recovery=False,
+            expect="no_divergence_between_client_and_meta_data",
+            doc="scenario 1 of BP-46: without fencing, an entry is written after the ledger was closed",
+        ),
+        "scenario-2": configuration(
+            limbo_on_unclean_shutdown=False,
+            allow_crash_when_ledger_open=False,
+            allow_crash_when_ledger_closed=False,
+            expect="no_divergence_between_client_and_meta_data",
+            doc="scenario 2 of BP-46: without limbo, recovery cuts off an entry that was acknowledged",
+        ),
+    }
+
+    # -- what is assumed of the constants ------------------------------------------------------------------------------
+
+    @assumption
+    def something_is_sent(self) -> bool:
+        """The send limit is positive."""
+        return self.send_limit > 0
+
+    @assumption
+    def quorums_are_positive(self) -> bool:
+        """Entries are sent to somebody and confirmed by somebody."""
+        return self.write_quorum > 0 and self.ack_quorum > 0
+
+    @assumption
+    def ack_quorum_within_write_quorum(self) -> bool:
+        """No more confirmations are asked for than can come."""
+        return self.ack_quorum <= self.write_quorum
+
+    @assumption
+    def enough_bookies_for_an_ensemble(self) -> bool:
+        """A ledger can be created."""
+        return self.write_quorum <= len(self.bookies)
+
+    @assumption
+    def bookies_are_not_clients(self) -> bool:
+        """Nobody is taken for somebody else."""
+        return not set(self.bookies) & set(self.clients)
+
+    @property
+    def entry_ids(self) -> range:
+        """The ids of all entries that are ever sent."""
+        return range(1, self.send_limit + 1)
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _sharing_with(self, c: ModelValue, recovery: bool = True) -> Iterator[ModelValue]:
+        """The clients that share timeouts and the order of adds with ``c``, itself first: all that recover, or the owner alone."""
+        yield c
+        if recovery:
+            yield from (o for o in self.clients if o != c and self._recovers(o))
+
+    def _recovers(self, c: ModelValue) -> bool:
+        return self.client[c].recovery_phase is not RecoveryPhase.NOT_STARTED
+
+    def _receive_in_order(self, kind: type[Add], c: ModelValue, b: ModelValue) -> Add:
+        """Receive an add of ``c`` at ``b``, or the answer to one. They are received in the order of their entries."""
+        source, to = _ends(kind, c, b)
+        add = self.network.receive(kind, source=source, to=to).message
+        if add.entry.id > 1:  # nothing comes before the first
+            for o in self._sharing_with(c, add.recovery):
+                in_flight = self.network.in_flight(kind, *_ends(kind, o, b))
+                require(all(other.entry.id >= add.entry.id for other in in_flight))
+        return add
+
+    def _send_add(self, c: ModelValue, entry: Entry, to: Iterable[ModelValue], recovery: bool) -> None:
+        request = AddEntryRequest(entry, self.client[c].lac, recovery)
+        self.network.send_all([(request, b) for b in to], c)
+
+    def _write_timed_out(self, c: ModelValue, b: ModelValue, recovery: bool) -> bool:
+        """Whether an add to this bookie, or the answer to one, was lost."""
+        return any(
+            self.network.lost(AddEntryRequest, o, b) or self.network.lost(AddEntryResponse, b, o)
+            for o in self._sharing_with(c, recovery)
+        )
+
+    def _clear_write_timeout(self, c: ModelValue, b: ModelValue, recovery: bool) -> None:
+        for o in self._sharing_with(c, recovery):
+            self.network.forget_lost(AddEntryRequest, o, b)
+            self.network.forget_lost(AddEntryResponse, b, o)
+
+    def _read_timed_out(self, c: ModelValue, b: ModelValue) -> bool:
+        """Whether a recovery read of this bookie, or the answer to one, was lost."""
+        return any(
+            self.network.lost(ReadRequest, o, b) or self.network.lost(ReadResponse, b, o) for o in self._sharing_with(c)
+        )
+
+    def _clear_read_timeouts(self, c: ModelValue, ensemble: Ensemble) -> None:
+        for o in self._sharing_with(c):
+            for b in ensemble:
+                self.network.forget_lost(ReadRequest, o, b)
+                self.network.forget_lost(ReadResponse, b, o)
+
+    # -- bookies -------------------------------------------------------------------------------------------------------
+
+    @action(b=bookies, c=clients, by="b")
+    def bookie_sends_add_confirmed_response(self, b: ModelValue, c: ModelValue) -> None:
+        """A bookie stores an entry and the LAC that came with it. Once fenced, it does so only for a recovery add."""
+        add = self._receive_in_order(AddEntryRequest, c, b)
+        require(add.recovery or not self.bookie[b].fenced)
+        self.bookie[b].entries |= {add.entry}
+        self.bookie[b].lac = add.lac
+        self.network.send(AddEntryResponse(add.entry, add.recovery, success=True), b, c)
+
+    @action(b=bookies, c=clients, by="b")
+    def bookie_sends_add_fenced_response(self, b: ModelValue, c: ModelValue) -> None:
+        """A bookie that is fenced refuses an entry of the owner."""
+        add = self._receive_in_order(AddEntryRequest, c, b)
+        require(not add.recovery)
+        require(self.bookie[b].fenced)
+        self.network.send(AddEntryResponse(add.entry, recovery=False, success=False), b, c)
+
+    @action(b=bookies, c=clients, by="b")
+    def bookie_sends_fencing_read_lac_response(self, b: ModelValue, c: ModelValue) -> None:
+        """A bookie is fenced, and answers with its LAC."""
+        self.network.receive(FenceRequest, source=c, to=b)
+        self.bookie[b].fenced = True
+        self.network.send(FenceResponse(self.bookie[b].lac), b, c)
+
+    @action(b=bookies, c=clients, by="b")
+    def bookie_sends_read_response(self, b: ModelValue, c: ModelValue) -> None:
+        """A bookie is fenced, and answers a recovery read. In limbo it never says that there is no such entry."""
+        read = self.network.receive(ReadRequest, source=c, to=b).message
+        self.bookie[b].fenced = True
+        entry = next((entry for entry in self.bookie[b].entries if entry.id == read.entry_id), None)
+        if entry is not None:
+            code = ReadCode.OK
+        elif self.bookie[b].limbo:
+            code = ReadCode.UNKNOWN
+        else:
+            code = ReadCode.NO_SUCH_ENTRY
+        self.network.send(ReadResponse(entry, code), b, c)
+
+    # -- crashes -------------------------------------------------------------------------------------------------------
+
+    @action(b=bookies)
+    def bookie_crashes_when_ledger_open(self, b: ModelValue) -> None:
+        """A bookie crashes while the ledger is open."""
+        require(self.allow_crash_when_ledger_open)
+        require(self.meta.status is LedgerStatus.OPEN)
+        self._restart_with_data_loss(b)
+
+    @action(b=bookies)
+    def bookie_crashes_when_ledger_in_recovery(self, b: ModelValue) -> None:
+        """A bookie crashes while the ledger is in recovery."""
+        require(self.allow_crash_when_ledger_in_recovery)
+        require(self.meta.status is LedgerStatus.IN_RECOVERY)
+        self._restart_with_data_loss(b)
+
+    @action(b=bookies)
+    def bookie_crashes_when_ledger_closed(self, b: ModelValue) -> None:
+        """A bookie crashes after the ledger was closed."""
+        require(self.allow_crash_when_ledger_closed)
+        require(self.meta.status is LedgerStatus.CLOSED)
+        self._restart_with_data_loss(b)
+
+    def _restart_with_data_loss(self, b: ModelValue) -> None:
+        """A bookie comes back with nothing of what it had, and what was on its way to it is lost. One bookie does so, once."""
+        require(self.crashes == 0)
+        self.crashes += 1
+        self.bookie[b].entries = frozenset()
+        self.bookie[b].lac = 0
+        self.bookie[b].fenced = self.fence_on_unclean_shutdown
+        if self.limbo_on_unclean_shutdown:
+            self.bookie[b].limbo = True
+        for c in self.clients:
+            for kind in (AddEntryRequest, FenceRequest, ReadRequest):
+                self.network.lose(kind, c, b)
+
+    # -- the owner of the ledger ---------------------------------------------------------------------------------------
+
+    @action(c=clients)
+    def client_creates_ledger(self, c: ModelValue) -> None:
+        """The ledger is created with the first ensemble there is."""
+        require(self.meta.status is None)
+        require(self.client[c].meta_version is None)
+        fragment = Fragment(id=1, ensemble=self._select_ensemble(), first_entry_id=1)
+        self.meta.status = LedgerStatus.OPEN
+        self.meta.version = 1
+        self.meta.fragments = (*self.meta.fragments, fragment)
+        self.client[c].status = ClientStatus.OPEN
+        self.client[c].meta_version = 1
+        self.client[c].fragments = self.meta.fragments
+
+    @action(c=clients)
+    def client_sends_add_entry_requests(self, c: ModelValue) -> None:
+        """The owner sends the next entry to every bookie of its ensemble."""
+        me = self.client[c]
+        require(me.status is ClientStatus.OPEN)
+        require(me.lap < self.send_limit)
+        entry = Entry(id=me.lap + 1, data=me.lap + 1)
+        fragment = me.curr_fragment
+        self._send_add(c, entry, to=fragment.ensemble, recovery=False)
+        me.lap = entry.id
+        me.pending_add_ops |= {PendingAddOp(entry, fragment.id, fragment.ensemble)}
+
+    @action(c=clients, b=bookies)
+    def client_receives_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
+        """The owner learns that a bookie has stored an entry."""
+        require(self.client[c].status is ClientStatus.OPEN)
+        self._receive_add_confirmed_response(c, b)
+
+    @action(c=clients, b=bookies)
+    def client_receives_add_fenced_response(self, c: ModelValue, b: ModelValue) -> None:
+        """The owner learns that its ledger is fenced, and so in recovery. It has no more to do with it."""
+        require(self.client[c].status is ClientStatus.OPEN)
+        add = self._receive_in_order(AddEntryResponse, c, b)
+        require(not add.success)
+        require(b in self.client[c].curr_fragment.ensemble)
+        self.client[c].status = ClientStatus.WITHDRAWN
+
+    @action(c=clients, b=bookies)
+    def client_changes_ensemble(self, c: ModelValue, b: ModelValue) -> None:
+        """The owner replaces a bookie that did not answer, and stores the new fragments."""
+        require(self.client[c].status is ClientStatus.OPEN)
+        require(self._write_timed_out(c, b, recovery=False))
+        require(self.meta.status is LedgerStatus.OPEN)
+        require(self.client[c].meta_version == self.meta.version)
+        self._change_ensemble(c, b, recovery=False)
+        self.meta.fragments = self.client[c].fragments
+        self.meta.version += 1
+        self.client[c].meta_version = self.meta.version
+
+    @action(c=clients)
+    def client_sends_pending_add_op(self, c: ModelValue) -> None:
+        """The owner sends an entry that is not committed to the bookies that are new in its ensemble."""
+        require(self.client[c].status is ClientStatus.OPEN)
+        self._send_pending_add_op(c, recovery=False)
+
+    @action(c=clients)
+    def client_closes_ledger_success(self, c: ModelValue) -> None:
+        """The owner closes the ledger at its LAC. It may do so at any time, while the ledger is still open to the store."""
+        me = self.client[c]
+        require(me.status is ClientStatus.OPEN)
+        require(self.meta.status is LedgerStatus.OPEN)
+        require(me.meta_version == self.meta.version)
+        self._close(c)
+
+    @action(c=clients)
+    def client_closes_ledger_fail(self, c: ModelValue) -> None:
+        """The owner would close the ledger, but another client recovers it or has closed it: the owner withdraws."""
+        me = self.client[c]
+        require(me.status is ClientStatus.OPEN)
+        require(self.meta.status is not LedgerStatus.OPEN)
+        require(me.meta_version != self.meta.version)
+        me.status = ClientStatus.WITHDRAWN
+        me.meta_version = None
+
+    # -- recovery ------------------------------------------------------------------------------------------------------
+
+    @action(c=clients)
+    def client_starts_recovery(self, c: ModelValue) -> None:
+        """A client marks the ledger as in recovery, also if it is that already, and asks every bookie of the last ensemble to fence
+        it."""
+        me = self.client[c]
+        require(me.status is None)
+        require(self.meta.status in (LedgerStatus.OPEN, LedgerStatus.IN_RECOVERY))
+        self.meta.status = LedgerStatus.IN_RECOVERY
+        self.meta.version += 1
+        me.status = ClientStatus.IN_RECOVERY
+        me.meta_version = self.meta.version
+        me.recovery_phase = RecoveryPhase.FENCING
+        me.fragments = self.meta.fragments
+        self.network.send_all([(FenceRequest(), b) for b in me.curr_fragment.ensemble], c)
+
+    @action(c=clients, b=bookies)
+    def client_receives_fencing_read_lac_response(self, c: ModelValue, b: ModelValue) -> None:
+        """A bookie is fenced. The highest LAC of any is where recovery starts, and not before the current fragment.
+
+        Once any client has begun to read, a LAC that comes late is ignored.
+        """
+        response = self.network.receive(FenceResponse, source=b, to=c).message
+        me = self.client[c]
+        me.fenced |= {b}
+        lac = max(response.lac, me.curr_fragment.first_entry_id - 1)
+        if lac > me.lac and not any(self._has_begun_to_read(o) for o in self.clients):
+            me.lac = lac
+            me.lap = lac
+
+    def _has_begun_to_read(self, c: ModelValue) -> bool:
+        """Whether the client has sent a read request. Its phase tells, so there is no need to look at the messages."""
+        return self.client[c].recovery_phase not in (RecoveryPhase.NOT_STARTED, RecoveryPhase.FENCING)
+
+    @action(c=clients)
+    def client_sends_read_requests(self, c: ModelValue) -> None:
+        """Recovery reads the next entry from the ensemble it was written to. The first read waits for every ack quorum to have
+        a fenced bookie."""
+        me = self.client[c]
+        require(me.status is ClientStatus.IN_RECOVERY)
+        phase = me.recovery_phase
+        require(phase is RecoveryPhase.READ or (phase is RecoveryPhase.FENCING and self._every_ack_quorum_is_fenced(c)))
+        # The next entry was never asked for before: between two sends there is a response that completes a read, and that moves
+        # the LAP. So there is no need to look through all the requests ever sent, as the original does.
+        entry_id = me.lap + 1
+        me.recovery_phase = RecoveryPhase.PENDING_READ_RESPONSE
+        self.network.send_all([(ReadRequest(entry_id), b) for b in me.ensemble_of(entry_id)], c)
+
+    def _every_ack_quorum_is_fenced(self, c: ModelValue) -> bool:
+        """Too few bookies are left unfenced to make an ack quorum of their own."""
+        return len(self.client[c].curr_fragment.ensemble - self.client[c].fenced) < self.ack_quorum
+
+    def _receive_read_response(self, c: ModelValue, b: ModelValue) -> Read:
+        """Count in one response to a recovery read.
+
+        A response without an entry does not say which entry it is about. So it leaves open which bookies were asked, and timeouts
+        are neither counted with it nor cleared by it.
+        """
+        response = self.network.receive(ReadResponse, source=b, to=c).message
+        me = self.client[c]
+        has_entry, no_such_entry, is_unknown = (
+            said | {b} if response.code is code else said
+            for code, said in zip(ReadCode, (me.has_entry, me.no_such_entry, me.is_unknown), strict=True)
+        )
+        ensemble = me.ensemble_of(response.entry.id) if response.entry is not None else frozenset()
+        answers = len(has_entry) + len(no_such_entry) + len(is_unknown)
+        over = answers + sum(self._read_timed_out(c, b) for b in ensemble) == self.write_quorum
+        return Read(response, ensemble, has_entry, no_such_entry, is_unknown, over)
+
+    @action(c=clients, b=bookies)
+    def client_receives_non_final_read(self, c: ModelValue, b: ModelValue) -> None:
+        """A response to a recovery read, with more to come."""
+        read = self._receive_read_response(c, b)
+        require(not read.over)
+        me = self.client[c]
+        me.has_entry = read.has_entry
+        me.no_such_entry = read.no_such_entry
+        me.is_unknown = read.is_unknown
+        if read.response.entry is not None:
+            me.curr_read_entry = read.response.entry
+        me.fenced |= {b}
+
+    @action(c=clients, b=bookies)
+    def client_completes_read_successfully(self, c: ModelValue, b: ModelValue) -> None:
+        """The last response, and an ack quorum has the entry: it is to be written back, and the next one is to be read."""
+        read = self._receive_read_response(c, b)
+        require(read.over)
+        require(len(read.has_entry) >= self.ack_quorum)
+        me = self.client[c]
+        found = read.response.entry or me.curr_read_entry
+        assert found is not None, "an ack quorum has the entry, so one of its bookies has sent it"
+        fragment = me.curr_fragment
+        me.lap += 1
+        me.pending_add_ops |= {PendingAddOp(Entry(me.lap, found.data), fragment.id, fragment.ensemble)}
+        self._end_read(c, b, read, then=RecoveryPhase.READ)
+
+    @action(c=clients, b=bookies)
+    def client_completes_read_with_no_such_entry(self, c: ModelValue, b: ModelValue) -> None:
+        """The last response, and so many bookies do not have the entry that it can not be committed: nothing more to read.
+
+        Only an explicit answer counts as not having it, neither a timeout nor a bookie that does not know.
+        """
+        read = self._receive_read_response(c, b)
+        require(read.over)
+        require(len(read.no_such_entry) > self.write_quorum - self.ack_quorum)
+        self._end_read(c, b, read, then=RecoveryPhase.WRITE)
+
+    def _end_read(self, c: ModelValue, b: ModelValue, read: Read, then: RecoveryPhase) -> None:
+        self._clear_read_timeouts(c, read.ensemble)
+        me = self.client[c]
+        me.fenced |= {b}
+        me.has_entry = frozenset()
+        me.no_such_entry = frozenset()
+        me.is_unknown = frozenset()
+        me.curr_read_entry = None
+        me.recovery_phase = then
+
+    @action(c=clients)
+    def client_writes_back_entry(self, c: ModelValue) -> None:
+        """Recovery writes the first entry not written back yet to the current ensemble, whichever it was read from."""
+        me = self.client[c]
+        require(me.status is ClientStatus.IN_RECOVERY)
+        require(me.recovery_phase is RecoveryPhase.WRITE)
+        recovered = sorted((op.entry for op in me.pending_add_ops), key=lambda entry: entry.id)
+        unsent = [entry for entry in recovered if not self._is_written_back(c, entry)]
+        require(unsent)
+        self._send_add(c, unsent[0], to=me.curr_fragment.ensemble, recovery=True)
+
+    def _is_written_back(self, c: ModelValue, entry: Entry) -> bool:
+        """Whether recovery has sent this entry to any bookie, with whatever LAC: one below the entry, as it was not committed."""
+        return any(
+            self.network.is_known(AddEntryRequest(entry, lac, recovery=True), c, b)
+            for b in self.bookies
+            for lac in range(entry.id)
+        )
+
+    @action(c=clients, b=bookies)
+    def recovery_client_receives_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
+        """Recovery learns that a bookie has stored an entry."""
+        require(self.client[c].status is ClientStatus.IN_RECOVERY)
+        self._receive_add_confirmed_response(c, b)
+
+    @action(c=clients, b=bookies)
+    def recovery_client_changes_ensemble(self, c: ModelValue, b: ModelValue) -> None:
+        """Recovery replaces a bookie that did not answer a write. The metadata store is not told before the end."""
+        require(self.client[c].status is ClientStatus.IN_RECOVERY)
+        require(self._write_timed_out(c, b, recovery=True))
+        require(self.meta.status is LedgerStatus.IN_RECOVERY)
+        self._change_ensemble(c, b, recovery=True)
+
+    @action(c=clients)
+    def recovery_client_sends_pending_add_op(self, c: ModelValue) -> None:
+        """Recovery sends an entry that is not written back to the bookies that are new in its ensemble."""
+        require(self.client[c].status is ClientStatus.IN_RECOVERY)
+        self._send_pending_add_op(c, recovery=True)
+
+    @action(c=clients)
+    def recovery_client_closes_ledger(self, c: ModelValue) -> None:
+        """Everything that was read is written back: recovery closes the ledger at its LAC, unless it has changed the ensemble."""
+        me = self.client[c]
+        require(me.status is ClientStatus.IN_RECOVERY)
+        require(me.recovery_phase is RecoveryPhase.WRITE)
+        require(not me.pending_add_ops)
+        require(self.meta.status is LedgerStatus.IN_RECOVERY)
+        require(me.meta_version == self.meta.version)
+        require(me.fragments == self.meta.fragments)
+        self._close(c)
+
+    # -- what the owner and a recovering client both do ----------------------------------------------------------------
+
+    def _receive_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
+        """Count in a confirmation. The LAC moves up to the last entry that has an ack quorum together with all before it."""
+        me = self.client[c]
+        add = self._receive_in_order(AddEntryResponse, c, b)
+        require(add.success)
+        require(b in me.curr_fragment.ensemble)
+        me.confirmed[add.entry.id] |= {b}
+        reached = 0
+        while reached < self.send_limit and len(me.confirmed[reached + 1]) >= self.ack_quorum:
+            reached += 1
+        if reached > me.lac:
+            me.lac = reached
+        me.pending_add_ops = frozenset(op for op in me.pending_add_ops if op.entry.id > reached)
+
+    def _is_behind(self, op: PendingAddOp, fragment: Fragment) -> bool:
+        """Whether the ensemble was changed since ``op`` was last sent. A replaced ensemble keeps the id of its fragment."""
+        return (op.fragment_id, op.ensemble) != (fragment.id, fragment.ensemble)
+
+    def _select_ensemble(self, include: Ensemble = frozenset(), exclude: Ensemble = frozenset()) -> Ensemble:
+        """The first ensemble, in the order the bookies are declared in, that keeps ``include``, avoids ``exclude`` and is not
+        yet the ensemble of a stored fragment. Without one, the action is not enabled."""
+        taken = [fragment.ensemble for fragment in self.meta.fragments]
+        available = [
+            ensemble
+            for ensemble in subsets(self.bookies, self.write_quorum)
+            if include <= ensemble and not ensemble & exclude and ensemble not in taken
+        ]
+        require(available)
+        return available[0]
+
+    def _change_ensemble(self, c: ModelValue, b: ModelValue, recovery: bool) -> None:
+        """A fragment with another bookie for ``b`` takes over after the LAC. Nothing may be left to send from the last change.
+
+        It replaces the current fragment if that has nothing committed. What ``b`` has confirmed of entries that are not committed
+        no longer counts, so an entry beyond the LAC can lose its ack quorum.
+        """
+        me = self.client[c]
+        current = me.curr_fragment
+        require(b in current.ensemble)
+        require(not any(self._is_behind(op, current) for op in me.pending_add_ops))
+        first_entry_id = me.lac + 1
+        require(all(fragment.first_entry_id <= first_entry_id for fragment in self.meta.fragments))
+        ensemble = self._select_ensemble(include=current.ensemble - {b}, exclude=frozenset({b}))
+        if first_entry_id == current.first_entry_id:
+            me.fragments = (*me.fragments[:-1], current.replace(ensemble=ensemble))
+        else:
+            me.fragments = (*me.fragments, Fragment(len(me.fragments) + 1, ensemble, first_entry_id))
+        for entry_id in self.entry_ids[first_entry_id - 1 :]:
+            me.confirmed[entry_id] -= {b}
+        self._clear_write_timeout(c, b, recovery)
+
+    def _send_pending_add_op(self, c: ModelValue, recovery: bool) -> None:
+        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are new."""
+        me = self.client[c]
+        fragment = me.curr_fragment
+        behind = [op for op in me.pending_add_ops if self._is_behind(op, fragment)]
+        op = one_of([op for op in behind if not any(_is_sent_before(other, op) for other in behind)])
+        self._send_add(c, op.entry, to=fragment.ensemble - op.ensemble, recovery=recovery)
+        me.pending_add_ops = me.pending_add_ops - {op} | {PendingAddOp(op.entry, fragment.id, fragment.ensemble)}
+
+    def _close(self, c: ModelValue) -> None:
+        self.meta.status = LedgerStatus.CLOSED
+        self.meta.last_entry = self.client[c].lac
+        self.meta.version += 1
+        self.client[c].status = ClientStatus.CLOSED
+        self.client[c].meta_version = self.meta.version
+
+    # -- what must hold ------------------------------------------------------------------------------------------------
+
+    @invariant(
+        part=lambda self: parts(
+            TYPES, {"bookie": self.bookies, "client": self.clients, "confirmed": self.entry_ids}
+        )
+    )
+    def type_ok(self, part: Path) -> bool:
+        """Every part of the state holds a value of its type."""
+        return is_typed(self, part, TYPES)
+
+    @invariant(b=bookies)
+    def no_out_of_order_entries(self, b: ModelValue) -> bool:
+        """A bookie stores what the owner wrote, under the id that the owner wrote it as."""
+        return all(entry.id == entry.data for entry in self.bookie[b].entries)
+
+    @invariant(c=clients)
+    def no_divergence_between_client_and_meta_data(self, c: ModelValue) -> bool:
+        """No committed entry is lost: a closed ledger ends at or after all that any client takes for committed."""
+        return self.meta.status is not LedgerStatus.CLOSED or self.client[c].lac <= self.meta.last_entry
+
+    @invariant(when=lambda protocol: not protocol.can_crash)
+    def all_committed_entries_reach_ack_quorum(self) -> bool:
+        """Every entry of a closed ledger is stored by an ack quorum of its ensemble, as long as no bookie can lose its data."""
+        if self.meta.status is not LedgerStatus.CLOSED:
+            return True
+        return all(self._copies(entry_id) >= self.ack_quorum for entry_id in range(1, self.meta.last_entry + 1))
+
+    @property
+    def can_crash(self) -> bool:
+        """Whether a bookie can ever crash."""
+        return (
+            self.allow_crash_when_ledger_open
+            or self.allow_crash_when_ledger_in_recovery
+            or self.allow_crash_when_ledger_closed
+        )
+
+    def _copies(self, entry_id: int) -> int:
+        """How many bookies of its ensemble store an entry."""
+        ensemble = _ensemble_of(entry_id, self.meta.fragments)
+        return sum(any(entry.id == entry_id for entry in self.bookie[b].entries) for b in ensemble)
+
+
+def _ends(kind: type[Add], c: ModelValue, b: ModelValue) -> tuple[ModelValue, ModelValue]:
+    return (c, b) if kind is AddEntryRequest else (b, c)
+
+
+def _ensemble_of(entry_id: int, fragments: tuple[Fragment, ...]) -> Ensemble:
+    """The ensemble of the fragment that an entry belongs to: the last that starts at or before it."""
+    return next(f for f in reversed(fragments) if f.first_entry_id <= entry_id).ensemble
+
+
+def _is_sent_before(one: PendingAddOp, other: PendingAddOp) -> bool:
+    same = (one.fragment_id, one.ensemble) == (other.fragment_id, other.ensemble)
+    return same and one.entry.id < other.entry.id
