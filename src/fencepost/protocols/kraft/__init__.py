@@ -1,0 +1,1 @@
+"""KRaft, the Raft of Kafka's controllers."""

@@ -1,0 +1,975 @@
+"""KRaft with KIP-853: Raft as Kafka's controllers run it, where followers pull, and where voters come and go.
+
+A leader sends no entries: whoever follows it, a voter or an observer, fetches, and by what it asks for tells how far its log
+goes. The leader answers with the next entry, or with where the logs part; once a majority of voters has an entry of its epoch,
+it moves its high watermark there. Elections are Raft's. A server is known by its host and the id of its disk, so one that lost
+its disk is another server, and gets in only by reconfiguration: one voter is added or removed at a time, by a command in the
+log that every server obeys as soon as it has it, committed or not. A leader that removes itself leads on, as an observer,
+until that is committed.
+
+Variables, actions and enabling conditions are those of ``kraft_kip_853.tla`` and its modules (Jack Vanlightly, 2023, of Kafka
+3.2 and of KIP-853 as proposed), and so are the names and the number of states. Offsets start at 1. A message that answers
+nothing (to a begin-quorum request), that only saves time (end-quorum) or that carries a snapshot is left out.
+
+Four things are as published, and worth knowing:
+
+- With one voter nobody is ever elected.
+- A leader that is an observer and voted for itself does not restart.
+- A fetch by a voter that the leader does not count among the voters is neither answered nor refused: ``non_member_fetch``.
+- A server that loses its disk is cut off for good, which counts as disconnected pairs. With fewer allowed than it has peers,
+  as in the published configuration, no server ever does.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from functools import cache
+from itertools import combinations
+from typing import Any, ClassVar, TypeVar
+
+from fencepost import (
+    Envelope,
+    Message,
+    ModelValue,
+    Network,
+    PerKey,
+    Protocol,
+    action,
+    always_eventually,
+    assumption,
+    configuration,
+    constant,
+    initial,
+    invariant,
+    leads_to,
+    model_values,
+    network,
+    one_of,
+    per_key,
+    require,
+    state,
+    step_invariant,
+    subsets,
+    weak,
+)
+from fencepost.protocols.kraft.server import (
+    BeginQuorumEpochRequest,
+    Command,
+    Config,
+    Entry,
+    Error,
+    FetchRequest,
+    FetchResponse,
+    FetchResult,
+    Identity,
+    LastFetch,
+    Log,
+    Membership,
+    PendingFetch,
+    RequestVoteRequest,
+    RequestVoteResponse,
+    Role,
+    Server,
+    ServerState,
+    end_of_epoch,
+    is_majority,
+    is_transition,
+    is_valid_position,
+    last_epoch,
+    latest_config,
+    truncated,
+)
+from fencepost.spec.protocol import Configuration
+
+Pair = tuple[ModelValue, ModelValue]
+M = TypeVar("M", bound=Message)
+
+
+class NonMemberFetch(enum.Enum):
+    """What a leader does with a fetch by a voter that is none in its own configuration."""
+
+    IGNORE = "ignore"
+    ACCEPT = "accept"
+    REJECT = "reject"
+
+
+class Start(enum.Enum):
+    """What has happened at the beginning: nothing, or what it takes for two leaders to go by different configurations."""
+
+    ESTABLISHED = "established"
+    CONTESTED = "contested"
+
+
+@cache
+def servers_up_to(count: int) -> tuple[ModelValue, ...]:
+    """The names of the first servers."""
+    return tuple(ModelValue(f"s{number}", number) for number in range(1, count + 1))
+
+
+def servers(protocol: KRaft) -> tuple[ModelValue, ...]:
+    """Every server that can ever be started."""
+    return servers_up_to(protocol.max_spawned_servers)
+
+
+def later_servers(protocol: KRaft) -> tuple[ModelValue, ...]:
+    """Every server that is not there from the beginning."""
+    return servers(protocol)[protocol.init_cluster_size :]
+
+
+def pairs(protocol: KRaft) -> list[Pair]:
+    """Every pair of servers, those that are never started included."""
+    return list(combinations(servers(protocol), 2))
+
+
+def pairs_may_be_disconnected(protocol: KRaft) -> bool:
+    """Whether any connection is ever cut."""
+    return protocol.max_disconnected_pairs > 0
+
+
+KINDS: tuple[type[Message], ...] = (
+    RequestVoteRequest,
+    RequestVoteResponse,
+    BeginQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+)
+ROUTES: dict[type[Message], tuple[Any, Any]] = dict.fromkeys(KINDS, (servers, servers))
+"""Every server says everything to every other."""
+
+
+def liveness_is_tested(protocol: KRaft) -> bool:
+    """Whether timeouts have reasons, without which nothing need ever happen."""
+    return protocol.test_liveness
+
+
+def reconfigurations(protocol: KRaft) -> range:
+    """The ids of configurations to look at: as published, the first one is among them and the last possible is not."""
+    return range(1, protocol.max_add_reconfigs + protocol.max_remove_reconfigs + 1)
+
+
+def voters(count: int, *, expect: str = "holds", doc: str = "", **constants: Any) -> Configuration:
+    """A cluster of so many voters, to which nothing happens but elections and writes, unless ``constants`` say so."""
+    sizes = ("init_cluster_size", "min_cluster_size", "max_cluster_size", "max_spawned_servers", "hosts")
+    never = ("max_restarts", "max_crashes", "max_add_reconfigs", "max_remove_reconfigs")
+    return configuration(expect, doc, **{**dict.fromkeys(sizes, count), **dict.fromkeys(never, 0), **constants})
+
+
+class KRaft(Protocol):
+    """Raft by fetching, with voters that are added and removed: servers, clients, a network, an administrator."""
+
+    name: ClassVar[str] = "kraft-kip-853"
+
+    hosts: tuple[ModelValue, ...] = model_values("h", 4, "the hosts that servers are started on")
+    values: tuple[ModelValue, ...] = model_values("v", 1, "what clients write, each at most once")
+    init_cluster_size: int = constant(3, "voters at the beginning")
+    min_cluster_size: int = constant(3, "no voter is removed if there are no more than this")
+    max_cluster_size: int = constant(4, "no voter is added if there are this many")
+    max_epoch: int = constant(2, "no election is held beyond this epoch, unless liveness is tested")
+    max_restarts: int = constant(1, "restarts with state")
+    max_crashes: int = constant(1, "crashes that lose all state")
+    max_values_per_epoch: int = constant(1, "values in a log of any one epoch")
+    max_add_reconfigs: int = constant(1, "voters added")
+    max_remove_reconfigs: int = constant(1, "voters removed")
+    max_spawned_servers: int = constant(4, "servers ever started")
+    max_connectivity_changes: int = constant(0, "changes of who is disconnected from whom")
+    max_disconnected_pairs: int = constant(0, "pairs that may be disconnected at a time, those of lost servers included")
+    test_liveness: bool = constant(False, "whether timeouts need a reason, and epochs have no limit")
+    commit_before_reconfig: bool = constant(
+        True, "whether a leader commits an entry of its epoch before it changes the voters: the fix of a known bug"
+    )
+    one_reconfig_at_a_time: bool = constant(True, "whether a change of voters waits for the last one to be committed")
+    observers_keep_votes: bool = constant(
+        False, "whether an observer that loses its leader remembers its vote: the fix of two leaders in one epoch"
+    )
+    fence_stale_votes: bool = constant(False, "whether a stale vote request leaves an unattached server in its epoch")
+    non_member_fetch: NonMemberFetch = constant(
+        NonMemberFetch.IGNORE, "what becomes of a fetch by a voter that the leader does not count among the voters"
+    )
+
+    start: Start = constant(Start.ESTABLISHED, "whether the first leader is still the only one")
+
+    server: PerKey[ModelValue, Server] = per_key(servers, Server)
+    network: Network = network(ROUTES, remember=True, can_be_cut=pairs_may_be_disconnected)
+    inv_sent: PerKey[ModelValue, bool] = per_key(values, False)
+    inv_pos_acked: PerKey[ModelValue, bool] = per_key(values, False)
+    inv_neg_acked: PerKey[ModelValue, bool] = per_key(values, False)
+    restart_ctr: int = state(0)
+    crash_ctr: int = state(0)
+    add_reconfig_ctr: int = state(0)
+    remove_reconfig_ctr: int = state(0)
+    connectivity_ctr: int = state(0)
+    disk_id_gen: int = state(0)
+
+    configurations = {
+        "published": configuration(
+            expect="never_two_leaders_in_same_epoch",
+            doc="the published configuration for safety, far too large to finish",
+        ),
+        "published-liveness": configuration(
+            hosts=5,
+            values=3,
+            init_cluster_size=5,
+            min_cluster_size=5,
+            max_cluster_size=5,
+            max_spawned_servers=5,
+            max_crashes=2,
+            max_add_reconfigs=0,
+            max_remove_reconfigs=0,
+            max_connectivity_changes=1,
+            max_disconnected_pairs=6,
+            test_liveness=True,
+            doc="the published configuration for liveness, which is infinite: to be simulated",
+        ),
+        "small": voters(2, doc="two voters, two epochs"),
+        "restart": voters(2, max_restarts=1, doc="two voters, two epochs, one restart"),
+        "removal": voters(2, min_cluster_size=1, max_remove_reconfigs=1, doc="two voters, two epochs, one removed"),
+        "large": voters(3, max_restarts=1, doc="three voters, two epochs, one restart"),
+        "undisturbed": voters(3, test_liveness=True, doc="three voters whom nothing gives a reason for an election"),
+        "two-leaders": voters(
+            2,
+            max_cluster_size=3,
+            max_spawned_servers=3,
+            max_add_reconfigs=1,
+            max_values_per_epoch=0,
+            expect="never_two_leaders_in_same_epoch",
+            doc="an observer votes twice, with as few servers as it takes",
+        ),
+        "early-reconfiguration": voters(
+            4,
+            min_cluster_size=3,
+            max_cluster_size=5,
+            max_spawned_servers=5,
+            max_add_reconfigs=1,
+            max_remove_reconfigs=1,
+            max_epoch=3,
+            commit_before_reconfig=False,
+            start=Start.CONTESTED,
+            expect="no_log_divergence",
+            doc="the bug of the Raft thesis, from where two leaders disagree about who votes: to be simulated",
+        ),
+    }
+
+    # -- what is assumed of the constants -------------------------------------------------------------------------------
+
+    @assumption
+    def cluster_sizes_fit(self) -> bool:
+        """The cluster is of a size that it may have."""
+        return 1 <= self.min_cluster_size <= self.init_cluster_size <= self.max_cluster_size
+
+    @assumption
+    def enough_hosts(self) -> bool:
+        """The first servers are on hosts of their own."""
+        return self.init_cluster_size <= len(self.hosts)
+
+    @assumption
+    def enough_servers(self) -> bool:
+        """The first servers are counted among those ever started."""
+        return self.init_cluster_size <= self.max_spawned_servers
+
+    @assumption
+    def a_contested_start_needs_servers_and_an_epoch(self) -> bool:
+        """There is a fifth server to have been added to four, and an epoch to come."""
+        enough = self.max_spawned_servers >= 5 and self.max_add_reconfigs >= 1 and self.max_epoch >= 3
+        return self.start is not Start.CONTESTED or (self.init_cluster_size == 4 and enough)
+
+    # -- the beginning --------------------------------------------------------------------------------------------------
+
+    @initial
+    def a_cluster_with_a_leader(self) -> None:
+        """The first servers are voters of epoch 1, have the first configuration committed, and follow the first of them."""
+        self._establish()
+        if self.start is Start.CONTESTED:
+            self._contest()
+
+    def _establish(self) -> None:
+        first = servers_up_to(self.init_cluster_size)
+        members = frozenset(first)
+        log = (Entry(Command.INIT_CLUSTER, epoch=1, value=Membership(1, members)),)
+        for s, host in zip(first, self.hosts, strict=False):
+            me = self.server[s]
+            me.identity = Identity(host, disk_id=0)
+            me.role = Role.VOTER
+            me.state = ServerState.LEADER if s == first[0] else ServerState.FOLLOWER
+            me.current_epoch = 1
+            me.leader = first[0]
+            me.log = log
+            me.hwm = 1
+            me.config = latest_config(log, hwm=1)
+            for member in members:
+                me.flwr_end_offset[member] = 1
+
+    def _contest(self) -> None:
+        """The first leader has added a voter, and nobody has heard of it; the second server leads the next epoch.
+
+        It was elected by the others, of which one has fetched the first entry of the epoch. The messages of all that are gone.
+        """
+        s1, s2, s3, s4, s5 = (self.server[s] for s in servers_up_to(5))
+        s5.identity = Identity(self.hosts[0], disk_id=1)
+        s5.role = Role.OBSERVER
+        s5.state = ServerState.UNATTACHED
+        s5.config = s1.config
+        s1.append_configuration(Command.ADD_VOTER, frozenset(servers_up_to(5)), servers_up_to(5)[4])
+        self.disk_id_gen = 1
+        self.add_reconfig_ctr = 1
+        second = servers_up_to(2)[1]
+        s1.become_unattached(epoch=2)
+        s2.become_candidate(second)
+        s2.become_leader(second)
+        s2.log = s3.log = (*s2.log, Entry(Command.LEADER_CHANGE, epoch=2))
+        for other in (s3, s4):
+            other.become_unattached(epoch=2)
+            other.become_voted(2, second)
+        s3.become_follower(servers_up_to(3)[2], second, epoch=2)
+        s2.track_anew(s2.config.members)
+        s2.flwr_end_offset[servers_up_to(3)[2]] = 1
+
+    # -- restarts and crashes -------------------------------------------------------------------------------------------
+
+    @action(s=servers)
+    def restart_with_state(self, s: ModelValue) -> None:
+        """A server restarts with what it has stored: all but its high watermark and what it knew of others."""
+        require(self.restart_ctr < self.max_restarts)
+        me = self.server[s]
+        require(me.state not in (None, ServerState.DEAD_NO_STATE))
+        if me.state is ServerState.LEADER:
+            if me.role is Role.VOTER:
+                me.become_resigned()
+            else:
+                # Its vote is stored, so it can not be forgotten.
+                require(self.observers_keep_votes or me.voted_for is None)
+                self._lose_leader(me)
+        me.hwm = 0
+        me.fetch_state.reset()
+        me.track_anew(frozenset(me.flwr_end_offset))
+        self._fail_pending_writes(me)
+        self.restart_ctr += 1
+
+    @action(s=servers)
+    def crash_lose_state(self, s: ModelValue) -> None:
+        """A voter crashes and loses all its state. It never comes back, and is disconnected from all."""
+        require(self.crash_ctr < self.max_crashes)
+        me = self.server[s]
+        require(me.role is Role.VOTER)
+        now_cut = self._disconnected() | {pair for pair in pairs(self) if s in pair}
+        require(len(now_cut) <= self.max_disconnected_pairs)
+        self._disconnect(now_cut)
+        me.become_unattached(epoch=0)
+        me.state = ServerState.DEAD_NO_STATE
+        me.role = None
+        me.config = Config()
+        me.fetch_state.reset()
+        me.track(frozenset())
+        me.log = ()
+        me.hwm = 0
+        self._fail_pending_writes(me)
+        self.crash_ctr += 1
+
+    def _fail_pending_writes(self, me: Server) -> None:
+        """Who waits for an acknowledgement is told that there will be none."""
+        for v in self.values:
+            if me.pending_ack[v]:
+                me.pending_ack[v] = False
+                self.inv_neg_acked[v] = True
+
+    @action(s=later_servers, host=hosts, leader=servers)
+    def start_new_server(self, s: ModelValue, host: ModelValue, leader: ModelValue) -> None:
+        """A server starts with an empty disk, as an observer, and fetches from a leader, which refuses this first time.
+
+        How it learns of the leader and of the configuration is left out.
+        """
+        me, before = self.server[s], self.server[servers(self)[servers(self).index(s) - 1]]
+        require(me.identity is None and before.identity is not None)
+        require(self.server[leader].state is ServerState.LEADER)
+        self.disk_id_gen += 1
+        me.identity = Identity(host, self.disk_id_gen)
+        me.role = Role.OBSERVER
+        me.state = ServerState.UNATTACHED
+        me.config = self.server[leader].config
+        self.network.send(FetchRequest(epoch=0, fetch_offset=0, last_fetched_epoch=0, observer=True), s, leader)
+
+    # -- elections ------------------------------------------------------------------------------------------------------
+
+    @action(s=servers)
+    def send_request_vote(self, s: ModelValue) -> None:
+        """A voter has waited long enough for a leader, and stands for election."""
+        me = self.server[s]
+        require(me.role is Role.VOTER and me.state is not ServerState.LEADER)
+        require(s in me.config.members)
+        require(self._election_times_out(s) if self.test_liveness else me.current_epoch < self.max_epoch)
+        me.become_candidate(s)
+        me.fetch_state.reset()
+        request = RequestVoteRequest(me.current_epoch, last_epoch(me.log), len(me.log))
+        self.network.send_all([(request, peer) for peer in me.config.members - {s}], s)
+
+    def _election_times_out(self, s: ModelValue) -> bool:
+        """Whether there is a reason for an election: nobody leads, the leader does not answer, or nobody can be elected."""
+        me = self.server[s]
+        if me.state is ServerState.FOLLOWER:
+            return self._fetch_times_out(s)
+        if me.state is ServerState.CANDIDATE:
+            return self._lacks_votes(s)
+        if me.state is ServerState.VOTED:
+            assert me.voted_for is not None
+            return self._lacks_votes(me.voted_for)
+        return me.state in (ServerState.UNATTACHED, ServerState.RESIGNED)
+
+    def _lacks_votes(self, candidate: ModelValue) -> bool:
+        """Whether a candidate has too few votes, and none that can still come."""
+        it = self.server[candidate]
+        return (
+            it.state is not ServerState.LEADER
+            and 2 * len(it.votes_recv) <= len(it.config.members)
+            and not any(self.network.in_flight(RequestVoteRequest, candidate, s) for s in servers(self))
+            and not any(self.network.in_flight(RequestVoteResponse, s, candidate) for s in servers(self))
+        )
+
+    @action(s=servers, peer=servers)
+    def handle_vote_request(self, s: ModelValue, peer: ModelValue) -> None:
+        """A server, be it an observer, votes for a candidate whose log is not behind its own, if it has not voted.
+
+        An observer may be a voter that does not know it yet, and the vote needed.
+        """
+        me = self.server[s]
+        request = self._receive(RequestVoteRequest, s, peer)
+        asked, epoch, state_before = request.message, me.current_epoch, me.state
+        if asked.epoch > epoch:
+            me.become_unattached(asked.epoch)
+        stale = asked.epoch < epoch
+        free = me.state in (ServerState.UNATTACHED, ServerState.VOTED) and me.voted_for in (None, peer)
+        granted = free and (asked.last_log_epoch, asked.last_log_offset) >= (last_epoch(me.log), len(me.log))
+        if granted and me.state is ServerState.UNATTACHED and not (stale and self.fence_stale_votes):
+            me.become_voted(asked.epoch, peer)
+        if stale:
+            refusal = RequestVoteResponse(epoch, me.leader, vote_granted=False, error=Error.FENCED_LEADER_EPOCH)
+            self.network.reply(request, refusal)
+            return
+        if me.state is not state_before:
+            me.fetch_state.reset()
+            self._fail_pending_writes(me)
+        self.network.reply(request, RequestVoteResponse(asked.epoch, me.leader, granted))
+
+    @action(s=servers, peer=servers)
+    def handle_vote_response(self, s: ModelValue, peer: ModelValue) -> None:
+        """A candidate counts a vote; any voter may learn of a later epoch or of a leader."""
+        me = self.server[s]
+        require(me.role is Role.VOTER)
+        response = self._receive(RequestVoteResponse, s, peer).message
+        handled = self._handle_common_response(s, response.leader, response.epoch, response.error)
+        if not handled and response.vote_granted and me.state is ServerState.CANDIDATE:
+            me.votes_recv |= {peer}
+
+    @action(s=servers)
+    def become_leader(self, s: ModelValue) -> None:
+        """A candidate has the votes of a majority. It begins its epoch with an entry of its own, and tells the voters.
+
+        A single voter never gets here: its high watermark would have to stay and to move.
+        """
+        me = self.server[s]
+        require(me.state is ServerState.CANDIDATE)
+        members = me.config.members
+        require(is_majority(me.votes_recv, members))
+        me.become_leader(s)
+        me.log = (*me.log, Entry(Command.LEADER_CHANGE, me.current_epoch))
+        require(len(members) > 1 or me.hwm == len(me.log))
+        me.track_anew(members)
+        me.fetch_state.reset()
+        announcement = BeginQuorumEpochRequest(me.current_epoch)
+        for peer in members - {s}:
+            require(not self.network.is_known(announcement, s, peer))
+            self.network.send(announcement, s, peer)
+
+    @action(s=servers, peer=servers)
+    def resend_begin_quorum_epoch_request(self, s: ModelValue, peer: ModelValue) -> None:
+        """A leader tells a voter once more that it leads, since that was never heard. Only where liveness is tested."""
+        require(self.test_liveness and s != peer)
+        me, other = self.server[s], self.server[peer]
+        require(me.state is ServerState.LEADER and peer in me.config.members)
+        require(self.network.connected(s, peer))
+        behind = me.current_epoch > other.current_epoch
+        require(behind or (me.current_epoch == other.current_epoch and other.state is not ServerState.FOLLOWER))
+        told = (BeginQuorumEpochRequest(epoch) for epoch in range(1, me.current_epoch + 1))
+        require(not any(self.network.is_known(announcement, s, peer) for announcement in told))
+        self.network.send(BeginQuorumEpochRequest(me.current_epoch), s, peer)
+
+    @action(s=servers, peer=servers)
+    def accept_begin_quorum_request(self, s: ModelValue, peer: ModelValue) -> None:
+        """A server learns who leads. It may be an observer that is a voter in a configuration which it does not have yet."""
+        me = self.server[s]
+        announcement = self._receive(
+            BeginQuorumEpochRequest, s, peer, where=lambda told: told.epoch >= me.current_epoch
+        ).message
+        self._maybe_transition(s, peer, announcement.epoch)
+        me.fetch_state.reset()
+        self._fail_pending_writes(me)
+
+    @action(s=servers)
+    def check_quorum_resign(self, s: ModelValue) -> None:
+        """A leader resigns since too few voters fetch from it; where liveness is not tested, it may do so at any time."""
+        me = self.server[s]
+        require(me.state is ServerState.LEADER)
+        if self.test_liveness:
+            members = me.config.members
+            require(sum(self._can_fetch_from(peer, s) for peer in members - {s}) < len(members) // 2)
+        if me.role is Role.VOTER:
+            me.become_resigned()
+        else:
+            self._lose_leader(me)
+
+    def _can_fetch_from(self, peer: ModelValue, leader: ModelValue) -> bool:
+        """Whether a voter is connected to the leader and knows of no later epoch; an observer may know what it will."""
+        it = self.server[peer]
+        if it.role is Role.VOTER and it.current_epoch > self.server[leader].current_epoch:
+            return False
+        return it.role is not None and self.network.connected(leader, peer)
+
+    # -- what servers make of what others say about epochs and leaders --------------------------------------------------
+
+    def _is_consistent(self, s: ModelValue, leader: ModelValue | None, epoch: int) -> bool:
+        """Whether what another server believes to be the leader of an epoch can be, for all this one knows.
+
+        Others may not have heard yet that this one has resigned, or has left.
+        """
+        me = self.server[s]
+        if leader == s:
+            resigned = me.role is Role.OBSERVER or me.state is ServerState.RESIGNED
+            return (epoch == me.current_epoch and resigned) or me.state is ServerState.LEADER
+        return epoch != me.current_epoch or leader is None or me.leader is None or me.leader == leader
+
+    def _maybe_transition(self, s: ModelValue, leader: ModelValue | None, epoch: int) -> None:
+        """Another server has told its epoch, which is not over, and its leader if it has one."""
+        me = self.server[s]
+        if not self._is_consistent(s, leader, epoch):
+            me.become_illegal()
+        elif epoch > me.current_epoch and leader is None:
+            me.become_unattached(epoch)
+        elif leader is not None and (epoch > me.current_epoch or (me.leader is None and leader != s)):
+            me.become_follower(s, leader, epoch)
+
+    def _lose_leader(self, me: Server) -> None:
+        """An observer follows nobody any more, or leads no more, in the same epoch. As published, that makes it forget its vote."""
+        me.become_unattached(me.current_epoch, keep_vote=self.observers_keep_votes)
+
+    def _handle_common_response(
+        self, s: ModelValue, leader: ModelValue | None, epoch: int, error: Error | None
+    ) -> bool:
+        """What is done with every response; whether that is all. A response of an epoch that is over is not even read."""
+        me = self.server[s]
+        if epoch < me.current_epoch:
+            return True
+        refused = error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER, Error.UNKNOWN_MEMBER)
+        if epoch > me.current_epoch or refused:
+            self._maybe_transition(s, leader, epoch)
+            return True
+        if leader is not None and leader != s and me.leader is None:
+            me.become_follower(s, leader, epoch)
+            return True
+        return False
+
+    def _receive(
+        self, kind: type[M], s: ModelValue, peer: ModelValue, where: Callable[[M], bool] | None = None
+    ) -> Envelope[M]:
+        """A message from ``peer``. Nothing reaches a server that lost its state: it is disconnected from all."""
+        require(s != peer)
+        return self.network.receive(kind, to=s, source=peer, where=where)
+
+    # -- writing and fetching -------------------------------------------------------------------------------------------
+
+    @action(s=servers, v=values)
+    def client_request(self, s: ModelValue, v: ModelValue) -> None:
+        """A client writes a value to a leader, which is committed at once if there is but one voter."""
+        me = self.server[s]
+        require(me.state is ServerState.LEADER)
+        require(not self.inv_sent[v])
+        written = sum(e.epoch == me.current_epoch and e.command is Command.APPEND for e in me.log)
+        require(written < self.max_values_per_epoch)
+        me.log = (*me.log, Entry(Command.APPEND, me.current_epoch, v))
+        if len(me.config.members) == 1:
+            me.hwm = len(me.log)
+        me.pending_ack[v] = True
+        self.inv_sent[v] = True
+
+    @action(s=servers, peer=servers)
+    def send_fetch_request(self, s: ModelValue, peer: ModelValue) -> None:
+        """A server fetches from its leader, also if that is no voter in its configuration any more.
+
+        An observer without a leader fetches from a voter, which refuses and tells who leads. It asks one that knows; that saves
+        states and hides nothing.
+        """
+        require(s != peer)
+        me = self.server[s]
+        require(me.fetch_state.pending_fetch is None)
+        if me.leader == peer and me.state is ServerState.FOLLOWER:
+            pass
+        else:
+            require(me.role is Role.OBSERVER and me.state in (ServerState.UNATTACHED, ServerState.VOTED))
+            require(self.network.connected(s, peer))
+            require(self.server[peer].role is Role.VOTER and self.server[peer].leader is not None)
+        request = FetchRequest(me.current_epoch, len(me.log) + 1, last_epoch(me.log), observer=me.role is Role.OBSERVER)
+        me.fetch_state.pending_fetch = PendingFetch(peer, request)
+        self.network.send(request, s, peer)
+
+    @action(s=servers)
+    def observer_fetch_timeout(self, s: ModelValue) -> None:
+        """An observer gives its leader up, and looks for another."""
+        me = self.server[s]
+        require(me.role is Role.OBSERVER)
+        require(not self.test_liveness or self._fetch_times_out(s))
+        self._lose_leader(me)
+        me.fetch_state.reset()
+
+    def _fetch_times_out(self, s: ModelValue) -> bool:
+        """Whether the leader has refused the last fetch, or the answer to the one that is pending can not come any more."""
+        me = self.server[s]
+        last = me.fetch_state.last_fetch_res
+        if last is not None and last.error is not None and last.peer == me.leader:
+            return True
+        pending = me.fetch_state.pending_fetch
+        if pending is None or pending.request in self.network.in_flight(FetchRequest, s, pending.peer):
+            return False
+        return not self.network.in_flight(FetchResponse, pending.peer, s, topic=pending.request)
+
+    @action(s=servers, peer=servers)
+    def reject_fetch_request(self, s: ModelValue, peer: ModelValue) -> None:
+        """A fetch comes to one that does not lead, or not in the epoch of who fetches."""
+        me = self.server[s]
+        fetch = self._receive(FetchRequest, s, peer)
+        error = self._why_rejected(s, peer, fetch.message)
+        require(error is not None)
+        self.network.reply(
+            fetch,
+            FetchResponse(
+                FetchResult.NOT_OK, me.current_epoch, me.leader, me.hwm, correlation=fetch.message, error=error
+            ),
+        )
+
+    def _why_rejected(self, s: ModelValue, peer: ModelValue, fetch: FetchRequest) -> Error | None:
+        me = self.server[s]
+        if me.state is not ServerState.LEADER:
+            return Error.NOT_LEADER
+        if fetch.epoch != me.current_epoch:
+            return Error.FENCED_LEADER_EPOCH if fetch.epoch < me.current_epoch else Error.UNKNOWN_LEADER
+        if self.non_member_fetch is NonMemberFetch.REJECT and not fetch.observer and peer not in me.config.members:
+            return Error.UNKNOWN_MEMBER
+        return None
+
+    @action(s=servers, peer=servers)
+    def diverging_fetch_request(self, s: ModelValue, peer: ModelValue) -> None:
+        """The logs of the leader and of who fetches have parted: the leader tells where."""
+        me = self.server[s]
+        fetch = self._receive_fetch(s, peer, where=lambda fetch: not is_valid_position(me.log, fetch))
+        offset, epoch = end_of_epoch(me.log, fetch.message.last_fetched_epoch)
+        self.network.reply(
+            fetch,
+            FetchResponse(
+                FetchResult.DIVERGING,
+                me.current_epoch,
+                me.leader,
+                me.hwm,
+                correlation=fetch.message,
+                diverging_epoch=epoch,
+                diverging_end_offset=offset + 1,
+            ),
+        )
+
+    @action(s=servers, peer=servers)
+    def accept_fetch_request_from_voter(self, s: ModelValue, peer: ModelValue) -> None:
+        """The leader learns how far a voter's log goes, commits what a majority has, and answers with the next entry.
+
+        If that commits the leader's own removal, it leaves: it is an observer without a leader.
+        """
+        me = self.server[s]
+        fetch = self._receive_fetch(
+            s, peer, where=lambda fetch: not fetch.observer and is_valid_position(me.log, fetch)
+        )
+        is_member = peer in me.config.members
+        require(is_member or self.non_member_fetch is NonMemberFetch.ACCEPT)
+        offset = fetch.message.fetch_offset
+        if is_member:
+            me.flwr_end_offset[peer] = offset - 1
+        hwm = me.agreed_offset(s)
+        leader: ModelValue | None = s
+        if hwm > me.hwm:
+            committed = me.log[me.hwm : hwm]
+            for v in self.values:
+                if me.pending_ack[v] and any(entry.value == v for entry in committed):
+                    me.pending_ack[v] = False
+                    self.inv_pos_acked[v] = True
+            me.hwm = hwm
+            me.config = latest_config(me.log, hwm)
+            me.track(me.config.members)
+            if any(_removes(entry, s) for entry in committed):
+                leader = None
+                me.role = Role.OBSERVER
+                self._lose_leader(me)
+                me.track(frozenset())
+                me.hwm = 0
+        self.network.reply(fetch, self._entry_for(me, fetch.message, leader, hwm))
+
+    @action(s=servers, peer=servers)
+    def accept_fetch_request_from_observer(self, s: ModelValue, peer: ModelValue) -> None:
+        """The leader answers an observer with the next entry."""
+        me = self.server[s]
+        fetch = self._receive_fetch(s, peer, where=lambda fetch: fetch.observer and is_valid_position(me.log, fetch))
+        self.network.reply(fetch, self._entry_for(me, fetch.message, me.leader, me.hwm))
+
+    def _receive_fetch(
+        self, s: ModelValue, peer: ModelValue, where: Callable[[FetchRequest], bool]
+    ) -> Envelope[FetchRequest]:
+        """A fetch that comes to the leader of its epoch."""
+        me = self.server[s]
+        require(me.state is ServerState.LEADER)
+        return self._receive(
+            FetchRequest, s, peer, where=lambda fetch: fetch.epoch == me.current_epoch and where(fetch)
+        )
+
+    def _entry_for(self, me: Server, fetch: FetchRequest, leader: ModelValue | None, hwm: int) -> FetchResponse:
+        """The entry that a fetch asks for, or none if the log ends before it."""
+        entry = me.log[fetch.fetch_offset - 1] if fetch.fetch_offset <= len(me.log) else None
+        known = min(hwm, fetch.fetch_offset)
+        return FetchResponse(FetchResult.OK, me.current_epoch, leader, known, correlation=fetch, entry=entry)
+
+    @action(s=servers, peer=servers)
+    def handle_fetch_response(self, s: ModelValue, peer: ModelValue) -> None:
+        """A follower gets an entry, or cuts off its log where it parts from the leader's, or learns who leads.
+
+        It goes by the last configuration that is then in its log: one that came with the entry, or the one before that was
+        cut off. So it may become a voter, or an observer.
+        """
+        me = self.server[s]
+        pending = me.fetch_state.pending_fetch
+        require(pending is not None and pending.peer == peer)
+        assert pending is not None
+        response = self.network.receive(FetchResponse, to=s, source=peer, topic=pending.request).message
+        handled = self._handle_common_response(s, response.leader, response.epoch, response.error)
+        if not handled and me.state is ServerState.FOLLOWER:
+            if response.result is FetchResult.DIVERGING:
+                me.log = truncated(me.log, response.diverging_epoch, response.diverging_end_offset)
+            else:
+                if response.entry is not None:
+                    me.log = (*me.log, response.entry)
+                me.hwm = response.hwm
+            me.config = latest_config(me.log, response.hwm)
+            me.role = Role.VOTER if s in me.config.members else Role.OBSERVER
+            me.track(me.config.members)
+        me.fetch_state.pending_fetch = None
+        me.fetch_state.last_fetch_res = LastFetch(peer, response.error)
+
+    # -- reconfiguration ------------------------------------------------------------------------------------------------
+
+    @action(s=servers, add_server=servers)
+    def accept_add_voter_request(self, s: ModelValue, add_server: ModelValue) -> None:
+        """An administrator has a leader add a voter: any server that was ever started, and is not yet one of them."""
+        require(self.add_reconfig_ctr < self.max_add_reconfigs)
+        require(s != add_server)
+        me = self.server[s]
+        self._require_ready_to_reconfigure(me)
+        members = me.config.members
+        require(add_server not in members and len(members) < self.max_cluster_size)
+        require(self.server[add_server].identity is not None)
+        if self.test_liveness:
+            # Without a majority of the new voters connected the leader would be stuck.
+            connected = 1 + sum(self.network.connected(s, peer) for peer in (members | {add_server}) - {s})
+            require(2 * connected > len(members) + 1)
+        me.append_configuration(Command.ADD_VOTER, members | {add_server}, add_server)
+        self.network.send(BeginQuorumEpochRequest(me.current_epoch), s, add_server)
+        self.add_reconfig_ctr += 1
+
+    @action(s=servers, remove_server=servers)
+    def accept_remove_voter_request(self, s: ModelValue, remove_server: ModelValue) -> None:
+        """An administrator has a leader remove a voter. A leader that removes itself leads on as an observer."""
+        require(self.remove_reconfig_ctr < self.max_remove_reconfigs)
+        me = self.server[s]
+        self._require_ready_to_reconfigure(me)
+        members = me.config.members
+        require(remove_server in members and len(members) > self.min_cluster_size)
+        if self.test_liveness:
+            # Without a majority that is connected and alive the leader would be stuck.
+            left = [peer for peer in members - {remove_server} if self.server[peer].role is Role.VOTER]
+            require(2 * sum(self.network.connected(s, peer) for peer in left) > len(members))
+        me.append_configuration(Command.REMOVE_VOTER, members - {remove_server}, remove_server)
+        if s == remove_server:
+            me.role = Role.OBSERVER
+        self.remove_reconfig_ctr += 1
+
+    def _require_ready_to_reconfigure(self, me: Server) -> None:
+        """A leader changes the voters when the last change is committed, and something of its own epoch."""
+        require(me.state is ServerState.LEADER)
+        require(me.config.committed or not self.one_reconfig_at_a_time)
+        require(me.has_committed_in_its_epoch or not self.commit_before_reconfig)
+
+    # -- the network ----------------------------------------------------------------------------------------------------
+
+    @action(by="the network")
+    def change_network_connectivity(self) -> None:
+        """Other pairs of servers are disconnected than before; those of a lost server always are."""
+        require(self.connectivity_ctr < self.max_connectivity_changes)
+        now_cut = self._disconnected()
+        lost = {s for s in servers(self) if self.server[s].state is ServerState.DEAD_NO_STATE}
+        of_lost = {pair for pair in pairs(self) if lost & set(pair)}
+        too_many = len(now_cut) > self.max_disconnected_pairs
+        most = len(now_cut) - 1 if too_many else self.max_disconnected_pairs
+        self._disconnect(
+            one_of(
+                [
+                    cut
+                    for size in range(len(of_lost), most + 1)
+                    for cut in subsets(pairs(self), size)
+                    if of_lost <= cut and cut != now_cut
+                ]
+            )
+        )
+        self.connectivity_ctr += 1
+
+    def _disconnected(self) -> frozenset[Pair]:
+        return frozenset(pair for pair in pairs(self) if not self.network.connected(*pair))
+
+    def _disconnect(self, cut: frozenset[Pair]) -> None:
+        """Disconnect these pairs, and connect all others."""
+        for pair in pairs(self):
+            if pair in cut:
+                self.network.cut(*pair)
+            else:
+                self.network.heal(*pair)
+
+    # -- what must hold -------------------------------------------------------------------------------------------------
+
+    @invariant(s=servers)
+    def no_illegal_state(self, s: ModelValue) -> bool:
+        """No server ever meets what can not be."""
+        return self.server[s].state is not ServerState.ILLEGAL_STATE
+
+    @invariant(pair=pairs)
+    def no_log_divergence(self, pair: Pair) -> bool:
+        """Two servers have the same entries up to where both have them committed."""
+        one, other = (self.server[s] for s in pair)
+        common = min(one.hwm, other.hwm)
+        return common == 0 or (one.log[:common] == other.log[:common] and len(one.log) >= common)
+
+    @invariant(s=servers)
+    def states_match_roles(self, s: ModelValue) -> bool:
+        """An observer is in no state that is for voters, and who is unattached has no leader."""
+        me = self.server[s]
+        for_voters = (ServerState.CANDIDATE, ServerState.RESIGNED)
+        return not (me.role is Role.OBSERVER and me.state in for_voters) and not (
+            me.state is ServerState.UNATTACHED and me.leader is not None
+        )
+
+    @invariant(s=servers)
+    def roles_match_logs(self, s: ModelValue) -> bool:
+        """Who is alive is a voter if the last configuration in its log says so, which is the one it goes by, and else an observer."""
+        me = self.server[s]
+        if me.role is None:
+            return True
+        members = latest_config(me.log, me.hwm).members if me.log else frozenset()
+        return (me.role is Role.VOTER) == (s in members) and (not me.log or me.config.members == members)
+
+    @invariant(pair=pairs)
+    def never_two_leaders_in_same_epoch(self, pair: Pair) -> bool:
+        """Two servers in the same epoch that know of a leader know of the same."""
+        one, other = (self.server[s] for s in pair)
+        if one.leader is None or other.leader is None or one.leader == other.leader:
+            return True
+        return one.current_epoch != other.current_epoch
+
+    @invariant(s=servers, v=values)
+    def leader_has_all_acked_values(self, s: ModelValue, v: ModelValue) -> bool:
+        """The leader of the latest epoch has every value that a client was told is committed."""
+        return not self.inv_pos_acked[v] or _has_value(self.server[s].log, v) or not self._is_current_leader(s)
+
+    def _is_current_leader(self, s: ModelValue) -> bool:
+        """Whether a server leads, and nobody knows of a later epoch."""
+        me = self.server[s]
+        if me.state is not ServerState.LEADER:
+            return False
+        return not any(self.server[other].current_epoch > me.current_epoch for other in servers(self))
+
+    @invariant(v=values)
+    def acked_value_not_lost(self, v: ModelValue) -> bool:
+        """A value that a client was told is committed is in the log of some voter."""
+        if not self.inv_pos_acked[v]:
+            return True
+        return any(self.server[s].role is Role.VOTER and _has_value(self.server[s].log, v) for s in servers(self))
+
+    @step_invariant(when=lambda protocol: False, s=servers)
+    def only_transitions_of_the_table(self, after: KRaft, s: ModelValue) -> bool:
+        """A server goes from one state to another as the table of KRaft's quorum states has it, perhaps two steps at once.
+
+        The table is about voters. An observer that loses its leader is unattached in the same epoch; who starts, is.
+        Only checked when asked for by name: it looks at every step, and from three epochs on a stale vote request breaks it.
+        """
+        before, now = self.server[s], after.server[s]
+        if before.state is now.state and before.current_epoch == now.current_epoch:
+            return True
+        if before.state is None:
+            return now.state is ServerState.UNATTACHED and now.role is Role.OBSERVER
+        if now.state is ServerState.DEAD_NO_STATE:
+            return before.role is Role.VOTER
+        if now.state is ServerState.UNATTACHED and now.role is Role.OBSERVER:
+            return now.current_epoch >= before.current_epoch
+        return now.state is not None and is_transition(
+            before.state, before.current_epoch, now.state, now.current_epoch
+        )
+
+    @invariant(s=servers)
+    def valid_votes_recv(self, s: ModelValue) -> bool:
+        """Only a candidate has votes."""
+        me = self.server[s]
+        return not me.votes_recv or me.state is ServerState.CANDIDATE
+
+    # -- what must happen -----------------------------------------------------------------------------------------------
+
+    fairness = (
+        weak(check_quorum_resign, observer_fetch_timeout, send_request_vote, become_leader),
+        weak(handle_vote_request, handle_vote_response),
+        weak(accept_begin_quorum_request, resend_begin_quorum_epoch_request),
+        weak(send_fetch_request, reject_fetch_request, diverging_fetch_request),
+        weak(accept_fetch_request_from_voter, accept_fetch_request_from_observer, handle_fetch_response),
+    )
+
+    @leads_to(v=values, when=liveness_is_tested)
+    def values_eventually_acked(self, v: ModelValue) -> tuple[bool, bool]:
+        """Whoever writes a value is told at last that it is committed, or that it is not known to be, and not both."""
+        return self.inv_sent[v], self.inv_pos_acked[v] != self.inv_neg_acked[v]
+
+    @always_eventually(config_id=reconfigurations, when=liveness_is_tested)
+    def reconfiguration_not_stuck(self, config_id: int) -> bool:
+        """Again and again there is a leader that has a configuration committed, or does not have it, or has lost all its voters."""
+        return any(self._is_current_leader(s) and self._is_settled(s, config_id) for s in servers(self))
+
+    def _is_settled(self, s: ModelValue, config_id: int) -> bool:
+        me = self.server[s]
+        offsets = [
+            offset
+            for offset, entry in enumerate(me.log, 1)
+            if isinstance(entry.value, Membership) and entry.value.id == config_id
+        ]
+        if not offsets or offsets[0] <= me.hwm:
+            return True
+        return not any(
+            self.network.connected(s, peer) and self.server[peer].state is not ServerState.DEAD_NO_STATE
+            for peer in me.config.members
+        )
+
+    @leads_to(when=liveness_is_tested)
+    def eventually_leader_elected(self) -> tuple[bool, bool]:
+        """When there is no leader whom a majority of its voters follow, there will be one."""
+        exists = any(self._is_followed(s) for s in servers(self))
+        return not exists, exists
+
+    def _is_followed(self, leader: ModelValue) -> bool:
+        it = self.server[leader]
+        if it.state is not ServerState.LEADER:
+            return False
+        voters = [me for me in self.server.values() if me.role is Role.VOTER]
+        following = sum(me.leader == leader and leader in me.config.members for me in voters)
+        return 2 * following > len(it.config.members)
+
+
+def _has_value(log: Log, v: ModelValue) -> bool:
+    return any(entry.value == v for entry in log)
+
+
+def _removes(entry: Entry, s: ModelValue) -> bool:
+    """Whether an entry makes ``s`` a voter no more."""
+    return entry.command is Command.REMOVE_VOTER and isinstance(entry.value, Membership) and s not in entry.value.members

@@ -1,0 +1,371 @@
+"""A KRaft server: what it knows, how that changes, and what servers say to each other.
+
+What happens when, and why, is the protocol's business: see `kip_853`.
+"""
+
+from __future__ import annotations
+
+import enum
+import operator
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from fencepost import Message, ModelValue, PerKey, Record, Table, per_key, table
+
+Members = frozenset[ModelValue]
+
+
+class Role(enum.Enum):
+    """What a server may do: a voter is a full member, an observer keeps a copy of the log."""
+
+    VOTER = "voter"
+    OBSERVER = "observer"
+
+
+class ServerState(enum.Enum):
+    """Where a server stands in the current epoch. ILLEGAL_STATE: it met what can not be."""
+
+    UNATTACHED = "unattached"
+    FOLLOWER = "follower"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+    VOTED = "voted"
+    RESIGNED = "resigned"
+    DEAD_NO_STATE = "dead, without state"
+    ILLEGAL_STATE = "illegal"
+
+
+def _next(epoch: int, later: int) -> bool:
+    return later == epoch + 1
+
+
+_same, _later, _same_or_later = operator.eq, operator.lt, operator.le
+
+_FROM_UNATTACHED: Mapping[ServerState, Callable[[int, int], bool]] = {
+    ServerState.UNATTACHED: _later,
+    ServerState.VOTED: _same,
+    ServerState.CANDIDATE: _next,
+    ServerState.FOLLOWER: _same_or_later,
+}
+TRANSITIONS: Mapping[ServerState, Mapping[ServerState, Callable[[int, int], bool]]] = {
+    ServerState.UNATTACHED: _FROM_UNATTACHED,
+    ServerState.RESIGNED: _FROM_UNATTACHED,
+    ServerState.VOTED: {
+        ServerState.UNATTACHED: _later,
+        ServerState.CANDIDATE: _next,
+        ServerState.FOLLOWER: _same,
+    },
+    ServerState.CANDIDATE: {
+        ServerState.UNATTACHED: _later,
+        ServerState.CANDIDATE: _next,
+        ServerState.LEADER: _same,
+        ServerState.FOLLOWER: _same,
+    },
+    ServerState.LEADER: {ServerState.UNATTACHED: _later, ServerState.RESIGNED: _same},
+    ServerState.FOLLOWER: {
+        ServerState.UNATTACHED: _later,
+        ServerState.CANDIDATE: _next,
+        ServerState.FOLLOWER: _later,
+    },
+}
+"""What a voter in each state can become, and how its epoch before and after compare.
+
+It is the table of Kafka's ``QuorumState``, which does not have the two that follow another leader of their own epoch: who voted for
+somebody else, and who lost the election.
+"""
+
+
+def is_transition(state: ServerState, epoch: int, now: ServerState, later: int) -> bool:
+    """Whether a voter can go from one state to another in one step: of the table, or two by way of unattached."""
+    direct = TRANSITIONS.get(state, {}).get(now)
+    if direct is not None and direct(epoch, later):
+        return True
+    return later > epoch and now in (ServerState.VOTED, ServerState.FOLLOWER)
+
+
+class Command(enum.Enum):
+    """What an entry of the log is for."""
+
+    APPEND = "append"
+    INIT_CLUSTER = "init cluster"
+    ADD_VOTER = "add voter"
+    REMOVE_VOTER = "remove voter"
+    LEADER_CHANGE = "leader change"
+
+
+class Error(enum.Enum):
+    """Why a request was refused."""
+
+    FENCED_LEADER_EPOCH = "the epoch is over"
+    NOT_LEADER = "not the leader"
+    UNKNOWN_LEADER = "an epoch to come"
+    UNKNOWN_MEMBER = "not a voter"
+
+
+class FetchResult(enum.Enum):
+    """What became of a fetch."""
+
+    OK = "ok"
+    NOT_OK = "not ok"
+    DIVERGING = "diverging"
+
+
+class Identity(Record):
+    """Who a server is: an empty disk is another server, on whatever host."""
+
+    host: ModelValue
+    disk_id: int
+
+
+class Membership(Record):
+    """What a configuration command says: the voters from now on, and which one of them is new, or was one of them."""
+
+    id: int
+    members: Members
+    changed: ModelValue | None = None
+
+
+class Entry(Record):
+    """An entry of a log: what a client wrote, a configuration, or nothing but the beginning of an epoch."""
+
+    command: Command
+    epoch: int
+    value: ModelValue | Membership | None = None
+
+
+Log = tuple[Entry, ...]
+
+
+class Config(Record):
+    """The configuration that a server goes by; as declared here, none."""
+
+    id: int = 0
+    members: Members = frozenset()
+    committed: bool = False
+
+
+class RequestVoteRequest(Message):
+    """Vote for me in this epoch; my log ends here."""
+
+    epoch: int
+    last_log_epoch: int
+    last_log_offset: int
+
+
+class RequestVoteResponse(Message):
+    """The vote, or not, and the leader if there is one already."""
+
+    epoch: int
+    leader: ModelValue | None
+    vote_granted: bool
+    error: Error | None = None
+
+
+class BeginQuorumEpochRequest(Message):
+    """I lead this epoch."""
+
+    epoch: int
+
+
+class FetchRequest(Message):
+    """Give me the entry at this offset; the one before it is of that epoch."""
+
+    epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    observer: bool
+
+
+class FetchResponse(Message):
+    """An entry, or none yet; or where the logs part; or an error. ``correlation`` is the fetch that it answers."""
+
+    topic: ClassVar[str] = "correlation"
+
+    result: FetchResult
+    epoch: int
+    leader: ModelValue | None
+    hwm: int
+    correlation: FetchRequest
+    error: Error | None = None
+    entry: Entry | None = None
+    diverging_epoch: int = 0
+    diverging_end_offset: int = 0
+
+
+class PendingFetch(Record):
+    """A fetch that was sent and not answered."""
+
+    peer: ModelValue
+    request: FetchRequest
+
+
+class LastFetch(Record):
+    """Who answered the last fetch, and whether with an error."""
+
+    peer: ModelValue
+    error: Error | None
+
+
+class FetchState(Record):
+    """How a follower's fetching goes."""
+
+    pending_fetch: PendingFetch | None = None
+    last_fetch_res: LastFetch | None = None
+
+    def reset(self) -> None:
+        """Forget what was fetched, and from whom."""
+        self.pending_fetch = None
+        self.last_fetch_res = None
+
+
+class Server(Record):
+    """One server; as declared here, one that was never started.
+
+    ``hwm``: the high watermark, the last offset known to be committed. ``votes_recv``: who voted for it. ``pending_ack``:
+    what its clients wait for. ``flwr_end_offset``: how far the log of each voter goes, as far as it knows.
+    """
+
+    identity: Identity | None = None
+    role: Role | None = None
+    state: ServerState | None = None
+    current_epoch: int = 0
+    leader: ModelValue | None = None
+    voted_for: ModelValue | None = None
+    votes_recv: Members = frozenset()
+    config: Config = Config()
+    fetch_state: FetchState = FetchState()
+    pending_ack: PerKey[ModelValue, bool] = per_key(lambda protocol: protocol.values, False)
+    log: Log = ()
+    hwm: int = 0
+    flwr_end_offset: Table[ModelValue, int] = table()
+
+    # -- from one state to another: see TRANSITIONS ---------------------------------------------------------------------
+
+    def become_unattached(self, epoch: int, keep_vote: bool = False) -> None:
+        """There is no leader that it knows of."""
+        self.state = ServerState.UNATTACHED
+        self.current_epoch = epoch
+        self.leader = None
+        self.votes_recv = frozenset()
+        if not keep_vote:
+            self.voted_for = None
+
+    def become_voted(self, epoch: int, candidate: ModelValue) -> None:
+        """It has given its vote in this epoch."""
+        self.state = ServerState.VOTED
+        self.current_epoch = epoch
+        self.voted_for = candidate
+
+    def become_candidate(self, me: ModelValue) -> None:
+        """It stands for election in the next epoch, and votes for itself."""
+        self.state = ServerState.CANDIDATE
+        self.current_epoch += 1
+        self.leader = None
+        self.votes_recv = frozenset({me})
+        self.voted_for = me
+
+    def become_leader(self, me: ModelValue) -> None:
+        """It was elected."""
+        self.state = ServerState.LEADER
+        self.leader = me
+        self.votes_recv = frozenset()
+
+    def become_resigned(self) -> None:
+        """It leads no more, and does not forget its vote."""
+        self.state = ServerState.RESIGNED
+        self.leader = None
+
+    def become_follower(self, me: ModelValue, leader: ModelValue, epoch: int) -> None:
+        """It has learned who leads."""
+        later = epoch > self.current_epoch
+        if leader == me or (not later and self.state in (ServerState.FOLLOWER, ServerState.LEADER)):
+            self.become_illegal()
+            return
+        if later:
+            self.current_epoch = epoch
+            self.voted_for = None
+        self.state = ServerState.FOLLOWER
+        self.leader = leader
+        self.votes_recv = frozenset()
+
+    def become_illegal(self) -> None:
+        """What happened can not be."""
+        self.state = ServerState.ILLEGAL_STATE
+        self.current_epoch = 0
+        self.leader = None
+        self.votes_recv = frozenset()
+        self.voted_for = None
+
+    # -- configurations -------------------------------------------------------------------------------------------------
+
+    def track(self, members: Members) -> None:
+        """Keep end offsets of these voters: what is known of one stays known, of a new one it is nothing."""
+        tracked = frozenset(self.flwr_end_offset)
+        for gone in tracked - members:
+            del self.flwr_end_offset[gone]
+        for new in members - tracked:
+            self.flwr_end_offset[new] = 0
+
+    def track_anew(self, members: Members) -> None:
+        """Keep end offsets of these voters, of whom nothing is known."""
+        self.track(members)
+        for member in members:
+            self.flwr_end_offset[member] = 0
+
+    def append_configuration(self, command: Command, members: Members, changed: ModelValue) -> None:
+        """Add a configuration command to the log and go by it at once."""
+        membership = Membership(self.config.id + 1, members, changed)
+        self.log = (*self.log, Entry(command, self.current_epoch, membership))
+        self.config = latest_config(self.log, self.hwm)
+        self.track(members)
+
+    @property
+    def has_committed_in_its_epoch(self) -> bool:
+        """Whether an entry of the current epoch is below the high watermark."""
+        return any(entry.epoch == self.current_epoch for entry in self.log[: self.hwm])
+
+    def agreed_offset(self, me: ModelValue) -> int:
+        """Where a leader's high watermark is: the last offset that a majority has, if it is one of its own epoch.
+
+        A leader that is no voter any more does not count itself.
+        """
+        members = self.config.members
+        ends = [len(self.log) if member == me else self.flwr_end_offset[member] for member in members]
+        agreed = min(sorted(ends, reverse=True)[len(members) // 2], len(self.log))
+        return agreed if agreed > 0 and self.log[agreed - 1].epoch == self.current_epoch else self.hwm
+
+
+def last_epoch(log: Log) -> int:
+    """The epoch of the last entry, 0 without any."""
+    return log[-1].epoch if log else 0
+
+
+def end_of_epoch(log: Log, epoch: int) -> tuple[int, int]:
+    """Offset and epoch of the last entry that is of no later epoch; (0, 0) without one."""
+    ends = [(offset, entry.epoch) for offset, entry in enumerate(log, 1) if entry.epoch <= epoch]
+    return ends[-1] if ends else (0, 0)
+
+
+def is_valid_position(log: Log, fetch: FetchRequest) -> bool:
+    """Whether the log of who fetches agrees with ``log`` up to where it fetches from."""
+    offset, epoch = end_of_epoch(log, fetch.last_fetched_epoch)
+    return fetch.fetch_offset == 1 or (fetch.fetch_offset <= offset + 1 and fetch.last_fetched_epoch == epoch)
+
+
+def truncated(log: Log, epoch: int, end_offset: int) -> Log:
+    """The log up to its last entry that is of no later epoch and, if it is of this one, before ``end_offset``."""
+    common = [offset for offset, entry in enumerate(log, 1) if (entry.epoch, offset) < (epoch, end_offset)]
+    return log[: common[-1]] if common else ()
+
+
+def latest_config(log: Log, hwm: int) -> Config:
+    """The configuration that the last configuration command in a log makes, given the high watermark."""
+    offset, value = next(
+        (offset, entry.value) for offset, entry in reversed(list(enumerate(log, 1))) if isinstance(entry.value, Membership)
+    )
+    return Config(value.id, value.members, committed=hwm >= offset)
+
+
+def is_majority(some: Members, members: Members) -> bool:
+    """Whether ``some`` are members, and more than half of them."""
+    return some <= members and 2 * len(some) > len(members)

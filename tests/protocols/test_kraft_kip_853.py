@@ -1,0 +1,450 @@
+"""KRaft with KIP-853 against what TLC says of ``kraft_kip_853.tla``, checked without its view."""
+
+import os
+from typing import Any
+
+import pytest
+from cluster import Behaviour, cluster, fetches, is_elected, is_voted_for
+
+from fencepost import ModelValue, Options, PerKey, check, per_key
+from fencepost.protocols.kraft.kip_853 import KRaft, NonMemberFetch, Start, servers
+from fencepost.protocols.kraft.server import Members, Role, Server, ServerState
+
+THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
+
+# What TLC counts, with one worker: voters at the beginning, other constants, distinct states, depth.
+COUNTS: list[tuple[int, dict[str, Any], int, int]] = [
+    (2, {"max_epoch": 1, "max_crashes": 1, "max_connectivity_changes": 2, "max_disconnected_pairs": 1}, 542, 19),
+    (2, {"max_epoch": 1, "max_connectivity_changes": 2, "max_disconnected_pairs": 1}, 296, 19),
+    (2, {"max_epoch": 1, "values": 2, "max_values_per_epoch": 2}, 452, 24),
+    (3, {"max_epoch": 1}, 3_752, 31),
+    (2, {}, 11_852, 35),
+    (2, {"max_connectivity_changes": 1, "max_disconnected_pairs": 1}, 18_617, 35),
+    (2, {"max_crashes": 1, "max_disconnected_pairs": 1}, 19_248, 35),
+    (
+        2,
+        {"max_epoch": 1, "max_values_per_epoch": 0, "max_restarts": 1, "min_cluster_size": 1, "max_remove_reconfigs": 1},
+        57_078,
+        38,
+    ),
+    (2, {"max_epoch": 1, "min_cluster_size": 1, "max_remove_reconfigs": 1}, 10_474, 37),
+    (3, {"max_epoch": 1, "max_crashes": 1, "max_connectivity_changes": 1, "max_disconnected_pairs": 2}, 32_512, 32),
+    (
+        1,
+        {"max_epoch": 1, "max_values_per_epoch": 0, "max_cluster_size": 2, "max_spawned_servers": 2, "max_add_reconfigs": 1},
+        208_850,
+        46,
+    ),
+    (2, {"max_values_per_epoch": 0, "min_cluster_size": 1, "max_remove_reconfigs": 1}, 91_830, 48),
+    (2, {"max_restarts": 1}, 232_925, 41),
+    (2, {"max_epoch": 3, "max_values_per_epoch": 0}, 391_004, 46),
+    (3, {"test_liveness": True}, 660, 24),
+]
+if THOROUGH:
+    COUNTS += [
+        (2, {"max_values_per_epoch": 0, "max_restarts": 1, "max_crashes": 1, "max_disconnected_pairs": 1}, 36_568, 34),
+    ]
+
+
+@pytest.mark.parametrize(("voters", "constants", "distinct", "depth"), COUNTS)
+def test_counts(voters: int, constants: dict[str, Any], distinct: int, depth: int) -> None:
+    result = check(cluster(voters, **constants)).must_hold()
+    assert (result.distinct_states, result.depth) == (distinct, depth)
+
+
+@pytest.mark.parametrize(("voters", "constants", "distinct", "depth"), [row for row in COUNTS if row[2] < 600])
+def test_counts_in_plain_python(voters: int, constants: dict[str, Any], distinct: int, depth: int) -> None:
+    result = check(cluster(voters, **constants), engine="reference").must_hold()
+    assert (result.distinct_states, result.depth) == (distinct, depth)
+
+
+# What the named configurations that end give.
+CONFIGURATIONS = {"small": (11_852, 35), "restart": (232_925, 41), "removal": (918_056, 55), "undisturbed": (660, 24)}
+ENDLESS = {"published", "published-liveness", "large", "two-leaders", "early-reconfiguration"}
+
+
+def test_every_named_configuration_is_known() -> None:
+    assert set(KRaft.configurations) == CONFIGURATIONS.keys() | ENDLESS
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_named_configurations(name: str) -> None:
+    result = check(KRaft.configured(name)).must_hold()
+    assert (result.distinct_states, result.depth) == CONFIGURATIONS[name]
+
+
+def test_every_action_is_taken() -> None:
+    """All but two, which are taken below: where logs part, and where liveness is tested."""
+    cut = {"max_crashes": 1, "max_connectivity_changes": 1, "max_disconnected_pairs": 1}
+    added = {"max_cluster_size": 3, "max_spawned_servers": 3, "max_add_reconfigs": 1}
+    protocols = [
+        cluster(2, max_epoch=1, **cut),
+        KRaft.configured("removal", max_values_per_epoch=0, max_restarts=1),
+        cluster(2, max_epoch=1, max_values_per_epoch=0, **added),
+    ]
+    results = [check(protocol, options=Options(workers=1, max_states=50_000)) for protocol in protocols]
+    taken = {a.name for result in results for a in result.actions if a.taken}
+    untaken = {declared.name for declared in KRaft.declared("action")} - taken
+    assert untaken == {"diverging_fetch_request", "resend_begin_quorum_epoch_request"}
+
+
+# -- single behaviours ------------------------------------------------------------------------------------------------
+
+
+TWO_LEADERS = [
+    "start_new_server(s=s4, host=h1, leader=s1)",
+    "accept_add_voter_request(s=s1, add_server=s4)",
+    *(step for _ in range(2) for s in ("s2", "s3") for step in fetches(s, "s1")),
+    "accept_remove_voter_request(s=s1, remove_server=s3)",
+    *fetches("s2", "s1"),
+    "check_quorum_resign(s=s1)",
+    "send_request_vote(s=s1)",
+    *is_voted_for("s1", "s4"),
+    "observer_fetch_timeout(s=s4)",
+    "send_request_vote(s=s2)",
+    *is_voted_for("s2", "s4"),
+]
+
+
+def test_an_observer_that_votes_twice_makes_two_leaders_in_the_published_configuration() -> None:
+    behaviour = Behaviour(KRaft.configured("published")).take(*TWO_LEADERS, "become_leader(s=s1)")
+    assert not behaviour.violated()
+    assert behaviour.take("become_leader(s=s2)").violated() == {"never_two_leaders_in_same_epoch"}
+
+
+def test_an_observer_that_keeps_its_vote_does_not() -> None:
+    behaviour = Behaviour(KRaft.configured("published", observers_keep_votes=True))
+    behaviour.take(*TWO_LEADERS[:-1])
+    assert behaviour["s4"].voted_for == ModelValue("s1")
+    behaviour.take(TWO_LEADERS[-1], "become_leader(s=s1)")
+    assert not behaviour.enabled("become_leader(s=s2)")
+
+
+REMOVES_THE_FIRST = "accept_remove_voter_request(s=s2, remove_server=s1)"
+COMMITS_WHAT_WILL_BE_LOST = [
+    "client_request(s=s2, v=v1)",
+    *(step for _ in range(3) for step in fetches("s3", "s2")),
+    *is_elected("s1", "s4", "s5"),
+]
+FOUR_VOTERS: dict[str, Any] = {"init_cluster_size": 4, "max_cluster_size": 5, "max_spawned_servers": 5, "max_epoch": 3}
+
+
+def contested(**constants: Any) -> Behaviour:
+    """The first leader has added a voter, which nobody else has heard of, and the second server leads the next epoch."""
+    return Behaviour(KRaft(**FOUR_VOTERS, **constants)).take(
+        "start_new_server(s=s5, host=h1, leader=s1)",
+        "accept_add_voter_request(s=s1, add_server=s5)",
+        "send_request_vote(s=s2)",
+        "handle_vote_request(s=s1, peer=s2)",
+        *is_voted_for("s2", "s3", "s4"),
+        "become_leader(s=s2)",
+        "accept_begin_quorum_request(s=s3, peer=s2)",
+        *fetches("s3", "s2"),
+    )
+
+
+def test_the_bug_of_the_raft_thesis() -> None:
+    behaviour = contested(commit_before_reconfig=False)
+    behaviour.take(REMOVES_THE_FIRST, *COMMITS_WHAT_WILL_BE_LOST)
+    assert behaviour.violated() == {"leader_has_all_acked_values"}
+
+
+def test_a_leader_that_commits_first_does_not_have_it() -> None:
+    behaviour = contested()
+    assert not behaviour.enabled(REMOVES_THE_FIRST)
+    behaviour.take(*(step for s in ("s4",) for step in ["accept_begin_quorum_request(s=s4, peer=s2)", *fetches(s, "s2")]))
+    behaviour.take("send_fetch_request(s=s3, peer=s2)", "accept_fetch_request_from_voter(s=s2, peer=s3)")
+    behaviour.take("send_fetch_request(s=s4, peer=s2)", "accept_fetch_request_from_voter(s=s2, peer=s4)")
+    assert behaviour.enabled(REMOVES_THE_FIRST)
+
+
+def test_the_contested_beginning_is_what_leads_to_it() -> None:
+    """All of it but the messages, and that two servers have heard from each other."""
+    short = Behaviour(KRaft(**FOUR_VOTERS, start=Start.CONTESTED, commit_before_reconfig=False))
+    long = contested()
+    for s in ("s1", "s2", "s3", "s4", "s5"):
+        blank = type(long[s].fetch_state)()
+        assert short[s] == long[s].replace(fetch_state=blank)
+    for counter in ("add_reconfig_ctr", "disk_id_gen", "remove_reconfig_ctr", "restart_ctr"):
+        assert short.state.variables()[counter] == long.state.variables()[counter]
+    behaviour = short.take(REMOVES_THE_FIRST, *COMMITS_WHAT_WILL_BE_LOST)
+    assert behaviour.violated() == {"leader_has_all_acked_values"}
+
+
+def test_one_reconfiguration_waits_for_another() -> None:
+    steps = ["accept_remove_voter_request(s=s1, remove_server=s3)", "accept_add_voter_request(s=s1, add_server=s3)"]
+    sizes = {"max_spawned_servers": 3, "min_cluster_size": 2}
+    assert not Behaviour(KRaft(**sizes)).take(steps[0]).enabled(steps[1])
+    assert Behaviour(KRaft(**sizes, one_reconfig_at_a_time=False)).take(steps[0]).enabled(steps[1])
+
+
+@pytest.mark.parametrize(
+    ("answer", "enabled"),
+    [
+        (NonMemberFetch.IGNORE, []),
+        (NonMemberFetch.ACCEPT, ["accept_fetch_request_from_voter"]),
+        (NonMemberFetch.REJECT, ["reject_fetch_request"]),
+    ],
+)
+def test_a_fetch_by_a_voter_that_is_none(answer: NonMemberFetch, enabled: list[str]) -> None:
+    behaviour = Behaviour(KRaft(min_cluster_size=2, max_spawned_servers=3, non_member_fetch=answer))
+    behaviour.take("accept_remove_voter_request(s=s1, remove_server=s3)", "send_fetch_request(s=s3, peer=s1)")
+    answers = ("accept_fetch_request_from_voter", "accept_fetch_request_from_observer", "reject_fetch_request")
+    assert [a for a in (*answers, "diverging_fetch_request") if behaviour.enabled(f"{a}(s=s1, peer=s3)")] == enabled
+    if enabled:
+        behaviour.take(f"{enabled[0]}(s=s1, peer=s3)", "handle_fetch_response(s=s3, peer=s1)")
+        assert (behaviour["s3"].role is Role.OBSERVER) == (answer is NonMemberFetch.ACCEPT)
+        assert not behaviour.violated()
+
+
+def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
+    behaviour = Behaviour(KRaft(min_cluster_size=2, max_spawned_servers=3, max_epoch=3))
+    behaviour.take("accept_remove_voter_request(s=s1, remove_server=s1)", *fetches("s2", "s1"), *fetches("s3", "s1"))
+    assert (behaviour["s1"].role, behaviour["s1"].state) == (Role.OBSERVER, ServerState.LEADER)
+    behaviour.take("send_fetch_request(s=s2, peer=s1)", "accept_fetch_request_from_voter(s=s1, peer=s2)")
+    assert behaviour["s1"].state is ServerState.LEADER, "it does not count itself"
+    behaviour.take("send_fetch_request(s=s3, peer=s1)", "accept_fetch_request_from_voter(s=s1, peer=s3)")
+    assert (behaviour["s1"].state, behaviour["s1"].leader, behaviour["s1"].hwm) == (ServerState.UNATTACHED, None, 0)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_an_observer_that_leads_and_voted_for_itself_does_not_restart_as_published(keeps: bool) -> None:
+    behaviour = Behaviour(KRaft(min_cluster_size=2, max_spawned_servers=3, observers_keep_votes=keeps))
+    first = Behaviour(KRaft(min_cluster_size=2, max_spawned_servers=3))
+    first.take("accept_remove_voter_request(s=s1, remove_server=s1)")
+    assert first.enabled("restart_with_state(s=s1)"), "the first leader was not elected"
+    behaviour.take(*is_elected("s2", "s3"), "accept_begin_quorum_request(s=s3, peer=s2)")
+    behaviour.take(*fetches("s3", "s2"), *fetches("s3", "s2"), "accept_remove_voter_request(s=s2, remove_server=s2)")
+    assert behaviour.enabled("restart_with_state(s=s2)") is keeps
+
+
+def test_a_single_voter_is_never_elected() -> None:
+    behaviour = Behaviour(cluster(1)).take("check_quorum_resign(s=s1)", "send_request_vote(s=s1)")
+    assert behaviour["s1"].votes_recv == {ModelValue("s1")}
+    assert not behaviour.enabled("become_leader(s=s1)")
+
+
+@pytest.mark.parametrize("fence", [False, True])
+def test_a_stale_vote_request_takes_an_unattached_server_back_as_published(fence: bool) -> None:
+    names = ["only_transitions_of_the_table"]
+    result = check(cluster(2, max_epoch=3, max_values_per_epoch=0, fence_stale_votes=fence), invariants=names)
+    if fence:
+        result.must_hold()
+    else:
+        trace = result.must_violate(*names)
+        assert trace.steps[-1].action == "handle_vote_request"
+
+
+def test_where_logs_have_parted_the_one_of_the_follower_is_cut_off() -> None:
+    behaviour = Behaviour(cluster(3)).take("client_request(s=s1, v=v1)", *is_elected("s2", "s3"))
+    assert len(behaviour["s1"].log) == 2
+    behaviour.take(
+        "handle_vote_request(s=s1, peer=s2)",
+        "accept_begin_quorum_request(s=s1, peer=s2)",
+        "send_fetch_request(s=s1, peer=s2)",
+    )
+    assert not behaviour.enabled("accept_fetch_request_from_voter(s=s2, peer=s1)")
+    behaviour.take("diverging_fetch_request(s=s2, peer=s1)", "handle_fetch_response(s=s1, peer=s2)")
+    assert behaviour["s1"].log == behaviour["s2"].log[:1]
+    behaviour.take(*fetches("s1", "s2"))
+    assert behaviour["s1"].log == behaviour["s2"].log
+
+
+# -- where liveness is tested, nothing happens without a reason -------------------------------------------------------
+
+
+def lively(**constants: Any) -> Behaviour:
+    cut = {"max_connectivity_changes": 3, "max_disconnected_pairs": 3}
+    return Behaviour(cluster(3, test_liveness=True, **cut, **constants))
+
+
+ISOLATED = (("s1", "s2"), ("s1", "s3"))
+
+
+TEMPORAL = {"values_eventually_acked", "reconfiguration_not_stuck", "eventually_leader_elected"}
+
+
+def test_what_must_happen_happens_while_nothing_is_disconnected() -> None:
+    result = check(KRaft.configured("undisturbed")).must_hold()
+    assert set(result.judged) == TEMPORAL - {"reconfiguration_not_stuck"}, "there is no reconfiguration"
+
+
+def test_without_fairness_it_need_not() -> None:
+    class Idle(KRaft):
+        fairness = ()
+
+    name = "values_eventually_acked"
+    assert check(Idle(**of(2, test_liveness=True)), invariants=[name]).must_violate(name)
+
+
+def test_where_liveness_is_not_tested_it_is_not_judged() -> None:
+    assert not check(cluster(2, max_epoch=1)).judged
+
+
+def test_a_follower_needs_a_reason_to_stand_for_election() -> None:
+    behaviour = lively()
+    assert not behaviour.enabled("send_request_vote(s=s2)")
+    behaviour.take("send_fetch_request(s=s2, peer=s1)")
+    assert not behaviour.enabled("send_request_vote(s=s2)"), "the leader can still get it"
+    answered = lively().take("send_fetch_request(s=s2, peer=s1)", "accept_fetch_request_from_voter(s=s1, peer=s2)")
+    assert not answered.enabled("send_request_vote(s=s2)"), "the answer can still come"
+    for one in (behaviour, answered):
+        assert one.disconnect(("s1", "s2")).enabled("send_request_vote(s=s2)")
+        assert not one.enabled("send_request_vote(s=s3)")
+
+
+def test_a_leader_resigns_when_too_few_can_fetch_from_it() -> None:
+    behaviour = lively()
+    assert not behaviour.enabled("check_quorum_resign(s=s1)")
+    assert not behaviour.disconnect(("s1", "s2")).enabled("check_quorum_resign(s=s1)")
+    assert behaviour.disconnect(*ISOLATED).enabled("check_quorum_resign(s=s1)")
+    behaviour.take("check_quorum_resign(s=s1)")
+    assert behaviour.enabled("send_request_vote(s=s1)"), "one that has resigned needs no other reason"
+
+
+def test_a_candidate_tries_again_when_no_vote_can_come_and_epochs_have_no_limit() -> None:
+    behaviour = lively().disconnect(*ISOLATED).take("check_quorum_resign(s=s1)")
+    behaviour.take(*["send_request_vote(s=s1)"] * 3)
+    assert behaviour["s1"].current_epoch == 4
+    behaviour.disconnect(("s1", "s2"), ("s2", "s3")).take("send_request_vote(s=s1)")
+    assert not behaviour.enabled("send_request_vote(s=s1)"), "its request is on the way"
+    behaviour.take("handle_vote_request(s=s3, peer=s1)")
+    assert not behaviour.enabled("send_request_vote(s=s1)"), "the vote is on the way"
+    assert not behaviour.enabled("send_request_vote(s=s3)"), "who it has voted for can still win"
+
+
+def test_a_leader_says_again_what_was_not_heard() -> None:
+    behaviour = lively().disconnect(*ISOLATED).take("send_fetch_request(s=s2, peer=s1)", *is_elected("s2", "s3"))
+    assert not behaviour.enabled("resend_begin_quorum_epoch_request(s=s2, peer=s1)"), "it is cut off"
+    behaviour.disconnect()
+    assert not behaviour.enabled("resend_begin_quorum_epoch_request(s=s2, peer=s3)"), "that was sent, and is on the way"
+    behaviour.take("resend_begin_quorum_epoch_request(s=s2, peer=s1)", "accept_begin_quorum_request(s=s1, peer=s2)")
+    assert not behaviour.enabled("resend_begin_quorum_epoch_request(s=s2, peer=s1)")
+    assert not lively().enabled("resend_begin_quorum_epoch_request(s=s1, peer=s2)"), "it follows already"
+
+
+def test_an_observer_needs_a_reason_to_give_its_leader_up() -> None:
+    behaviour = lively(max_spawned_servers=4)
+    behaviour.take("start_new_server(s=s4, host=h1, leader=s1)")
+    assert not behaviour.enabled("observer_fetch_timeout(s=s4)")
+    behaviour.take("send_fetch_request(s=s4, peer=s2)").disconnect(("s2", "s4"))
+    assert behaviour.enabled("observer_fetch_timeout(s=s4)")
+
+
+def test_voters_change_only_if_that_leaves_a_majority() -> None:
+    behaviour = lively(min_cluster_size=2, max_cluster_size=4, max_spawned_servers=4, max_add_reconfigs=1, max_remove_reconfigs=1)
+    behaviour.take("start_new_server(s=s4, host=h1, leader=s1)")
+    add, remove = "accept_add_voter_request(s=s1, add_server=s4)", "accept_remove_voter_request(s=s1, remove_server=s3)"
+    assert behaviour.enabled(add) and behaviour.enabled(remove)
+    behaviour.disconnect(("s1", "s2"))
+    assert behaviour.enabled(add) and not behaviour.enabled(remove)
+    assert not behaviour.disconnect(("s1", "s2"), ("s1", "s4")).enabled(add)
+
+
+# -- what the invariants are there for: a protocol with one rule left out ---------------------------------------------
+
+
+class Eager(Server):
+    """A leader takes for committed whatever it has."""
+
+    def agreed_offset(self, me: ModelValue) -> int:
+        return len(self.log)
+
+
+class KeepsVotes(Server):
+    """Who was elected still counts its votes."""
+
+    def become_leader(self, me: ModelValue) -> None:
+        self.state = ServerState.LEADER
+        self.leader = me
+
+
+class KeepsLeader(Server):
+    """Who loses its leader does not forget it."""
+
+    def become_unattached(self, epoch: int, keep_vote: bool = False) -> None:
+        self.state = ServerState.UNATTACHED
+        self.current_epoch = epoch
+
+
+class StillFollows(Server):
+    """A candidate still knows a leader."""
+
+    def become_candidate(self, me: ModelValue) -> None:
+        leader = self.leader
+        Server.become_candidate(self, me)
+        self.leader = leader
+
+
+class VotesAgain(Server):
+    """Who has voted does not remember it."""
+
+    def become_voted(self, epoch: int, candidate: ModelValue) -> None:
+        self.current_epoch = epoch
+
+
+class Deaf(Server):
+    """A configuration command is added to the log and not obeyed."""
+
+    def append_configuration(self, command: Any, members: Members, changed: ModelValue) -> None:
+        before = self.config.members
+        Server.append_configuration(self, command, members, changed)
+        self.config.members = before
+        self.track(before)
+
+
+class Resigns(Server):
+    """A leader that resigns follows itself."""
+
+    def become_resigned(self) -> None:
+        self.state = ServerState.FOLLOWER
+
+
+def with_servers(kind: type[Server], **constants: Any) -> KRaft:
+    class Broken(KRaft):
+        server: PerKey[ModelValue, Server] = per_key(servers, kind)
+
+    return Broken(**constants)
+
+
+def of(count: int, **constants: Any) -> dict[str, Any]:
+    return dict(cluster(count, **constants).constants)
+
+
+@pytest.mark.parametrize(
+    ("kind", "constants", "violated"),
+    [
+        (Eager, of(3), "no_log_divergence"),
+        (Eager, of(3), "leader_has_all_acked_values"),
+        (Eager, of(3), "acked_value_not_lost"),
+        (KeepsVotes, of(2), "valid_votes_recv"),
+        (KeepsLeader, of(2), "states_match_roles"),
+        (StillFollows, of(3), "no_illegal_state"),
+        (VotesAgain, of(3), "never_two_leaders_in_same_epoch"),
+        (Deaf, of(2, min_cluster_size=1, max_remove_reconfigs=1), "roles_match_logs"),
+        (Resigns, of(2), "only_transitions_of_the_table"),
+    ],
+)
+def test_a_rule_left_out_is_found(kind: type[Server], constants: dict[str, Any], violated: str) -> None:
+    options = Options(workers=1, max_states=400_000)
+    assert check(with_servers(kind, **constants), invariants=[violated], options=options).must_violate(violated)
+
+
+@pytest.mark.parametrize(("voters", "constants", "distinct", "depth"), [row for row in COUNTS if row[2] < 12_000])
+def test_servers_change_as_the_table_has_it(voters: int, constants: dict[str, Any], distinct: int, depth: int) -> None:
+    result = check(cluster(voters, **constants), invariants=["only_transitions_of_the_table"]).must_hold()
+    assert result.distinct_states == distinct
+
+
+@pytest.mark.parametrize(
+    "constants",
+    [
+        {"init_cluster_size": 5},
+        {"min_cluster_size": 4},
+        {"max_cluster_size": 2},
+        {"max_spawned_servers": 2},
+        {"start": Start.CONTESTED},
+    ],
+)
+def test_what_can_not_be_is_not_checked(constants: dict[str, Any]) -> None:
+    assert check(KRaft(**constants)).exit_code == 10
