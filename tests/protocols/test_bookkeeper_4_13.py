@@ -1,5 +1,6 @@
 """The BookKeeper 4.13 protocol against what TLC says of ``BookKeeperProtocol_v4_13.tla``."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from fencepost.protocols.bookkeeper_4_13 import (
     Entry,
     LedgerStatus,
 )
+
+PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "bookkeeper-4.13.md"
 
 DATA_LOSS = "no_divergence_between_writer_and_meta_data"
 INVALID_FRAGMENT = "only_valid_fragments"
@@ -129,6 +132,27 @@ def test_beginnings(bookies: int, wq: int, aq: int, sends: int, depth: int, dist
 
 def test_every_named_configuration_is_checked() -> None:
     assert set(BookKeeper413.configurations) == set(CONFIGURATIONS)
+
+
+def test_the_page_has_these_numbers_and_every_constant() -> None:
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    counted = [[cell.strip("`") for cell in row] for row in rows if row[0].isdigit()]
+    assert counted == [[shown(value) for value in row] for row in (*HOLDS, *VIOLATED)]
+    named = {name.strip("`"): row for name, *row in rows if name.startswith("`")}
+    constants = {**BookKeeper413().constants, "bookies": len(BookKeeper413().bookies)}
+    assert {name: named[name][0] for name in constants} == {name: shown(value) for name, value in constants.items()}
+    assert {name: named[name][-1] for name in CONFIGURATIONS} == {name: shown(n) for name, n in CONFIGURATIONS.items()}
+
+
+def shown(value: Any) -> str:
+    """A value of a table as a page shows it."""
+    return ("no", "yes")[value] if isinstance(value, bool) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def test_counts_up_to_symmetry() -> None:
+    result = check(BookKeeper413.configured("fixed"), symmetry=True).must_hold()
+    assert (result.distinct_states, result.depth) == (603_189, 38)
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)

@@ -1,11 +1,14 @@
 """Ledger chaining against what TLC says of ``LedgerChaining.tla``."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fencepost import ModelValue, OptionError, Options, action, check, require
+from fencepost import ModelValue, OptionError, Options, action, always_eventually, check, invariant, require
 from fencepost.protocols.ledger_chaining import ClientStatus, LedgerChaining, LedgerMetadata, LedgerOnBookies
+
+PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "ledger-chaining.md"
 
 # What TLC counts, with one worker: clients, next ledger limit, distinct states, depth.
 COUNTS = [
@@ -44,6 +47,42 @@ def test_named_configurations(name: str) -> None:
     result = check(LedgerChaining.configured(name))
     assert result.verdict == LedgerChaining.configurations[name].expect
     assert (result.distinct_states, result.depth) == CONFIGURATIONS[name]
+
+
+def test_the_page_has_these_numbers_and_every_constant() -> None:
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert [row for row in rows if row[0].isdigit()] == [[f"{n:,}" for n in row] for row in COUNTS]
+    named = {name.strip("`"): row for name, *row in rows if name.startswith("`")}
+    assert {name: named[name][0] for name in LedgerChaining().constants} == {"clients": "3", "next_ledger_limit": "4"}
+    assert {name: named[name][-1] for name in CONFIGURATIONS} == {
+        name: f"{distinct:,}" for name, (distinct, _) in CONFIGURATIONS.items()
+    }
+    assert {name: named[name][0] for (name,) in FAIR} == {
+        name: "holds" if steps is None else str(steps) for name, steps, _ in UNFAIR
+    }
+
+
+@pytest.mark.parametrize(("limit", "ledgers"), [(2, 0), (3, 1), (4, 2), (5, 3)])
+def test_a_limit_leaves_two_ledgers_less(limit: int, ledgers: int) -> None:
+    """Of the ledger that ends the story nothing is seen but its creation."""
+
+    class Counted(LedgerChaining):
+        @invariant
+        def fewer_ledgers(self) -> bool:
+            return len(self.md_llist) < ledgers
+
+        @invariant
+        def no_more_ledgers(self) -> bool:
+            return len(self.md_llist) <= ledgers
+
+    protocol = Counted(clients=2, next_ledger_limit=limit)
+    assert check(protocol, invariants=["no_more_ledgers"]).must_hold()
+    assert check(protocol, invariants=["fewer_ledgers"]).must_violate("fewer_ledgers")
+
+
+def test_counts_up_to_symmetry() -> None:
+    assert check(LedgerChaining(), symmetry=True).must_hold().distinct_states == 64_815
 
 
 def test_every_action_is_taken() -> None:
@@ -152,3 +191,84 @@ class ForgetsToCount(LedgerChaining):
 def test_a_rule_left_out_is_found(broken: type[LedgerChaining], violated: str) -> None:
     result = check(broken(clients=2), invariants=[violated], options=Options(workers=1, max_states=50_000))
     assert result.must_violate(violated)
+
+
+# -- liveness ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_stable_leader_accepts_writes() -> None:
+    result = check(LedgerChaining(clients=2), invariants=["stable_leader_accepts_writes"]).must_hold()
+    assert (result.distinct_states, result.judged) == (10_778, ("stable_leader_accepts_writes",))
+
+
+def test_without_elections_coming_to_an_end_nobody_need_get_that_far() -> None:
+    trace = check(LedgerChaining(clients=2), invariants=["elected_client_accepts_writes"]).must_violate(
+        "elected_client_accepts_writes"
+    )
+    assert trace.loop == 0
+    assert [step.title for step in trace.steps] == [
+        "become_leader(c=c1)", "leader_chosen(c=c2)", "abdicate(c=c1)", "leader_chosen(c=c1)",
+    ]  # fmt: skip
+
+
+# What is not fair, after how many steps nothing more happens then, and where the stable leader is.
+UNFAIR = [
+    ("become_leader", 0, ClientStatus.WAITING),
+    ("get_last_ledger", 1, ClientStatus.GET_MD_FOR_CLOSING),
+    ("ledger_already_closed", 10, ClientStatus.CLOSE_LAST_LEDGER),
+    ("close_last_ledger_success", 8, ClientStatus.CLOSE_LAST_LEDGER),
+    ("close_last_ledger_bad_version", 10, ClientStatus.CLOSE_LAST_LEDGER),
+    ("create_ledger", 2, ClientStatus.PENDING_CREATE_LEDGER),
+    ("append_ledger_success", 3, ClientStatus.PENDING_APPEND_LEDGER),
+    ("append_ledger_bad_version", 9, ClientStatus.PENDING_APPEND_LEDGER),
+    ("write_to_ledger", 4, ClientStatus.HAS_OPEN_LEDGER),
+    ("close_own_ledger_bad_version", 9, ClientStatus.HAS_OPEN_LEDGER),
+    ("abdicate", None, None),
+]
+
+FAIR = {demand.actions for demand in LedgerChaining.fairness}
+
+
+def test_the_table_of_what_must_be_fair_is_complete() -> None:
+    assert {(name,) for name, _, _ in UNFAIR} == FAIR
+
+
+@pytest.mark.parametrize(("unfair", "steps", "status"), UNFAIR)
+def test_what_has_to_be_fair(unfair: str, steps: int | None, status: ClientStatus | None) -> None:
+    class Unfair(LedgerChaining):
+        fairness = tuple(demand for demand in LedgerChaining.fairness if demand.actions != (unfair,))
+
+    result = check(Unfair(clients=2), invariants=["stable_leader_accepts_writes"])
+    if steps is None:
+        result.must_hold()
+    else:
+        trace = result.must_violate("stable_leader_accepts_writes")
+        assert trace.loop == len(trace.steps) == steps
+        last = trace.states[-1].variables()
+        assert last["c_state"][last["md_leader"]].status is status
+
+
+def test_some_fair_behaviour_accepts_writes_for_ever() -> None:
+    """What is said of all fair behaviours is not said of none."""
+
+    class Silent(LedgerChaining):
+        @always_eventually(c=LedgerChaining.clients)
+        def does_not_accept_writes(self, c: ModelValue) -> bool:
+            return not self._accepts_writes(c)
+
+    assert check(Silent(clients=2), invariants=["does_not_accept_writes"]).must_violate("does_not_accept_writes")
+
+
+def test_a_leader_that_never_notices_its_ledger_is_fenced_writes_no_more() -> None:
+    class Unnoticed(LedgerChaining):
+        fairness = tuple(f for f in LedgerChaining.fairness if "close_own_ledger_bad_version" not in f.actions)
+
+    trace = check(Unnoticed(clients=2), invariants=["stable_leader_accepts_writes"]).must_violate("stable_leader_accepts_writes")
+    assert trace.loop == len(trace.steps)
+    last = trace.states[-1].variables()
+    stuck = last["c_state"][last["md_leader"]]
+    assert stuck.status is ClientStatus.HAS_OPEN_LEDGER and last["b_ledgers"][stuck.ledger.id].fenced
+
+
+def test_liveness_is_off_by_default() -> None:
+    assert check(LedgerChaining(clients=1)).judged == ()

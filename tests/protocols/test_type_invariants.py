@@ -6,6 +6,7 @@ import pytest
 
 from fencepost import ModelValue, Protocol, check, initial
 from fencepost.protocols import SHIPPED, shipped
+from fencepost.protocols.bookkeeper import BookKeeper
 from fencepost.protocols.bookkeeper_4_13 import W1, BookKeeper413, Entry, Fragment, LedgerStatus, PendingAddOp
 from fencepost.protocols.ledger_chaining import LedgerChaining, LedgerMetadata, LedgerOnBookies
 from fencepost.step import Stepper
@@ -15,7 +16,11 @@ C1 = ModelValue("c1", 0)
 STRANGERS = frozenset({W1})
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+UNTYPED = ("kraft-kip-853", "kraft-kip-853-join")
+"""The original of these has no type invariant."""
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name not in UNTYPED])
 def test_no_variable_is_left_out(name: str) -> None:
     stepper = Stepper(shipped(name)(), ["type_ok"])
     asked = {root.parameters["part"] for root in stepper.of_kind("invariant")}
@@ -39,6 +44,14 @@ def test_no_variable_is_left_out(name: str) -> None:
         (BookKeeper413, ("w2", "curr_fragment", "ensemble"), STRANGERS),
         (BookKeeper413, ("w2", "curr_read_entry"), Entry(2, 1)),
         (BookKeeper413, ("w2", "recovery_phase"), 1),
+        (BookKeeper, ("meta", "fragments"), (Fragment(1, frozenset({B1}), 1),)),
+        (BookKeeper, ("bookie", B1, "entries"), frozenset({Entry(2, 2)})),
+        (BookKeeper, ("client", C1, "status"), LedgerStatus.OPEN),
+        (BookKeeper, ("client", C1, "fragments"), (Fragment(1, STRANGERS, 1),)),
+        (BookKeeper, ("client", C1, "pending_add_ops"), frozenset({PendingAddOp(Entry(1, 1), 1, frozenset())})),
+        (BookKeeper, ("client", C1, "no_such_entry"), STRANGERS),
+        (BookKeeper, ("client", C1, "last_recoverable_entry"), -2),
+        (BookKeeper, ("client", C1, "written_back"), frozenset({2})),
         (LedgerChaining, ("c_state", C1, "status"), None),
         (LedgerChaining, ("c_state", C1, "ledger", "version"), -2),
         (LedgerChaining, ("md_llist",), (0,)),

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from fencepost import (
     Message,
@@ -187,50 +187,57 @@ class Read(NamedTuple):
 # -- types of the parts of the state ----------------------------------------------------------------------------------
 
 
-def _are_bookies(protocol: BookKeeper413, value: Ensemble) -> bool:
+def are_bookies(protocol: Any, value: Ensemble) -> bool:
     return value <= frozenset(protocol.bookies)
 
 
-def _is_entry(protocol: BookKeeper413, entry: Entry) -> bool:
+def is_entry(protocol: Any, entry: Entry) -> bool:
     return entry.id in protocol.entry_ids and entry.data in protocol.entry_ids
 
 
-def _is_fragment(protocol: BookKeeper413, fragment: Fragment) -> bool:
-    return fragment.id >= 1 and _are_bookies(protocol, fragment.ensemble) and fragment.first_entry_id >= 1
+def is_fragment(protocol: Any, fragment: Fragment) -> bool:
+    return fragment.id >= 1 and are_bookies(protocol, fragment.ensemble) and fragment.first_entry_id >= 1
 
 
-def _is_pending(protocol: BookKeeper413, op: PendingAddOp) -> bool:
-    return _is_entry(protocol, op.entry) and op.fragment_id >= 1 and _are_bookies(protocol, op.ensemble)
+def is_pending(protocol: Any, op: PendingAddOp) -> bool:
+    return is_entry(protocol, op.entry) and op.fragment_id >= 1 and are_bookies(protocol, op.ensemble)
 
 
 WRITER_TYPES: Mapping[str, Test] = {
     "meta_version": or_none(at_least(0)),
     "status": or_none(one_of_kind(LedgerStatus)),
     "curr_fragment.id": at_least(0),
-    "curr_fragment.ensemble": _are_bookies,
+    "curr_fragment.ensemble": are_bookies,
     "curr_fragment.first_entry_id": at_least(0),
-    "pending_add_ops": each(_is_pending),
+    "pending_add_ops": each(is_pending),
     "lap": at_least(0),
     "lac": at_least(0),
-    "confirmed": _are_bookies,
+    "confirmed": are_bookies,
 }
 
 TYPES: Mapping[str, Test] = {
     "meta.status": or_none(lambda protocol, status: status in LedgerStatus and status is not LedgerStatus.INVALID),
-    "meta.fragments": each(_is_fragment),
+    "meta.fragments": each(is_fragment),
     "meta.last_entry": at_least(0),
     "meta.version": at_least(0),
-    "bookie.entries": each(_is_entry),
+    "bookie.entries": each(is_entry),
     "bookie.fenced": one_of_kind(bool),
     "bookie.lac": at_least(0),
     **{f"w1.{part}": test for part, test in WRITER_TYPES.items()},
     **{f"w2.{part}": test for part, test in WRITER_TYPES.items()},
-    "w2.fenced": _are_bookies,
-    "w2.curr_read_entry": or_none(_is_entry),
-    "w2.has_entry": _are_bookies,
-    "w2.no_such_entry": _are_bookies,
+    "w2.fenced": are_bookies,
+    "w2.curr_read_entry": or_none(is_entry),
+    "w2.has_entry": are_bookies,
+    "w2.no_such_entry": are_bookies,
     "w2.recovery_phase": one_of_kind(RecoveryPhase),
 }
+
+
+def why_bookies_differ(protocol: Any) -> str:
+    """Why bookies are not symmetric: where there are several ensembles, the first is preferred."""
+    if len(protocol.bookies) == protocol.write_quorum:
+        return ""
+    return "an ensemble is chosen in the order of the bookies where there are more of them than the write quorum"
 
 
 class BookKeeper413(Protocol):
@@ -238,7 +245,9 @@ class BookKeeper413(Protocol):
 
     name: ClassVar[str] = "bookkeeper-4.13"
 
-    bookies: tuple[ModelValue, ...] = model_values("b", 3, "the bookies that are available")
+    bookies: tuple[ModelValue, ...] = model_values(
+        "b", 3, "the bookies that are available", symmetric=why_bookies_differ
+    )
     write_quorum: int = constant(3, "bookies that an entry is sent to, the size of an ensemble")
     ack_quorum: int = constant(2, "bookies that must confirm an entry before it is committed")
     send_limit: int = constant(1, "entries that w1 sends")
@@ -657,9 +666,8 @@ class BookKeeper413(Protocol):
 
     def _written_back(self, entry: Entry) -> bool:
         """Whether recovery has sent this entry to any bookie."""
-        return any(
-            entry == request.entry for b in self.bookies for request in self.network.known(AddEntryRequest, W2, b)
-        )
+        requests = [AddEntryRequest(entry, lac) for lac in range(entry.id)]
+        return any(self.network.is_known(request, W2, b) for request in requests for b in self.bookies)
 
     @action(b=bookies, by=W2)
     def w2_receives_add_confirmed_response(self, b: ModelValue) -> None:
