@@ -1,0 +1,142 @@
+"""What a state space that was written says about itself: of which protocol it is, what its columns are, whether it is whole."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fencepost import loading
+from fencepost.engines.checkpoint import encoded_constants, names_of, source_digest
+from fencepost.errors import SystemFailure
+from fencepost.spec.protocol import Protocol
+from fencepost.spec.values import decode
+from fencepost.step.state import Store
+from fencepost.trace.words import constant_text
+
+SCHEMA = 1
+"""The version of what the files hold and how."""
+
+NAME = "manifest.json"
+
+FIXED = {"fingerprint": "int", "depth": "int", "parent": "int", "action": "text", "parameters": "text"}
+"""The columns of ``states`` that every protocol has, each with its kind; then come the parts of the state."""
+
+EDGES = {"source": "int", "target": "int", "action": "text", "parameters": "text"}
+"""The columns of ``edges``."""
+
+
+class About(msgspec.Struct):
+    """What is known before anything is explored; it is in the metadata of every file too.
+
+    ``home`` is what :func:`fencepost.loading.load` finds the protocol by, ``source`` a digest of its file, ``constants`` are
+    encoded, and ``shown`` are the same for people.
+    """
+
+    schema: int
+    fencepost: str
+    protocol: str
+    home: str
+    source: str
+    constants: dict[str, str]
+    shown: dict[str, str]
+
+
+class Manifest(About):
+    """The whole manifest. ``columns``: the kind of each column of ``states``: ``int``, ``bool``, ``float`` or ``text``.
+
+    ``edges`` is how many there are, None if they were not asked for. Unless ``complete``, ``ended`` says what ended the search.
+    """
+
+    complete: bool
+    ended: str | None
+    states: int
+    edges: int | None
+    depth: int
+    columns: dict[str, str]
+
+
+def about(protocol: Protocol) -> dict[str, Any]:
+    """The fields of :class:`About` for a protocol."""
+    from fencepost import __version__
+
+    return {
+        "schema": SCHEMA,
+        "fencepost": __version__,
+        "protocol": protocol.name,
+        "home": _home(type(protocol)),
+        "source": source_digest(protocol),
+        "constants": encoded_constants(protocol),
+        "shown": {name: constant_text(value) for name, value in protocol.constants.items()},
+    }
+
+
+def _home(protocol: type[Protocol]) -> str:
+    if protocol.__module__.startswith("fencepost.protocols") and protocol.name in loading.shipped_names():
+        return protocol.name
+    try:
+        return f"{os.path.abspath(inspect.getfile(protocol))}:{protocol.__qualname__}"
+    except (OSError, TypeError):
+        return ""
+
+
+class StateSpace:
+    """A state space in a directory.
+
+    Raises :class:`fencepost.SystemFailure` if there is none, or none that this version of Fencepost can read.
+    """
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+        try:
+            held = json.loads((self.directory / NAME).read_bytes())
+            schema = held.get("schema")
+            if schema != SCHEMA:
+                raise SystemFailure(f"{directory} was written by another version of Fencepost (schema {schema}, not {SCHEMA}): check again")
+            self.manifest = msgspec.convert(held, Manifest)
+        except FileNotFoundError:
+            raise SystemFailure(f"{directory} holds no state space: there is no {NAME} in it (fencepost check PROTOCOL --states {directory} makes one)") from None
+        except OSError as error:
+            raise SystemFailure(f"{self.directory / NAME} can not be read: {error.strerror or error}") from None
+        except (ValueError, AttributeError, msgspec.MsgspecError) as error:
+            raise SystemFailure(f"{self.directory / NAME} is no manifest of a state space: {error}") from None
+
+    @property
+    def title(self) -> str:
+        """The protocol with its constants, for people."""
+        given = "  ".join(f"{name}={value}" for name, value in self.manifest.shown.items())
+        return f"{self.manifest.protocol}  {given}".strip()
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The columns that are parts of the state, each with its kind."""
+        return {name: kind for name, kind in self.manifest.columns.items() if name not in FIXED}
+
+    def files(self, table: str) -> str:
+        """Where the files of ``states`` or ``edges`` are."""
+        return str(self.directory / table)
+
+    def protocol(self) -> Protocol:
+        """The protocol that was explored, with its constants.
+
+        Raises :class:`fencepost.SystemFailure` if its file is gone or has changed since.
+        """
+        kept = self.manifest
+        if not kept.home:
+            raise SystemFailure(f"{self.directory} is of {kept.protocol}, which was defined in no file, so nothing can be replayed")
+        cls = loading.load(kept.home)
+        if source_digest(cls()) != kept.source:
+            where = kept.home.partition(".py:")[0] + ".py" if ".py:" in kept.home else kept.home
+            raise SystemFailure(f"{where} has changed since {self.directory} was written: check it again with --states")
+        named = names_of(Store(cls()))
+        return cls(**{name: decode(bytes.fromhex(code), named) for name, code in kept.constants.items()})
+
+
+def constants_that_differ(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    """The names of the constants that two state spaces do not share."""
+    return [name for name in {**one, **other} if one.get(name) != other.get(name)]

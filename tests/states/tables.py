@@ -1,0 +1,71 @@
+"""Reads a state space that was written down, and holds it against the plain explorer's own states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+import fencepost
+from fencepost import Protocol
+from fencepost.engines import reference
+from fencepost.engines.interface import Options
+from fencepost.states.manifest import StateSpace
+from fencepost.step import State, Stepper
+from fencepost.step.state import LOW
+
+Rows = list[dict[str, Any]]
+
+
+def written(protocol: Protocol, directory: Path, **options: Any) -> StateSpace:
+    """The state space of a protocol, with its steps."""
+    options = {"workers": 1, "engine": "embedded", "keep_going": True, **options}
+    result = fencepost.check(protocol, states=directory, edges=True, **options)
+    assert result.failure is None and result.table is not None, result.failure
+    return StateSpace(directory)
+
+
+def rows(space: StateSpace, table: str) -> Rows:
+    """All rows of a table in one order, as any reader gets them that takes the first file's columns for those of all."""
+    found = pq.read_table(space.files(table)).to_pylist()
+    return sorted(found, key=lambda row: [str(value) for value in row.values()])
+
+
+class Kept(reference._Search):
+    """The plain explorer, which forgets no state."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.every: dict[int, tuple[int, tuple[int, ...]]] = {}
+
+    def _next(self, level: list[int]) -> list[int]:
+        self.every |= {found: (self.result.depth, self.rows[found]) for found in level}
+        return super()._next(level)
+
+
+def states(protocol: Protocol, **options: Any) -> Iterator[tuple[int, int, State, Any]]:
+    """Every state with its fingerprint, its depth, and how it was discovered: the parent and the action's title."""
+    stepper = Stepper(protocol)
+    search = Kept(stepper, Options(keep_going=True, **options), None)
+    search.run()
+    for found, (depth, row) in search.every.items():
+        link = search.links[found]
+        yield found, depth, State(stepper.store, row), link and (link[0], stepper.roots[link[1]])
+
+
+def steps(protocol: Protocol) -> set[tuple[int, int, str, str]]:
+    """Every step that changes something, by fingerprints, action and title, found without the search's own notes."""
+    found = set()
+    stepper = None
+    for source, _, state, _ in states(protocol):
+        stepper = stepper or Stepper(protocol)
+        row = tuple(stepper.store.intern(stepper.store.slot(slot), value) for slot, value in state.slots())
+        for root in stepper.of_kind("action"):
+            for outcome in stepper.outcomes(root, row):
+                after = stepper.apply(row, outcome)
+                cut = any(stepper.outcomes(c, row, after) for c in stepper.of_kind("step_constraint"))
+                if outcome.writes and not cut:
+                    found.add((source, stepper.store.fingerprint(after) & LOW, root.name, root.title))
+    return found
