@@ -1,0 +1,80 @@
+"""What it takes to go on with a search on Spark after its driver was killed: a manifest that names files.
+
+``manifest.json`` is replaced in one step. It names the pieces of one level, the runs of every target, and the compiled tables, which
+are kept as they are: what they number keeps its number, so pieces and runs stay valid. A file that it does not name does not count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from fencepost.engines.checkpoint import SlotEntry, Subject
+from fencepost.errors import SystemFailure
+from fencepost.spark.level import Piece, Run
+from fencepost.spark.storage import Storage
+
+FORMAT = 1
+NAME = "manifest.json"
+
+
+class Manifest(Subject):
+    """Everything about a search at the end of a level, and where its states are."""
+
+    engine: str
+    depth: int
+    distinct: int
+    generated: int
+    taken: list[int]
+    new: list[int]
+    seconds: float
+    level: int
+    queue: int
+    pieces: list[Piece]
+    runs: list[list[Run]]
+    tables: str
+    tables_digest: str
+    slots: list[SlotEntry]
+    found: list[tuple[str, str, int, list[int]]]
+    reported: list[str]
+
+    @property
+    def files(self) -> set[str]:
+        """The files that must stay."""
+        return {p.file for p in self.pieces} | {run.file for runs in self.runs for run in runs} | {self.tables}
+
+
+def digest(content: bytes) -> str:
+    """A digest of a file."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def refused(storage: Storage, why: str) -> SystemFailure:
+    """A checkpoint that can not be gone on from."""
+    return SystemFailure(f"the checkpoint in {storage.place} {why}; start again without --resume")
+
+
+def read(storage: Storage) -> Manifest:
+    """The manifest in a storage. Raises :class:`fencepost.SystemFailure` if there is none, or it is none of ours."""
+    content = storage.load(NAME)
+    if content is None:
+        raise SystemFailure(f"{storage.place} holds no complete checkpoint (there is no {NAME} in it)")
+    try:
+        kind = msgspec.json.decode(content)
+        if kind.get("engine") != "spark":
+            raise refused(storage, "was written by the embedded engine: go on with that one")
+        if kind["format"] != FORMAT:
+            raise refused(storage, f"was written by another version of Fencepost (format {kind['format']}, not {FORMAT})")
+        return msgspec.json.decode(content, type=Manifest)
+    except (msgspec.MsgspecError, AttributeError, KeyError) as error:
+        raise refused(storage, f"is damaged: {error}") from None
+
+
+def tables(storage: Storage, manifest: Manifest) -> dict[str, object]:
+    """The compiled tables that a manifest names."""
+    content = storage.load(manifest.tables)
+    if content is None or digest(content) != manifest.tables_digest:
+        raise refused(storage, f"is damaged: {manifest.tables} is not what was written")
+    kept: dict[str, object] = msgspec.msgpack.decode(content)
+    return kept

@@ -1,0 +1,224 @@
+"""Where Spark is: started quietly, given one level at a time, and whatever goes wrong with it said in one line."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import IO, Any
+
+from fencepost.errors import SystemFailure
+from fencepost.spark import stages
+from fencepost.spark.level import Plan
+
+JAVA = 17
+"""The oldest Java that PySpark 4 runs on."""
+
+TICK = 0.2
+"""Seconds between looks at a job."""
+STAGES = ("expanding", "removing duplicates", "building")
+
+# What is done to states is done by Python's workers: the virtual machine hands blocks on, and its better compiler would take the cores from
+# them for the first half minute.
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+SETTINGS = {
+    "spark.app.name": "fencepost",
+    "spark.driver.extraJavaOptions": JVM,
+    "spark.executor.extraJavaOptions": JVM,
+    "spark.ui.showConsoleProgress": "false",
+    # Fingerprints are random numbers: there is nothing to compress.
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+    "spark.sql.adaptive.enabled": "false",
+    # A row is a block of up to 8 MiB.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+    "spark.python.worker.reuse": "true",
+}
+
+
+def require_java() -> None:
+    """Raises :class:`fencepost.SystemFailure` unless there is a Java that Spark runs on."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    needed = f"the spark engine needs Java {JAVA} or newer"
+    if java is None:
+        raise SystemFailure(f"{needed}, and there is none: install one, or set JAVA_HOME to where it is")
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+    except (OSError, subprocess.CalledProcessError):
+        raise SystemFailure(f"{needed}, and {java} can not be run: set JAVA_HOME to where a working one is") from None
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    if found and int(found[1]) < JAVA:
+        raise SystemFailure(f"{needed}, and {java} is Java {found[1]}: set JAVA_HOME to where a newer one is")
+
+
+class Cluster:
+    """Spark, at ``master``: by default all cores of this machine. It is started when it is first needed.
+
+    A session that is active in this process already is used as it is. What Spark itself has to say is kept from the terminal,
+    unless ``debug``.
+    """
+
+    def __init__(self, master: str | None, debug: bool = False) -> None:
+        self.master = master or "local[*]"
+        self.debug = debug
+        self._session: Any = None
+        self._own: Any = None
+        self._log: IO[bytes] | None = None
+        self._jobs = ThreadPoolExecutor(1)
+
+    @property
+    def session(self) -> Any:
+        """The session. Raises :class:`fencepost.SystemFailure` if it can not be had."""
+        if self._session is None:
+            from pyspark.sql import SparkSession
+
+            self._session = SparkSession.getActiveSession()
+            if self._session is None:
+                require_java()
+                os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+                if not self.debug:
+                    self._log = tempfile.TemporaryFile(prefix="fencepost-spark-log-")
+                self._session = self._own = _started(self.master, self._log)
+        return self._session
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at a time."""
+        return int(self.session.sparkContext.defaultParallelism)
+
+    def share(self, arrays: dict[str, Any]) -> Any:
+        """A broadcast variable."""
+        return self.session.sparkContext.broadcast(arrays)
+
+    def run(self, plan: Plan, name: str, tell: Callable[[str], None]) -> list[bytes]:
+        """Run a level as one job, ``name`` in Spark's own pages; what its tasks tell.
+
+        Meanwhile ``tell`` is called with what it is at, and may raise KeyboardInterrupt, which cancels the job.
+        """
+        session = self.session
+        context = session.sparkContext
+        group = f"fencepost-{uuid.uuid4().hex[:8]}"
+
+        def job() -> list[bytes]:
+            context.setJobGroup(group, name)
+            rows = (
+                session.range(0, plan.homes, 1, plan.homes)
+                .mapInArrow(stages.Expand(plan), stages.SCHEMA)
+                .repartitionById(len(plan.runs), "to")
+                .mapInArrow(stages.Deduplicate(plan), stages.SCHEMA)
+                .repartitionById(plan.homes, "to")
+                .mapInArrow(stages.Build(plan), stages.SCHEMA)
+                .select("payload")
+                .collect()
+            )
+            return [bytes(row.payload) for row in rows]
+
+        future = self._jobs.submit(job)
+        try:
+            while wait([future], TICK).not_done:
+                tell(self._stage(group))
+            return future.result()
+        except KeyboardInterrupt:
+            context.cancelJobGroup(group)
+            raise
+        except Exception as error:
+            raise SystemFailure(f"Spark failed: {reason(error)}") from error
+
+    def _stage(self, group: str) -> str:
+        """What a job is at."""
+        tracker = self.session.sparkContext.statusTracker()
+        doing = ""
+        for number in tracker.getJobIdsForGroup(group):
+            info = tracker.getJobInfo(number)
+            for what, stage in zip(STAGES, sorted(info.stageIds) if info else (), strict=False):
+                at = tracker.getStageInfo(stage)
+                if at is not None and at.numActiveTasks:
+                    doing = f"{what} ({at.numCompletedTasks} of {at.numTasks})"
+        return doing
+
+    def close(self) -> None:
+        """Stop what was started here."""
+        self._jobs.shutdown(wait=False, cancel_futures=True)
+        if self._own is not None:
+            _stop(self._own)
+        if self._log is not None:
+            self._log.close()
+
+
+def _started(master: str, log: IO[bytes] | None) -> Any:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    _must_answer(master)
+    conf = SparkConf(loadDefaults=False).setMaster(master)
+    for name, value in SETTINGS.items():
+        conf.set(name, value)
+    try:
+        gateway = launch_gateway(conf, {"stdout": log, "stderr": log} if log is not None else {})
+        return SparkSession(SparkContext(conf=conf, gateway=gateway))
+    except Exception as error:
+        raise SystemFailure(f"Spark can not be started at {master}: {_logged(log) or reason(error)}") from error
+
+
+def _must_answer(master: str) -> None:
+    """Raises :class:`fencepost.SystemFailure` if nobody is there: Spark itself would try for two minutes and then say something else."""
+    places = re.findall(r"([^:,/]+):(\d+)", master) if master.startswith("spark://") else []
+    for host, port in places:
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+            return
+        except (OSError, OverflowError):
+            continue
+    if places:
+        raise SystemFailure(f"no Spark master answers at {master}")
+
+
+def _logged(log: IO[bytes] | None) -> str | None:
+    """The first error that a virtual machine has written down before it ended."""
+    if log is None:
+        return None
+    log.seek(0)
+    found = re.search(r"^(?:Exception in thread \S+ |Error: )?(?:[\w.$]*(?:Exception|Error): )(.+)$", log.read().decode(errors="replace"), re.M)
+    return found[1] if found else None
+
+
+def _stop(session: Any) -> None:
+    from pyspark import SparkContext
+
+    gateway = session.sparkContext._gateway
+    try:
+        session.stop()
+    except Exception:  # a cluster that is gone has been stopped
+        pass
+    gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        # The virtual machine ends when nobody holds the other end of its input.
+        process.stdin.close()
+        process.wait()
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def reason(error: BaseException) -> str:
+    """What an error of Spark comes down to, in one line."""
+    text = str(error)
+    if "No module named 'fencepost'" in text:
+        return "the executors have no Fencepost: install fencepost[spark] for their Python (PYSPARK_PYTHON says which that is)"
+    # The last line of a Python traceback says it, in whatever Java wrapped around it.
+    told = re.findall(r"^(?:\w+\.)*(\w+): (.+)$", text, re.MULTILINE)
+    ours = [message for kind, message in told if kind in ("SystemFailure", "RuntimeError")]
+    if ours:
+        return str(ours[-1])
+    java = getattr(error, "java_exception", None)
+    lines = [line.strip() for line in (str(java) if java is not None else text).splitlines() if line.strip()]
+    return str(re.sub(r"^(?:[\w$]+\.)+([\w$]+): ", "", lines[0])) if lines else type(error).__name__

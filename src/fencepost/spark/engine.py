@@ -1,0 +1,534 @@
+"""The Spark engine: begins embedded, and hands over to a cluster when a level outgrows one process.
+
+The driver here is the only one to run the author's Python. Executors get the compiled tables and files of rows; what they do is in
+`stages`. Between levels the driver completes the states that fell off a trie, judges what was found, and decides.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fencepost import __version__
+from fencepost.compiler.native import REF_BITS, REF_MASK
+from fencepost.compiler.tables import ACTION, INITIAL, STATE_PROPERTY, Array
+from fencepost.engines import kernel
+from fencepost.engines.checkpoint import encoded_constants, restore_slots, slot_entries, source_digest
+from fencepost.engines.embedded import Explorer, uncollected
+from fencepost.engines.interface import Exploration, Options, Progress, Report
+from fencepost.engines.kernel import Arena
+from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
+from fencepost.spark import checkpoint, level, loops, stages
+from fencepost.spark.cluster import Cluster, require_java
+from fencepost.spark.level import Piece, Plan, Run
+from fencepost.spark.storage import Storage, open_storage
+from fencepost.spec.protocol import TEMPORAL
+from fencepost.step import Stepper
+from fencepost.step.state import LOW
+
+HANDOVER = 1_000_000
+"""The largest level that is expanded in this process for a cluster, unless told otherwise: about the one for which a job pays."""
+HOME_ROWS = 1 << 20
+"""States of a level that one task works on, at most."""
+FEWEST_ROWS = 1 << 14
+"""States of a level that are worth a task of their own."""
+TARGETS_PER_CORE = 2
+FULL_TARGET = 1 << 24
+"""Candidates of one target in a level beyond which there are twice as many targets from the next level on."""
+FIGURES = ("candidates", "sent", "found", "parked", "shuffled", "expand", "deduplicate", "build")
+"""What is counted of a level: candidates, those of them that were sent, states found, those that fell off a trie, bytes, and seconds
+of tasks.
+"""
+SCANNED = 64
+"""How many times as many visited states are looked through in this process for a level that is expanded here."""
+
+
+def explore(stepper: Stepper, options: Options, report: Report | None = None) -> Exploration:
+    """Explore every reachable state, the large levels on Spark. Limits are looked at between levels.
+
+    Raises :class:`fencepost.OptionError` for what this engine can not do, :class:`fencepost.SystemFailure` if there is no Spark.
+    """
+    _refuse(stepper, options)
+    handover = options.handover
+    if handover is None:
+        # On one machine the embedded engine is the faster one, as long as there is memory.
+        local = options.master is None or options.master.startswith("local")
+        handover = sys.maxsize if local else HANDOVER
+    explorer = Explorer(stepper, replace(options, checkpoint=None, resume=None), report, handover)
+    try:
+        if options.resume is None:
+            with uncollected():
+                explorer.run()
+            if not explorer.handed_over:
+                return explorer.result
+        return Search(explorer, options, report).run()
+    finally:
+        explorer.close()
+
+
+def _refuse(stepper: Stepper, options: Options) -> None:
+    try:
+        import pyarrow  # noqa: F401
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        raise SystemFailure(f"the spark engine needs {error.name}: pip install 'fencepost[spark]'") from None
+    require_java()
+    if stepper.of_kind(*TEMPORAL):
+        name = stepper.of_kind(*TEMPORAL)[0].name
+        raise OptionError(
+            f"the spark engine does not check temporal properties such as {name}: name the invariants to check with --invariant, "
+            "or use --engine embedded"
+        )
+    if options.symmetry:
+        raise OptionError("the spark engine explores every state: leave out --symmetry, or use --engine embedded")
+    if options.checking:
+        raise OptionError("--checking is for small configurations: use --engine embedded")
+    if options.checkpoint is not None and options.resume is None:
+        storage = open_storage(options.checkpoint)
+        storage.create()
+        if storage.load(checkpoint.NAME) is not None:
+            raise SystemFailure(
+                f"{options.checkpoint} holds a checkpoint already: go on from it with --resume {options.checkpoint}, or name an empty one"
+            )
+    if options.checkpoint is None and options.resume is None and options.master and not options.master.startswith("local"):
+        raise OptionError(
+            f"--master {options.master} needs --checkpoint DIR: a folder or URL that the driver and every executor can reach, "
+            "for the states of the search"
+        )
+
+
+class Held:
+    """The compiled tables for a level that is expanded in this process; what a broadcast variable is for executors."""
+
+    def __init__(self, value: dict[str, Array]) -> None:
+        self.value = value
+
+
+class Search:
+    """A search on Spark. Its states are in files: the level to be expanded in pieces, everything visited in runs.
+
+    The embedded explorer that it went out from stays what knows the tables, the limits, the counts and the result.
+    """
+
+    def __init__(self, explorer: Explorer, options: Options, report: Report | None) -> None:
+        self.explorer = explorer
+        self.options = options
+        self.report = report
+        self.result = explorer.result
+        self.wide = explorer.wide
+        self.cluster = Cluster(options.master, options.debug)
+        self.handover = min(explorer.handover or 0, HANDOVER)
+        self.level = 0
+        self.pieces: list[Piece] = []
+        self.runs: list[list[Run]] = []
+        self.kept: checkpoint.Manifest | None = None
+        self.saved_level = -1
+        self.shuffled = 0
+        self.figures: list[dict[str, float]] = []
+        self.last_is_whole = True
+        self._tables: tuple[tuple[int, ...], Any, str] | None = None
+
+    def run(self) -> Exploration:
+        """Explore, and tell what was found."""
+        result, explorer = self.result, self.explorer
+        with ExitStack() as stack:
+            stack.callback(self.cluster.close)
+            try:
+                self.storage, temporary = self._storage()
+                if temporary:
+                    stack.callback(shutil.rmtree, self.storage.place, True)
+                if self.options.resume is not None:
+                    self._resume()
+                if self.options.resume is None:
+                    self._take_over()
+                while explorer.level_size and not explorer.finished():
+                    self._next_level()
+                result.complete = not explorer.level_size and result.limit is None and result.raised is None
+            except KeyboardInterrupt:
+                result.interrupted = True
+            except SystemFailure as error:
+                result.failure = error
+            try:
+                self._save()
+                if self.kept is not None:
+                    self._sweep(self.kept.files)
+            except SystemFailure as error:
+                result.failure = result.failure or error
+        result.queue = explorer.level_size
+        explorer.conclude()
+        result.profile["levels on Spark"] = self.figures
+        return result
+
+    def _storage(self) -> tuple[Storage, bool]:
+        """Where the files go, and whether they are for this search only."""
+        place = self.options.resume or self.options.checkpoint
+        if place is None:
+            return open_storage(tempfile.mkdtemp(prefix="fencepost-spark-")), True
+        storage = open_storage(place)
+        storage.create()
+        return storage, False
+
+    # -- taking over, and going on ------------------------------------------------------------------------------------
+
+    def _take_over(self) -> None:
+        """Put into files what the embedded explorer has found."""
+        explorer = self.explorer
+        self.level = self.result.depth
+        targets = TARGETS_PER_CORE * self.cluster.cores
+        low, high, outcome = self._visited()
+        edges = np.searchsorted(low, np.array(level.bounds(targets)[1:-1], np.uint64))
+        for target, part in enumerate(np.split(np.arange(len(low)), edges)):
+            run = self._name("run", target)
+            some = [level.write_run(self.storage, run, low[part], high[part], outcome[part], self.wide)] if len(part) else []
+            self.runs.append(some)
+        order = explorer.order[: explorer.level_size]
+        for begin in range(0, len(order), HOME_ROWS):
+            self.pieces.append(self._piece(order[begin : begin + HOME_ROWS]))
+        explorer.forget_visited()
+        self._save()
+
+    def _visited(self) -> tuple[Array, Array, Array]:
+        """Every state that was discovered, by fingerprint: its low half, its high half if it has one, the outcome that led to it.
+
+        They follow from the links: a child's fingerprint is its parent's, changed by the outcome.
+        """
+        explorer, tables = self.explorer, self.explorer.tables
+        starts = [state.fingerprint for state in explorer.starts]
+        lows, highs = [np.array([s & LOW for s in starts], np.uint64)], [np.array([s >> 64 for s in starts], np.uint64)]
+        outcomes: list[Array] = []
+        for n in range(len(explorer.links)):
+            log = explorer.links.level(n)
+            outcome, parent = log & REF_MASK, log >> REF_BITS
+            outcomes.append(outcome.astype(np.uint32))
+            lows.append(lows[-1][parent] ^ tables.delta[outcome])
+            if self.wide:
+                highs.append(highs[-1][parent] ^ tables.delta_high[outcome])
+        low, all_outcomes = np.concatenate(lows[1:]), np.concatenate(outcomes)
+        if not self.wide:
+            order = np.argsort(low)
+            return low[order], low, all_outcomes[order]
+        high = np.concatenate(highs[1:])
+        order = np.lexsort((high, low))
+        return low[order], high[order], all_outcomes[order]
+
+    def _piece(self, order: Array) -> Piece:
+        """Write states of the explorer's newest level, at these positions, as a piece."""
+        new = self.explorer.new
+        leaves = np.empty(int(loops.gather_leaves(new, order, order, order, True)), np.int32)
+        metas = np.empty(len(order), np.int64)
+        loops.gather_leaves(new, order, metas, leaves, False)
+        cells = np.ascontiguousarray(new.cells[order][:, : self.explorer.width])
+        arena = Arena(cells, new.fp[order], new.fp_high[order], order, metas, leaves, level.NO_IMAGES, level.NO_IMAGES)
+        return level.write_piece(self.storage, self._name("rows", len(self.pieces)), arena, len(order), len(leaves), self.wide)
+
+    def _name(self, what: str, number: int) -> str:
+        return f"level-{self.level}-{what}-{number}-{uuid.uuid4().hex[:12]}.bin"
+
+    def _resume(self) -> None:
+        """Everything as it was at the end of the level that the checkpoint holds."""
+        explorer, result, place = self.explorer, self.result, self.options.checkpoint
+        if place is not None and str(open_storage(place).place) != self.storage.place:
+            raise SystemFailure(f"a resumed run goes on saving to {self.storage.place}; leave out --checkpoint")
+        kept = checkpoint.read(self.storage)
+        difference = kept.difference(explorer.stepper.protocol, explorer.properties, self.options.bits)
+        if difference is not None:
+            raise checkpoint.refused(self.storage, difference)
+        names = set(self.storage.names())
+        missing = sorted(kept.files - names)
+        if missing:
+            raise checkpoint.refused(self.storage, f"is damaged: there is no {missing[0]}")
+        try:
+            restored = restore_slots(explorer.stepper.store, kept.slots)
+            if restored != [(i, list(range(len(e.values)))) for i, e in enumerate(kept.slots)]:
+                raise ValueError("values are numbered otherwise")
+        except (ValueError, KeyError, TypeError) as error:
+            raise checkpoint.refused(self.storage, f"does not fit this version of the protocol: {error}") from None
+        explorer.tables.restore(checkpoint.tables(self.storage, kept))
+        explorer.fit()
+        explorer.recall_starts()
+        result.distinct, result.generated, result.depth = kept.distinct, kept.generated, kept.depth
+        explorer.earlier = Exploration(generated=kept.generated, seconds=kept.seconds)
+        explorer.earlier.taken, explorer.earlier.new = dict(enumerate(kept.taken)), dict(enumerate(kept.new))
+        result.found += [explorer.violation(kind, name, (start, path)) for kind, name, start, path in kept.found]
+        explorer.reported = set(kept.reported)
+        explorer.level_size = kept.queue
+        self.level, self.pieces, self.runs = kept.level, list(kept.pieces), [list(runs) for runs in kept.runs]
+        self.kept, self.saved_level = kept, kept.level
+
+    # -- a level ------------------------------------------------------------------------------------------------------
+
+    def _next_level(self) -> None:
+        """Expand the current level into the next."""
+        options, result = self.options, self.result
+        actions = options.max_depth is None or result.depth + 1 < options.max_depth
+        if not actions:
+            # The states of the last level before a limit on depth are not asked for their actions: a resumed run does that level again.
+            self._save()
+        before = self.pieces
+        plan = self._plan(actions)
+        began = time.perf_counter()
+        told = self._run(plan)
+        done = time.perf_counter()
+        self.level += 1
+        self.last_is_whole = actions
+        self._account(plan, told)
+        self.figures[-1] |= {"job": done - began, "complete": time.perf_counter() - done}
+        stale = {piece.file for piece in before} | {run.file for runs in plan.runs for run in runs}
+        self._remove(stale - self._files())
+        if actions and self.level - self.saved_level >= options.checkpoint_levels:
+            self._save()
+
+    def _plan(self, actions: bool) -> Plan:
+        explorer, tables = self.explorer, self.explorer.tables
+        total = explorer.level_size
+        visited = sum(run.states for runs in self.runs for run in runs)
+        small = total <= self.handover and visited <= SCANNED * self.handover
+        cores = 1 if small else self.cluster.cores
+        homes = cores * -(-total // (cores * HOME_ROWS))
+        homes = max(1, min(homes, -(-total // FEWEST_ROWS)))
+        rows = -(-total // homes)
+        shared, name = self._shared(small)
+        steps = sum(1 for kind in tables.root_kind if kind == ACTION)
+        return Plan(
+            place=self.storage.place, level=self.level, wide=self.wide, width=explorer.width, item=np.dtype(explorer.dtype).itemsize,
+            pieces=tuple(self.pieces), rows=rows, homes=-(-total // rows), runs=tuple(tuple(runs) for runs in self.runs),
+            tables=shared, tables_id=name, roots=len(tables.root_kind), leaves=tables.leaves, outcomes=tables.outcomes,
+            most_leaves=steps * tables.widest_fork, stepwise=tables.keeps_loops, actions=actions, version=__version__,
+        )  # fmt: skip
+
+    def _shared(self, small: bool) -> tuple[Any, str]:
+        """The compiled tables, and a name for them: for executors, sent anew only when they have grown."""
+        tables = self.explorer.tables
+        compiled, used = tables.compiled(), tables.used()
+        version = (small, *used.values())
+        if self._tables is None or self._tables[0] != version:
+            if self._tables is not None and not self._tables[0][0]:
+                self._tables[1].unpersist()
+            arrays = {name: np.ascontiguousarray(a[: used[name]]) for name, a in compiled._asdict().items()}
+            arrays |= {name: getattr(tables, name)[: used[name]] for name in ("trie_root", "trie_known")}
+            self._tables = (version, Held(arrays) if small else self.cluster.share(arrays), uuid.uuid4().hex)
+        return self._tables[1:]
+
+    def _run(self, plan: Plan) -> list[stages.Told]:
+        """The level, on Spark or in this process: what its tasks tell."""
+        if isinstance(plan.tables, Held):
+            told = stages.here(plan)
+        else:
+            name = f"{self.explorer.stepper.protocol.name}, level {self.result.depth}: {plan.total:,} states"
+            told = self.cluster.run(plan, name, self._tell)
+        return [stages.reports.decode(one) for one in told]
+
+    def _tell(self, stage: str) -> None:
+        """Report how far the search is."""
+        if self.report is None:
+            return
+        explorer, result = self.explorer, self.result
+        explorer.count()
+        self.report(
+            Progress(
+                generated=result.generated,
+                distinct=result.distinct,
+                depth=result.depth,
+                queue=explorer.level_size,
+                seconds=time.monotonic() - explorer.started,
+                evaluations=explorer.stepper.evaluations,
+                exploding=explorer.tables.exploding(),
+                shuffled=self.shuffled,
+                stage=stage,
+            )
+        )
+
+    def _account(self, plan: Plan, told: Iterable[stages.Told]) -> None:
+        """Make the level that was built the current one: count, complete, judge."""
+        explorer, result = self.explorer, self.result
+        counted = explorer.work[0]
+        figures = {"states": plan.total, **dict.fromkeys(FIGURES, 0.0)}
+        self.figures.append(figures)
+        built: list[stages.Built] = []
+        violated: dict[int, tuple[int, int]] = {}
+        broken: dict[int, tuple[int, int, int]] = {}
+        stuck: list[tuple[int, int]] = []
+        fullest = 0
+        for one in told:
+            if isinstance(one, stages.Expanded):
+                _add(counted.leaf_count, one.leaves)
+                _add(counted.cut_count, one.cut)
+                stuck += [one.stuck] if one.stuck else []
+                for root, step in one.broken.items():
+                    broken[root] = min(broken.get(root, step), step)
+                figures["candidates"] += one.candidates
+                figures["sent"] += one.sent
+                figures["shuffled"] += one.shuffled
+                figures["expand"] += one.seconds
+            elif isinstance(one, stages.Deduplicated):
+                self.runs[one.target] = one.runs
+                fullest = max(fullest, one.received)
+                figures["found"] += one.found
+                figures["shuffled"] += one.shuffled
+                figures["deduplicate"] += one.seconds
+            else:
+                built.append(one)
+                _add(counted.new_count, one.new)
+                _note_least(violated, one.violated)
+                figures["parked"] += one.parked[1] if one.parked is not None else 0
+                figures["build"] += one.seconds
+        self.shuffled += int(figures["shuffled"])
+        built.sort(key=lambda b: b.home)
+        self.pieces = [b.piece for b in built if b.piece is not None]
+        failed = 0
+        raised: tuple[int, int, ProtocolRaised] | None = None
+        for one in built:
+            if one.parked is not None:
+                failed += self._complete(plan, *one.parked)
+                _note_least(violated, self._violated())
+                if explorer.raised is not None:
+                    low, position, error = explorer.raised
+                    this = (low, int(explorer.new.fp_high[position]) if self.wide else 0, error)
+                    raised = this if raised is None or this[:2] < raised[:2] else raised
+                    explorer.raised = None
+        explorer.level_size = sum(piece.rows for piece in self.pieces)
+        result.distinct += explorer.level_size + failed
+        result.depth += explorer.level_size > 0
+        self._judge(violated, broken, stuck)
+        if raised is not None and not (result.found and not self.options.keep_going):
+            result.raised = raised[2]
+            result.raised_at = explorer.violation("raised", raised[2].where, self._path(raised[0], raised[1]))
+        if fullest > FULL_TARGET:
+            self._double_targets()
+
+    def _double_targets(self) -> None:
+        """Divide every target into two."""
+        boundaries = level.bounds(2 * len(self.runs))[1::2]
+        halved = [level.halves(self.storage, runs, b, self.wide) for runs, b in zip(self.runs, boundaries, strict=True)]
+        self.runs = [half for both in halved for half in both]
+
+    def _complete(self, plan: Plan, file: str, rows: int) -> int:
+        """Complete the states that fell off a trie in one task; in how many of them the author's Python raised."""
+        explorer = self.explorer
+        low, high, ref, cells = level.read_parked(self.storage, file, rows, plan)
+        positions = explorer.complete(low, high, cells)
+        metas = explorer.new.meta[positions]
+        inside = metas >= 0
+        if inside.any():
+            self.pieces.append(self._piece(positions[inside]))
+        np.add.at(explorer.work[0].new_count, ref[inside] & REF_MASK, 1)
+        self.storage.remove(file)
+        return int((metas == kernel.PARKED).sum())
+
+    def _violated(self) -> dict[int, tuple[int, int]]:
+        """What the states just completed violate, as tasks tell it."""
+        found: dict[int, tuple[int, int]] = {}
+        for work in self.explorer.work:
+            roots = np.flatnonzero(work.best_position >= 0).tolist()
+            _note_least(found, {root: (int(work.best_fp[root]), int(work.best_high[root])) for root in roots})
+        self.explorer.forget_violations()
+        return found
+
+    # -- judging ------------------------------------------------------------------------------------------------------
+
+    def _judge(
+        self, violated: dict[int, tuple[int, int]], broken: dict[int, tuple[int, int, int]], stuck: list[tuple[int, int]]
+    ) -> None:
+        """The violations of the level, one per property, in the order of properties."""
+        explorer, tables = self.explorer, self.explorer.tables
+        found: dict[str, tuple[tuple[int, ...], str, tuple[int, ...]]] = {}
+        for root in explorer.stepper.roots:
+            if root.name in explorer.reported:
+                continue
+            if tables.root_kind[root.index] == STATE_PROPERTY and root.index in violated:
+                rank: tuple[int, ...] = violated[root.index]
+                where: tuple[int, ...] = rank
+            elif root.index in broken:
+                low, high, outcome = where = broken[root.index]
+                rank = (low, high, int(tables.outcome_root[outcome]), *tables.outcome_choices[outcome])
+            else:
+                continue
+            if root.name not in found or rank < found[root.name][0]:
+                found[root.name] = (rank, root.kind, where)
+        if stuck and self.options.deadlock and "deadlock" not in explorer.reported:
+            found["deadlock"] = ((), "deadlock", min(stuck))
+        for name, (_, kind, (low, high, *last)) in found.items():
+            start, outcomes = self._path(low, high)
+            self.result.found.append(explorer.violation(kind, name, (start, [*outcomes, *last])))
+            explorer.reported.add(name)
+
+    def _path(self, low: int, high: int) -> tuple[int, list[int]]:
+        """The number of an initial state and the outcomes from it to a state."""
+        tables = self.explorer.tables
+        outcomes: list[int] = []
+        while True:
+            target = (low >> 32) * len(self.runs) >> 32
+            ways = (level.find(self.storage, run, low, high, self.wide) for run in self.runs[target])
+            outcome = next(way for way in ways if way is not None)
+            if outcome == INITIAL:
+                starts = [state.fingerprint for state in self.explorer.starts]
+                return next(n for n, s in enumerate(starts) if (s & LOW, (s >> 64) * self.wide) == (low, high)), outcomes[::-1]
+            outcomes.append(outcome)
+            low ^= int(tables.delta[outcome])
+            high ^= int(tables.delta_high[outcome]) * self.wide
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    def _files(self) -> set[str]:
+        """The files that must stay: of the current level, and of the last checkpoint."""
+        current = {p.file for p in self.pieces} | {run.file for runs in self.runs for run in runs}
+        return current | (self.kept.files if self.kept is not None else set())
+
+    def _remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.storage.remove(name)
+
+    def _save(self) -> None:
+        """Make the current level what a resumed run goes on from, if there is to be one."""
+        explorer, result, options = self.explorer, self.result, self.options
+        if options.checkpoint is None and options.resume is None:
+            return
+        if self.saved_level == self.level or not self.runs or not self.last_is_whole:
+            return
+        explorer.count()
+        tables, protocol, roots = explorer.tables, explorer.stepper.protocol, range(len(explorer.stepper.roots))
+        content = msgspec.msgpack.encode(tables.snapshot())
+        name = self._name("tables", 0)
+        self.storage.write(name, content)
+        numbers = {id(state): n for n, state in enumerate(explorer.starts)}
+        by_step = {(int(tables.outcome_root[o]), tables.outcome_choices[o]): o for o in range(1, tables.outcomes)} if result.found else {}
+        found = [
+            (f.kind, f.name, numbers[id(f.initial)], [by_step[root, tuple(choices)] for root, choices in f.path])
+            for f in result.found
+        ]
+        manifest = checkpoint.Manifest(
+            format=checkpoint.FORMAT, protocol=protocol.name, constants=encoded_constants(protocol), source=source_digest(protocol),
+            properties=explorer.properties, bits=options.bits, engine="spark", depth=result.depth, distinct=result.distinct,
+            generated=result.generated, taken=[result.taken.get(i, 0) for i in roots], new=[result.new.get(i, 0) for i in roots],
+            seconds=explorer.earlier.seconds + time.monotonic() - explorer.started, level=self.level, queue=explorer.level_size,
+            pieces=list(self.pieces), runs=[list(runs) for runs in self.runs], tables=name, tables_digest=checkpoint.digest(content),
+            slots=slot_entries(explorer.stepper.store), found=found, reported=sorted(explorer.reported),
+        )  # fmt: skip
+        self.storage.replace(checkpoint.NAME, msgspec.json.encode(manifest))
+        self.kept, self.saved_level = manifest, self.level
+        # What only the checkpoint before this one needed, and what tasks that were tried again have left behind.
+        self._sweep(self._files())
+
+    def _sweep(self, kept: set[str]) -> None:
+        """Remove every file of a level but these."""
+        self._remove({n for n in self.storage.names() if n.startswith("level-")} - kept)
+
+
+def _add(counts: Array, more: stages.Counts) -> None:
+    which, how_many = stages.dense(more)
+    counts[which] += how_many
+
+
+def _note_least(least: dict[int, tuple[int, int]], more: dict[int, tuple[int, int]]) -> None:
+    for root, fingerprint in more.items():
+        least[root] = min(least.get(root, fingerprint), fingerprint)

@@ -1,0 +1,241 @@
+"""What the driver tells the executors about a level, and where things are in files.
+
+A **piece** is a file with states of one level, by fingerprint: their fingerprints, where their enabled leaves start, the leaves, and the
+rows. A **run** is a file with visited states of one **target**, a range of fingerprints, by fingerprint, each with the outcome by
+which it was discovered: less what the outcome did, the fingerprint is the parent's, so a run is also how the way back is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fencepost.compiler.tables import Array
+from fencepost.engines.kernel import META_BITS, Arena
+from fencepost.spark.storage import Storage, open_storage
+
+NO_IMAGES: Array = np.zeros((0, 0), np.uint64)
+"""What rows have where there is no symmetry."""
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A file of states. ``width``: values of a row, ``item``: bytes of a value."""
+
+    file: str
+    rows: int
+    leaves: int
+    width: int
+    item: int
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Visited states of one target: those from number ``begin`` on in a file of ``size``."""
+
+    file: str
+    size: int
+    begin: int
+    states: int
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A level, as every task of it gets to know it.
+
+    The states of ``pieces``, one after the other, are numbered; home h has those from ``h * rows`` on. ``tables`` is the broadcast
+    variable with the arrays of the compiled protocol, ``tables_id`` names them. ``actions``: whether the successors of what is found will be asked for.
+    """
+
+    place: str
+    level: int
+    wide: bool
+    width: int
+    item: int
+    pieces: tuple[Piece, ...]
+    rows: int
+    homes: int
+    runs: tuple[tuple[Run, ...], ...]
+    tables: Any
+    tables_id: str
+    roots: int
+    leaves: int
+    outcomes: int
+    most_leaves: int
+    stepwise: bool
+    actions: bool
+    version: str
+
+    @property
+    def total(self) -> int:
+        """States of the level."""
+        return sum(piece.rows for piece in self.pieces)
+
+    def storage(self) -> Storage:
+        """Where the files are."""
+        return open_storage(self.place)
+
+    def segments(self, home: int) -> Iterator[tuple[Piece, int, int]]:
+        """The rows of a home: pieces, with which of their rows."""
+        first, last = home * self.rows, min((home + 1) * self.rows, self.total)
+        start = 0
+        for piece in self.pieces:
+            begin, end = max(first - start, 0), min(last - start, piece.rows)
+            if begin < end:
+                yield piece, begin, end
+            start += piece.rows
+
+
+def bounds(targets: int) -> list[int]:
+    """Where the range of fingerprints of each target begins, and where the last one ends."""
+    return [(((t << 32) + targets - 1) // targets) << 32 for t in range(targets)] + [1 << 64]
+
+
+def cell_type(item: int) -> Any:
+    """The type of the values of a row."""
+    return np.dtype(f"u{item}")
+
+
+# -- pieces -----------------------------------------------------------------------------------------------------------
+
+
+def write_piece(storage: Storage, file: str, arena: Arena, rows: int, leaves: int, wide: bool) -> Piece:
+    """Write the first rows of an arena, which are in the order of fingerprints, and their leaves, which are in the order of rows."""
+    highs = [arena.fp_high[:rows]] if wide else []
+    storage.write(file, arena.fp[:rows], *highs, arena.meta[:rows], arena.leaves[:leaves], arena.cells[:rows].reshape(-1))
+    return Piece(file, rows, leaves, arena.cells.shape[1], arena.cells.dtype.itemsize)
+
+
+def read_rows(plan: Plan, home: int, with_cells: bool) -> tuple[Arena, list[tuple[int, int]]]:
+    """The rows of a home, and which of them are in the order of fingerprints: [begin, end) one after the other."""
+    storage = plan.storage()
+    fps, highs, metas, leaves, cells = [], [], [], [], []
+    spans: list[tuple[int, int]] = []
+    at = top = 0
+    for piece, begin, end in plan.segments(home):
+        n = end - begin
+        offset = 8 * begin
+        fps.append(storage.read(piece.file, np.uint64, offset, n))
+        offset += 8 * piece.rows
+        if plan.wide:
+            highs.append(storage.read(piece.file, np.uint64, offset, n))
+            offset += 8 * piece.rows
+        meta = storage.read(piece.file, np.int64, offset, n)
+        offset += 8 * (piece.rows - begin)
+        first = int(meta[0]) >> META_BITS
+        last = (int(meta[-1]) >> META_BITS) + (int(meta[-1]) & ((1 << META_BITS) - 1))
+        leaves.append(storage.read(piece.file, np.int32, offset + 4 * first, last - first))
+        offset += 4 * piece.leaves
+        meta += (top - first) << META_BITS
+        metas.append(meta)
+        if with_cells:
+            size = piece.width * piece.item
+            held = storage.read(piece.file, cell_type(piece.item), offset + begin * size, n * piece.width)
+            cells.append(_widened(held.reshape(n, piece.width), plan))
+        spans.append((at, at + n))
+        at, top = at + n, top + last - first
+    none = np.zeros((1, plan.width), cell_type(plan.item))
+    return Arena(
+        cells=joined(cells) if cells else none,
+        fp=joined(fps),
+        fp_high=joined(highs) if highs else np.zeros(1, np.uint64),
+        ref=np.zeros(1, np.int64),
+        meta=joined(metas),
+        leaves=joined(leaves),
+        image=NO_IMAGES,
+        image_high=NO_IMAGES,
+    ), spans
+
+
+def joined(parts: list[Array]) -> Array:
+    """Arrays as one."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _widened(cells: Array, plan: Plan) -> Array:
+    if cells.shape[1] == plan.width and cells.dtype.itemsize == plan.item:
+        return cells
+    rows = np.zeros((len(cells), plan.width), cell_type(plan.item))
+    rows[:, : cells.shape[1]] = cells
+    return rows
+
+
+# -- parked rows ------------------------------------------------------------------------------------------------------
+
+
+def write_parked(storage: Storage, file: str, arena: Arena, which: Array, wide: bool) -> None:
+    """Write the rows that fell off a trie: fingerprints, references and rows."""
+    highs = [arena.fp_high[which]] if wide else []
+    storage.write(file, arena.fp[which], *highs, arena.ref[which], arena.cells[which].reshape(-1))
+
+
+def read_parked(storage: Storage, file: str, rows: int, plan: Plan) -> tuple[Array, Array, Array, Array]:
+    """What :func:`write_parked` wrote: low and high halves of fingerprints, references, rows."""
+    low = storage.read(file, np.uint64, 0, rows)
+    high = storage.read(file, np.uint64, 8 * rows, rows) if plan.wide else np.zeros(rows, np.uint64)
+    offset = 8 * rows * (2 if plan.wide else 1)
+    ref = storage.read(file, np.int64, offset, rows)
+    cells = storage.read(file, cell_type(plan.item), offset + 8 * rows, rows * plan.width)
+    return low, high, ref, cells.reshape(rows, plan.width)
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+
+def write_run(storage: Storage, file: str, low: Array, high: Array, outcome: Array, wide: bool) -> Run:
+    """Write a run."""
+    storage.write(file, low, *([high] if wide else []), outcome)
+    return Run(file, len(low), 0, len(low))
+
+
+def read_run(storage: Storage, run: Run, wide: bool) -> tuple[Array, Array, Array]:
+    """The low and high halves of the fingerprints of a run, and the outcomes."""
+    low = storage.read(run.file, np.uint64, 8 * run.begin, run.states)
+    high = storage.read(run.file, np.uint64, 8 * (run.size + run.begin), run.states) if wide else np.zeros(1, np.uint64)
+    return low, high, storage.read(run.file, np.uint32, run.size * (16 if wide else 8) + 4 * run.begin, run.states)
+
+
+def run_blocks(storage: Storage, run: Run, wide: bool) -> Iterator[tuple[Array, Array]]:
+    """The low and high halves of the fingerprints of a run, in blocks."""
+    lows = storage.blocks(run.file, np.uint64, 8 * run.begin, run.states)
+    if not wide:
+        for low in lows:
+            yield low, low
+        return
+    yield from zip(lows, storage.blocks(run.file, np.uint64, 8 * (run.size + run.begin), run.states), strict=True)
+
+
+def find(storage: Storage, run: Run, low: int, high: int, wide: bool) -> int | None:
+    """The outcome by which a state was discovered, if it is in a run."""
+    at = _place(storage, run, low, high, wide)
+    if at == run.begin + run.states or _fingerprint(storage, run, at, wide) != (low, high if wide else 0):
+        return None
+    return int(storage.read(run.file, np.uint32, run.size * (16 if wide else 8) + 4 * at, 1)[0])
+
+
+def halves(storage: Storage, runs: Sequence[Run], boundary: int, wide: bool) -> tuple[list[Run], list[Run]]:
+    """The runs of a target as those of two, the second of which begins with the fingerprint ``boundary``. No file is touched."""
+    lower, upper = [], []
+    for run in runs:
+        at = _place(storage, run, boundary, 0, wide)
+        end = run.begin + run.states
+        lower += [Run(run.file, run.size, run.begin, at - run.begin)] if at > run.begin else []
+        upper += [Run(run.file, run.size, at, end - at)] if at < end else []
+    return lower, upper
+
+
+def _place(storage: Storage, run: Run, low: int, high: int, wide: bool) -> int:
+    """The number in its file of the first state of a run whose fingerprint is not less than this one."""
+    begin, end = run.begin, run.begin + run.states
+    while begin < end:
+        middle = (begin + end) // 2
+        if _fingerprint(storage, run, middle, wide) < (low, high if wide else 0):
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
+
+
+def _fingerprint(storage: Storage, run: Run, number: int, wide: bool) -> tuple[int, int]:
+    low = int(storage.read(run.file, np.uint64, 8 * number, 1)[0])
+    return low, int(storage.read(run.file, np.uint64, 8 * (run.size + number), 1)[0]) if wide else 0

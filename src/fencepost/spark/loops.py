@@ -1,0 +1,225 @@
+"""The compiled loops of a level on Spark. What is done to one state is the embedded engine's `kernel`; here is what a cluster adds:
+candidates are sorted by fingerprint, and sorted ones are held against sorted runs of visited ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fencepost.compiler.machine import copy_row, load, store
+from fencepost.compiler.native import FORK, FORK_ENTRY, REF_BITS, REF_MASK, RESOLVED, njit, resolve, walk
+from fencepost.engines import kernel
+from fencepost.engines.kernel import META_BITS, META_MASK, PARKS
+
+
+@njit
+def expand(c, old, w, order, begin, end, at, fps, highs, refs, filled, wide):
+    """The candidates of the rows at [begin, end), written from ``at`` on; where they end."""
+    kernel.generate(
+        c, old, w, order, begin, end, 1, fps[at:].reshape(1, -1), highs[at:].reshape(1, -1) if wide else highs.reshape(1, -1),
+        refs[at:].reshape(1, -1), filled, wide,
+    )  # fmt: skip
+    return at + filled[0, 0]
+
+
+@njit
+def build(c, old, new, w, refs, fps, highs, found, wide, actions):
+    """Rows of the ``found`` new states, from the start of ``new`` on."""
+    kernel.build(c, old, new, w, refs, fps, highs, found, np.int64(0), np.int64(0), wide, actions)
+
+
+@njit
+def settle(c, g, old, new, w, wide, actions, asks):
+    """Complete parked rows as far as master tries go; those for which they do not stay parked, and the next chunk is built."""
+    kernel.settle(c, g, old, new, w, np.int64(0), wide, actions, asks)
+    w.counts[PARKS] = 0
+    # What the entries of an outcome say of the first node of a residual trie is a copy.
+    for k in range(c.trie.size):
+        node = c.roots[c.trie[k]]
+        if node > 0:
+            slot = np.int64(c.pool[node])
+            c.word[k] = (np.int64(FORK_ENTRY if slot >= FORK else slot) << 32) | np.int64(node)
+        else:
+            c.word[k] = node
+
+
+@njit
+def know_steps(c, g, old, w):
+    """Extend the residual tries of step properties by what the steps out of these rows need; the master tries have it all.
+
+    Whether that is so: who built a row made sure of it, but perhaps elsewhere.
+    """
+    for position in range(old.meta.size):
+        first = old.meta[position] >> META_BITS
+        cells = old.cells[position]
+        for k in range(first, first + (old.meta[position] & META_MASK)):
+            span = c.leaf_span[old.leaves[k]]
+            for step in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
+                for e in range(c.step_start[step], c.step_start[step + 1]):
+                    trie = np.int64(c.step_trie[e])
+                    if walk(c.pool, cells, np.int64(0), np.int64(c.roots[trie]), w.scratch, np.int64(0), w.stack) < 0:
+                        status = resolve(
+                            g.pool, g.top, g.roots, trie, np.int64(g.trie_root[trie]), g.trie_known[trie], cells, True,
+                            np.int64(step), g.known_start, g.known_slot, g.known_new, w.stack,
+                        )  # fmt: skip
+                        if status != RESOLVED:
+                            return False
+    return True
+
+
+@njit(inline="always")
+def earlier(c, fp, high, one, other, wide):
+    """Whether the step ``one`` to a state comes before the step ``other`` to it: by parent, then by action and choices.
+
+    A parent's fingerprint is its child's, less what the outcome did to it.
+    """
+    mine, theirs = fp ^ load(c.delta, one), fp ^ load(c.delta, other)
+    if mine != theirs:
+        return mine < theirs
+    if wide:
+        mine, theirs = high ^ load(c.delta_high, one), high ^ load(c.delta_high, other)
+        if mine != theirs:
+            return mine < theirs
+    return kernel.precedes(c, one, other)
+
+
+@njit
+def sort(c, fps, highs, refs, n, least, shift, begins, ends, out_fps, out_highs, out_refs, wide):
+    """Sort candidates by fingerprint and keep the first step to each; how many there are.
+
+    Fingerprints are uniform: one pass puts them into buckets of about four by ``(fp - least) >> shift``, each of which is kept sorted as
+    it fills. A bucket that holds a fingerprint already takes no second one.
+    """
+    buckets = begins.size - 1
+    for b in range(buckets + 1):
+        begins[b] = 0
+    for i in range(n):
+        begins[np.int64((fps[i] - least) >> shift) + 1] += 1
+    for b in range(buckets):
+        begins[b + 1] += begins[b]
+        ends[b] = begins[b]
+    for i in range(n):
+        fp, ref = load(fps, i), load(refs, i)
+        high = load(highs, i) if wide else np.uint64(0)
+        b = np.int64((fp - least) >> shift)
+        first, end = load(begins, b), load(ends, b)
+        k = end
+        while k > first and (
+            load(out_fps, k - 1) > fp or (wide and load(out_fps, k - 1) == fp and load(out_highs, k - 1) > high)
+        ):
+            k -= 1
+        if k > first and load(out_fps, k - 1) == fp and (not wide or load(out_highs, k - 1) == high):
+            if earlier(c, fp, high, ref & REF_MASK, load(out_refs, k - 1) & REF_MASK, wide):
+                store(out_refs, k - 1, ref)
+            continue
+        for j in range(end, k, -1):
+            store(out_fps, j, load(out_fps, j - 1))
+            store(out_refs, j, load(out_refs, j - 1))
+            if wide:
+                store(out_highs, j, load(out_highs, j - 1))
+        store(out_fps, k, fp)
+        store(out_refs, k, ref)
+        if wide:
+            store(out_highs, k, high)
+        store(ends, b, end + 1)
+    at = 0
+    for b in range(buckets):
+        for k in range(begins[b], ends[b]):
+            store(out_fps, at, load(out_fps, k))
+            store(out_refs, at, load(out_refs, k))
+            if wide:
+                store(out_highs, at, load(out_highs, k))
+            at += 1
+    return at
+
+
+@njit
+def mark_visited(fps, highs, i, run, run_highs, seen, wide):
+    """Mark those of the sorted candidates, from the i-th on, that are in a block of a sorted run; the candidate to go on from."""
+    n, size = fps.size, run.size
+    k = 0
+    while i < n and k < size:
+        mine, theirs = load(fps, i), load(run, k)
+        if mine == theirs and (not wide or load(highs, i) == load(run_highs, k)):
+            seen[i] = 1
+            i += 1
+            k += 1
+        elif theirs < mine or (wide and theirs == mine and load(run_highs, k) < load(highs, i)):
+            k += 1
+        else:
+            i += 1
+    return i
+
+
+@njit
+def merge(fps, highs, outcomes, others, other_highs, other_outcomes, out, out_highs, out_outcomes, wide):
+    """Two sorted runs as one."""
+    i = k = 0
+    for at in range(out.size):
+        mine = k == others.size or (
+            i < fps.size and (fps[i] < others[k] or (wide and fps[i] == others[k] and highs[i] < other_highs[k]))
+        )
+        if mine:
+            out[at] = fps[i]
+            out_outcomes[at] = outcomes[i]
+            if wide:
+                out_highs[at] = highs[i]
+            i += 1
+        else:
+            out[at] = others[k]
+            out_outcomes[at] = other_outcomes[k]
+            if wide:
+                out_highs[at] = other_highs[k]
+            k += 1
+
+
+@njit
+def fingerprints(c, old, start, refs, fps, highs, wide):
+    """From references with the number of the parent in the level, the children's fingerprints; references become positions."""
+    for i in range(refs.size):
+        outcome = refs[i] & REF_MASK
+        parent = (refs[i] >> REF_BITS) - start
+        refs[i] = (parent << REF_BITS) | outcome
+        fps[i] = old.fp[parent] ^ c.delta[outcome]
+        if wide:
+            highs[i] = old.fp_high[parent] ^ c.delta_high[outcome]
+
+
+@njit
+def outcomes_possible(c, leaves):
+    """How many candidates rows with these leaves can have, all together."""
+    total = 0
+    for leaf in leaves:
+        total += c.leaf_span[leaf] & REF_MASK
+    return total
+
+
+@njit
+def close_up(arena, rows, wide):
+    """Move rows, which are in ascending order, to the start of an arena."""
+    width = arena.cells.shape[1]
+    cells = arena.cells.reshape(-1)
+    for i in range(rows.size):
+        k = rows[i]
+        if k != i:
+            copy_row(cells, i * width, cells, k * width, width)
+            arena.fp[i] = arena.fp[k]
+            arena.ref[i] = arena.ref[k]
+            arena.meta[i] = arena.meta[k]
+            if wide:
+                arena.fp_high[i] = arena.fp_high[k]
+
+
+@njit
+def gather_leaves(arena, order, metas, leaves, count):
+    """The leaves of rows, one after the other, with where each row's start; how many there are. ``count``: only that."""
+    at = 0
+    for i in range(order.size):
+        meta = arena.meta[order[i]]
+        first, n = meta >> META_BITS, meta & META_MASK
+        if not count:
+            metas[i] = (at << META_BITS) | n
+            for k in range(n):
+                leaves[at + k] = arena.leaves[first + k]
+        at += n
+    return at

@@ -1,0 +1,193 @@
+"""Where a search keeps its files: a folder of this machine, or one of any file system that pyarrow can reach by URL.
+
+Every file is written once, under a name that nobody else writes, and is a sequence of arrays without a header: who reads it knows
+their types and sizes from the manifest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fencepost.compiler.tables import Array
+from fencepost.errors import SystemFailure
+
+URL = re.compile(r"[a-z][a-z0-9+.-]+://")
+
+
+def _bytes(array: Array | bytes) -> memoryview | bytes:
+    """The memory of an array, as it is."""
+    if isinstance(array, bytes):
+        return array
+    return memoryview(array.data).cast("B") if array.size else b""
+
+
+def open_storage(place: Path | str) -> Storage:
+    """The storage at a path or a URL. Raises :class:`fencepost.SystemFailure` if there is no such thing."""
+    text = str(place)
+    return Remote(text) if URL.match(text) else Storage(os.path.abspath(text))
+
+
+class Storage:
+    """A folder of this machine. Raises :class:`fencepost.SystemFailure` for whatever the disk refuses."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    def _refused(self, verb: str, name: str, error: Exception) -> SystemFailure:
+        what = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        return SystemFailure(f"{self.place}/{name} can not be {verb}: {what}")
+
+    def create(self) -> None:
+        """Make the folder, if it is missing."""
+        try:
+            os.makedirs(self.place, exist_ok=True)
+        except OSError as error:
+            raise SystemFailure(f"{self.place} can not be made: {error.strerror}") from None
+
+    def write(self, name: str, *arrays: Array | bytes) -> int:
+        """Write a file; its size in bytes."""
+        try:
+            with open(os.path.join(self.place, name), "wb") as file:
+                for array in arrays:
+                    file.write(_bytes(array))
+                return file.tell()
+        except OSError as error:
+            raise self._refused("written", name, error) from None
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Write a file in one step: whoever reads it finds all of the old one or all of the new one."""
+        try:
+            fresh = os.path.join(self.place, f"{name}.new")
+            with open(fresh, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, os.path.join(self.place, name))
+        except OSError as error:
+            raise self._refused("written", name, error) from None
+
+    def read(self, name: str, dtype: Any, offset: int, count: int) -> Array:
+        """``count`` numbers from byte ``offset`` on."""
+        try:
+            held = np.fromfile(os.path.join(self.place, name), dtype, count, offset=offset)
+        except OSError as error:
+            raise self._refused("read", name, error) from None
+        if len(held) < count:
+            raise SystemFailure(f"{self.place}/{name} is truncated")
+        return held
+
+    def load(self, name: str) -> bytes | None:
+        """A whole file, None if there is none."""
+        try:
+            with open(os.path.join(self.place, name), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._refused("read", name, error) from None
+
+    def names(self) -> list[str]:
+        """The files there are."""
+        try:
+            return os.listdir(self.place)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._refused("listed", "", error) from None
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        try:
+            os.remove(os.path.join(self.place, name))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise self._refused("removed", name, error) from None
+
+    def blocks(self, name: str, dtype: Any, offset: int, count: int, size: int = 1 << 20) -> Iterator[Array]:
+        """``count`` numbers from byte ``offset`` on, at most ``size`` of them at a time."""
+        width = np.dtype(dtype).itemsize
+        for begin in range(0, count, size):
+            yield self.read(name, dtype, offset + begin * width, min(size, count - begin))
+
+
+class Remote(Storage):
+    """A folder behind a URL: ``hdfs://``, ``s3://``, ``gs://``, ``file://``."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(place.rstrip("/"))
+        from pyarrow import fs
+
+        try:
+            self.files, self.root = fs.FileSystem.from_uri(self.place)
+        except Exception as error:
+            raise SystemFailure(f"{place} can not be reached: {str(error).splitlines()[0]}") from None
+
+    def _path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def create(self) -> None:
+        try:
+            self.files.create_dir(self.root, recursive=True)
+        except Exception as error:
+            raise self._refused("made", "", error) from None
+
+    def write(self, name: str, *arrays: Array | bytes) -> int:
+        try:
+            with self.files.open_output_stream(self._path(name)) as file:
+                for array in arrays:
+                    file.write(_bytes(array))
+                return int(file.tell())
+        except Exception as error:
+            raise self._refused("written", name, error) from None
+
+    def replace(self, name: str, content: bytes) -> None:
+        fresh = f"{name}.new"
+        self.write(fresh, content)
+        try:
+            self.files.move(self._path(fresh), self._path(name))
+        except Exception as error:
+            raise self._refused("written", name, error) from None
+
+    def read(self, name: str, dtype: Any, offset: int, count: int) -> Array:
+        size = count * np.dtype(dtype).itemsize
+        try:
+            with self.files.open_input_file(self._path(name)) as file:
+                held = file.read_at(size, offset)
+        except Exception as error:
+            raise self._refused("read", name, error) from None
+        if len(held) < size:
+            raise SystemFailure(f"{self.place}/{name} is truncated")
+        # Compiled loops take arrays that can be written to, and no others.
+        return np.frombuffer(bytearray(held), dtype)
+
+    def load(self, name: str) -> bytes | None:
+        try:
+            with self.files.open_input_stream(self._path(name)) as file:
+                return bytes(file.read())
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            raise self._refused("read", name, error) from None
+
+    def names(self) -> list[str]:
+        from pyarrow import fs
+
+        try:
+            return [found.base_name for found in self.files.get_file_info(fs.FileSelector(self.root, allow_not_found=True))]
+        except Exception as error:
+            raise self._refused("listed", "", error) from None
+
+    def remove(self, name: str) -> None:
+        try:
+            self.files.delete_file(self._path(name))
+        except FileNotFoundError:
+            pass
+        except Exception as error:
+            raise self._refused("removed", name, error) from None

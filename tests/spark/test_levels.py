@@ -1,0 +1,168 @@
+"""The stages of a level, without Spark: cut into many small tasks, they give the embedded engine's answer."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engines.compare import answer, by_embedded, by_reference, disagreement
+from engines.random_protocols import seeded
+
+from fencepost import Protocol, action, invariant, one_of, require, state
+from fencepost.engines import embedded
+from fencepost.engines.interface import Options
+from fencepost.engines.memory import resident_memory
+from fencepost.loading import shipped_names
+from fencepost.protocols import shipped
+from fencepost.spark import engine
+from fencepost.step import Stepper
+
+SEEDS = 1_000 if os.environ.get("FENCEPOST_THOROUGH") else 15
+SMALL: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1}
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+def by_spark(protocol: Protocol, **options: Any) -> dict[str, Any]:
+    """The Spark engine's answer."""
+    stepper = Stepper(protocol)
+    explored = engine.explore(stepper, Options(**{"workers": 1, "handover": 2, **options}))
+    if explored.failure is not None:
+        raise explored.failure
+    return answer(stepper, explored)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_agrees_on_random_protocols(part: int) -> None:
+    for seed in range(part * SEEDS, (part + 1) * SEEDS):
+        random = seeded(seed)
+        options: dict[str, Any] = {"keep_going": seed % 2 == 0, "deadlock": seed % 3 == 0, "bits": (64, 128)[seed % 5 == 0]}
+        limited = by_reference(random.build(), **options, max_states=300)
+        if limited["limit"]:
+            options["max_depth"] = limited["depth"]
+        if embedded.explore(Stepper(random.build()), Options(workers=1, **options)).failure:
+            continue
+        found = disagreement(by_reference(random.build(), **options), by_spark(random.build(), **options))
+        assert found is None, f"{seed} {options}: {found}\n{random!r}"
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_agrees_on_every_shipped_protocol(name: str) -> None:
+    invariants = [declared.name for declared in shipped(name)().declared("invariant")]
+
+    def explored(explore: Any, **options: Any) -> dict[str, Any]:
+        stepper = Stepper(shipped(name)(), invariants)
+        return answer(stepper, explore(stepper, Options(workers=1, **options)))
+
+    depth = min(9, explored(embedded.explore, max_states=2_000)["depth"])
+    assert explored(engine.explore, max_depth=depth, handover=10) == explored(embedded.explore, max_depth=depth)
+
+
+@pytest.mark.parametrize("bits", [64, 128])
+def test_agrees_on_a_shipped_protocol(bits: int) -> None:
+    options = {"handover": 500, "bits": bits}
+    protocol = shipped("bookkeeper-4.13")
+    assert by_spark(protocol(**SMALL, recovery_reads_fence=True), **options) == by_embedded(
+        protocol(**SMALL, recovery_reads_fence=True), bits=bits
+    )
+
+
+def test_the_same_counterexample() -> None:
+    def build() -> Protocol:
+        return shipped("bookkeeper-4.13")(**{**SMALL, "ack_quorum": 2}, recovery_reads_fence=False)
+
+    expected = by_embedded(build())
+    assert expected["found"] and by_spark(build(), handover=5000) == expected
+
+
+@pytest.mark.parametrize("bits", [64, 128])
+def test_targets_that_get_too_full_are_divided(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "FULL_TARGET", 150)
+    options = {"bits": bits, "keep_going": True, "max_depth": 14}
+    expected = by_embedded(shipped("ledger-chaining")(), **options)
+    assert by_spark(shipped("ledger-chaining")(), **options) == expected
+
+
+@pytest.mark.parametrize("bits", [64, 128])
+def test_a_search_goes_on_from_any_level(tmp_path: Path, bits: int) -> None:
+    def build() -> Protocol:
+        return shipped("bookkeeper-4.13")(**{**SMALL, "ack_quorum": 2}, recovery_reads_fence=False)
+
+    expected = by_embedded(build(), bits=bits, keep_going=True)
+    place = tmp_path / "checkpoint"
+    by_spark(build(), bits=bits, keep_going=True, handover=500, max_depth=8, checkpoint=place)
+    for depth in (9, 12, 40):
+        got = by_spark(build(), bits=bits, keep_going=True, handover=500, max_depth=depth, resume=place)
+    assert got == expected
+
+
+def test_a_checkpoint_every_third_level(tmp_path: Path) -> None:
+    place = tmp_path / "checkpoint"
+    by_spark(shipped("ledger-chaining")(), max_depth=11, checkpoint=place, checkpoint_levels=3)
+    resumed = by_spark(shipped("ledger-chaining")(), resume=place, max_depth=14)
+    assert resumed == by_embedded(shipped("ledger-chaining")(), max_depth=14)
+
+
+def test_files_at_a_url(tmp_path: Path) -> None:
+    place = f"file://{tmp_path}/checkpoint"
+    by_spark(shipped("ledger-chaining")(), max_depth=9, checkpoint=place)
+    resumed = by_spark(shipped("ledger-chaining")(), resume=place, max_depth=12)
+    assert resumed == by_embedded(shipped("ledger-chaining")(), max_depth=12)
+
+
+def test_nothing_is_left_but_what_the_checkpoint_names(tmp_path: Path) -> None:
+    place = tmp_path / "checkpoint"
+    by_spark(shipped("ledger-chaining")(), max_depth=12, checkpoint=place)
+    manifest = (place / "manifest.json").read_text()
+    assert [f.name for f in place.glob("level-*") if f.name not in manifest] == []
+
+
+def test_rows_become_wider_on_the_way() -> None:
+    class Counting(Protocol):
+        x: int = state(0)
+        y: int = state(0)
+
+        @action
+        def add(self) -> None:
+            require(self.x < 300)
+            self.x = self.x + one_of((1, 2, 3))
+
+        @action
+        def move(self) -> None:
+            require(self.y < 2)
+            self.y = self.y + 1
+
+        @invariant
+        def bounded(self) -> bool:
+            return not (self.x == 301 and self.y == 2)
+
+    assert by_spark(Counting(), keep_going=True) == by_embedded(Counting(), keep_going=True)
+
+
+def test_what_is_raised_is_told_with_the_way_there() -> None:
+    class Raising(Protocol):
+        x: int = state(0)
+        y: int = state(0)
+
+        @action
+        def add(self) -> None:
+            self.x = (self.x + one_of((1, 2))) % 40
+
+        @action
+        def divide(self) -> None:
+            require(self.y < 3)
+            self.y = self.y + 1 // (17 - self.x)
+
+    expected = by_embedded(Raising())
+    assert expected["raised"] and by_spark(Raising()) == expected
+
+
+def test_on_one_machine_it_is_memory_that_decides() -> None:
+    def levels(**options: Any) -> Any:
+        stepper = Stepper(shipped("ledger-chaining")())
+        return engine.explore(stepper, Options(workers=1, max_depth=6, **options)).profile.get("levels on Spark")
+
+    assert not levels()
+    assert levels(max_memory=3 * resident_memory())

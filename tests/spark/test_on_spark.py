@@ -1,0 +1,99 @@
+"""On a real Spark of two cores: the embedded engine's answer, for shipped protocols and for one that executors can not import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engines.compare import answer, by_embedded, by_reference, disagreement
+from engines.random_protocols import seeded
+
+from fencepost import Protocol, action, invariant, one_of, state
+from fencepost.engines.interface import Options, Progress
+from fencepost.protocols import shipped
+from fencepost.spark import cluster, engine
+from fencepost.step import Stepper
+
+SMALL: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1}
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def by_spark(protocol: Protocol, report: Any = None, **options: Any) -> dict[str, Any]:
+    """The Spark engine's answer."""
+    stepper = Stepper(protocol)
+    explored = engine.explore(stepper, Options(**{"workers": 1, **options}), report)
+    if explored.failure is not None:
+        raise explored.failure
+    return answer(stepper, explored)
+
+
+@pytest.mark.parametrize(
+    ("name", "constants", "handover", "bits"),
+    [
+        ("bookkeeper-4.13", {**SMALL, "recovery_reads_fence": True}, 800, 64),
+        ("bookkeeper-4.13", {**SMALL, "recovery_reads_fence": True}, 900, 128),
+        ("ledger-chaining", {"clients": 2}, 100, 64),
+    ],
+)
+def test_agrees_on_shipped_protocols(name: str, constants: dict[str, Any], handover: int, bits: int) -> None:
+    options = {"max_depth": 20, "bits": bits}
+    expected = by_embedded(shipped(name)(**constants), **options)
+    assert by_spark(shipped(name)(**constants), handover=handover, **options) == expected
+
+
+def test_the_same_counterexample() -> None:
+    def build() -> Protocol:
+        return shipped("bookkeeper-4.13")(**{**SMALL, "ack_quorum": 2}, recovery_reads_fence=False)
+
+    expected = by_embedded(build())
+    assert expected["found"] and by_spark(build(), handover=700) == expected
+
+
+@pytest.mark.parametrize("seed", [3, 8])
+def test_agrees_on_random_protocols(seed: int) -> None:
+    random = seeded(seed)
+    options = {"max_depth": 5, "keep_going": True, "deadlock": True}
+    assert disagreement(by_reference(random.build(), **options), by_spark(random.build(), handover=3, **options)) is None
+
+
+class Walk(Protocol):
+    """What only this process could evaluate."""
+
+    x: int = state(0)
+    y: int = state(0)
+    here: Any = state(None)
+
+    @action
+    def right(self) -> None:
+        assert seen_by_driver is not None
+        self.x = (self.x + one_of((1, 3))) % 50
+
+    @action
+    def up(self) -> None:
+        self.y = (self.y + 1) % 20
+
+    @invariant
+    def never_there(self) -> bool:
+        return (self.x, self.y) != (41, 13)
+
+
+seen_by_driver: Any = object()
+Walk.__module__ = "a_file_that_no_executor_has"
+
+
+def test_an_interrupt_cancels_the_job_and_what_was_found_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "TICK", 0.002)  # so that no job is over before it was looked at
+    seen: list[Progress] = []
+
+    def report(progress: Progress) -> None:
+        seen.append(progress)
+        if progress.stage:
+            raise KeyboardInterrupt
+
+    got = by_spark(Walk(), report, handover=10, checkpoint=tmp_path / "checkpoint")
+    assert got["interrupted"] and not got["complete"] and got["distinct"] > 10
+    assert seen[-1].stage.startswith(("expanding", "removing duplicates", "building"))
+    resumed = by_spark(Walk(), handover=1_000_000, resume=tmp_path / "checkpoint")
+    assert resumed == by_embedded(Walk())

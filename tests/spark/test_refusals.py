@@ -1,0 +1,151 @@
+"""What can not be done is said in one line, with the exit code for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost import OptionError, Options, SystemFailure, check
+from fencepost.protocols import shipped
+from fencepost.spark.cluster import reason, require_java
+
+CHECK = ["check", "bookkeeper-4.13", "-D", "bookies=2", "-D", "write_quorum=2", "-D", "ack_quorum=1", "-D", "recovery_reads_fence=true"]
+
+
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A whole process."""
+    return subprocess.run(
+        [sys.executable, "-m", "fencepost", *words], capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str], code: int, why: str) -> None:
+    assert done.returncode == code, done.stderr
+    assert why in done.stderr and done.stderr.startswith("fencepost: ") and done.stderr.count("\n") == 1, done.stderr
+
+
+def script(folder: Path, name: str, text: str) -> Path:
+    """An executable."""
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+    return file
+
+
+def test_no_java(tmp_path: Path) -> None:
+    refused(run(*CHECK, "--engine", "spark", JAVA_HOME=str(tmp_path)), 153, "Java 17")
+
+
+@pytest.mark.parametrize("version", ["1.8.0_392", "11.0.21"])
+def test_an_older_java(tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(tmp_path, "bin/java", f"echo 'openjdk version \"{version}\"' >&2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SystemFailure, match=r"needs Java 17 or newer, and .* is Java (8|11)"):
+        require_java()
+
+
+def test_no_java_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(SystemFailure, match="there is none: install one, or set JAVA_HOME"):
+        require_java()
+
+
+def test_a_wrong_master() -> None:
+    refused(run(*CHECK, "--engine", "spark", "--master", "local[two]", "--handover", "500"), 153, "not parse Master URL: 'local[two]'")
+
+
+def test_a_master_that_is_not_there(tmp_path: Path) -> None:
+    words = ["--master", "spark://127.0.0.1:1", "--checkpoint", str(tmp_path), "--handover", "500"]
+    refused(run(*CHECK, "--engine", "spark", *words), 153, "no Spark master answers at spark://127.0.0.1:1")
+
+
+def test_a_master_elsewhere_needs_a_common_folder() -> None:
+    refused(run(*CHECK, "--engine", "spark", "--master", "spark://127.0.0.1:1"), 151, "--checkpoint DIR")
+
+
+def test_executors_without_fencepost(tmp_path: Path) -> None:
+    shadow = tmp_path / "shadow" / "fencepost"
+    shadow.mkdir(parents=True)
+    (shadow / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'fencepost'\")")
+    python = script(tmp_path, "python", f'PYTHONPATH={shadow.parent}:$PYTHONPATH exec {sys.executable} "$@"')
+    words = [*CHECK, "--engine", "spark", "--master", "local[1]", "--handover", "500"]
+    refused(run(*words, PYSPARK_PYTHON=str(python)), 153, "the executors have no Fencepost")
+
+
+def test_what_is_for_spark_alone() -> None:
+    for option, value in (("--master", "local"), ("--handover", "5"), ("--checkpoint-every", "2")):
+        refused(run(*CHECK, option, value), 151, f"{option} is for --engine spark")
+    refused(run(*CHECK, "--resume", "hdfs://there/it/is"), 151, "only --engine spark keeps checkpoints at a URL")
+
+
+def test_what_spark_can_not_do() -> None:
+    for options in ({"symmetry": True}, {"checking": True}):
+        with pytest.raises(OptionError):
+            check(shipped("bookkeeper-4.13")(), engine="spark", options=Options(**options))  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("here")
+class TestCheckpoints:
+    """A checkpoint that can not be gone on from."""
+
+    def search(self, name: str = "ledger-chaining", constants: dict[str, Any] | None = None, **options: Any) -> None:
+        result = check(shipped(name)(**constants or {}), engine="spark", options=Options(workers=1, handover=2, max_depth=9, **options))
+        if result.failure is not None:
+            raise result.failure
+
+    def test_of_something_else(self, tmp_path: Path) -> None:
+        place = tmp_path / "checkpoint"
+        self.search(checkpoint=place)
+        with pytest.raises(SystemFailure, match="of the protocol ledger-chaining, not of bookkeeper"):
+            self.search("bookkeeper-4.13", resume=place)
+        with pytest.raises(SystemFailure, match="another value of the constant clients"):
+            self.search(constants={"clients": 2}, resume=place)
+        with pytest.raises(SystemFailure, match="64-bit fingerprints, not 128"):
+            self.search(bits=128, resume=place)
+        with pytest.raises(SystemFailure, match="holds a checkpoint already"):
+            self.search(checkpoint=place)
+
+    @pytest.mark.parametrize("what", ["rows", "run", "tables"])
+    def test_with_a_file_missing(self, tmp_path: Path, what: str) -> None:
+        place = tmp_path / "checkpoint"
+        self.search(checkpoint=place)
+        next(place.glob(f"level-*-{what}-*")).unlink()
+        with pytest.raises(SystemFailure, match="is damaged: there is no level-"):
+            self.search(resume=place)
+
+    def test_of_another_engine_or_version(self, tmp_path: Path) -> None:
+        place = tmp_path / "checkpoint"
+        check(shipped("ledger-chaining")(), engine="embedded", options=Options(checkpoint=place, max_depth=5))
+        with pytest.raises(SystemFailure, match="written by the embedded engine"):
+            self.search(resume=place)
+        (place / "manifest.json").write_text('{"engine": "spark", "format": 99}')
+        with pytest.raises(SystemFailure, match="another version of Fencepost"):
+            self.search(resume=place)
+
+    def test_nowhere(self, tmp_path: Path) -> None:
+        with pytest.raises(SystemFailure, match="holds no complete checkpoint"):
+            self.search(resume=tmp_path)
+        with pytest.raises(SystemFailure, match="can not be reached"):
+            self.search(checkpoint="nothing://at/all")
+
+
+def test_a_full_disk_is_said() -> None:
+    text = 'Py4JJavaError: x\nTraceback (most recent call last):\n  File "a"\nfencepost.errors.SystemFailure: /d/f can not be written: No space left\n\n\tat org.apache'
+    assert reason(RuntimeError(text)) == "/d/f can not be written: No space left"
+
+
+def test_pyspark_is_imported_for_spark_only() -> None:
+    code = (
+        "import sys\nfrom fencepost.cli import main\n"
+        "main(['check', 'ledger-chaining', '-D', 'clients=1', '--engine', 'embedded'])\n"
+        "print([m for m in sys.modules if m.split('.')[0] in ('pyspark', 'pyarrow', 'pandas')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("[]\n"), done.stdout
