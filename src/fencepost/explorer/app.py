@@ -1,0 +1,348 @@
+"""The explorer over HTTP: a thin layer between one page and one :class:`~fencepost.explorer.session.Session`.
+
+Only this machine can reach it, and only its own page can use it: a request must name the address that was bound (no other name
+can be made to point here), and if a browser says where a request comes from, it must be this page.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fencepost.engines.interface import Options
+from fencepost.errors import FencepostError, OptionError
+from fencepost.explorer.find import Search
+from fencepost.explorer.session import Node, Session
+from fencepost.explorer.views import about, search_view, view
+from fencepost.report.diagram import diagram
+from fencepost.report.sequence import sequence
+from fencepost.report.svg import STYLE, svg
+from fencepost.trace import Trace, to_itf
+from fencepost.trace.json import behaviour
+from fencepost.trace.reading import read, replayed
+
+LOOPBACK = "127.0.0.1"
+USUAL_PORT = 8413
+"""The port that is taken if it is free, so that links of yesterday work today."""
+
+MAX_BODY = 64 << 20
+"""Bytes of a request, which may hold a file with a behaviour."""
+
+MAX_WATCHES = 30
+MAX_EXPRESSION = 2_000
+
+_HERE = Path(__file__).parent
+_STATIC = {
+    "/": ("static/index.html", "text/html; charset=utf-8"),
+    "/explorer.js": ("static/explorer.js", "text/javascript; charset=utf-8"),
+    "/explorer.css": ("static/explorer.css", "text/css; charset=utf-8"),
+    "/icon.svg": ("static/icon.svg", "image/svg+xml"),
+}
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Explorer:
+    """What the page talks to: the session, the search that runs, and where the page begins: at a path, as in :meth:`Session.follow`,
+    with ``@5`` after it for its state number 5. ``limits`` are those of a search.
+
+    Raises :class:`OptionError` if the path leads nowhere.
+    """
+
+    def __init__(self, session: Session, path: str = "", limits: Options | None = None) -> None:
+        self.session = session
+        self.start = self._follow(path) if path else (session.starts[0], session.starts[0])
+        self.limits = limits or Options()
+        self.name = secrets.token_hex(8)  # node numbers of an earlier session mean nothing in this one
+        self.search: Search | None = None
+        self.searched_from: Node | None = None
+        self.lock = threading.Lock()
+
+    def about(self, _: dict[str, Any]) -> dict[str, Any]:
+        """What stays while a page is open, and the search that was running when it was."""
+        finding = self.search.finding if self.search is not None else None
+        return {**about(self.session.protocol), "session": self.name, "search": search_view(finding)}
+
+    def begin(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Where a page begins: at a path, with a file, or where the session does."""
+        tip, at = self.start
+        if given.get("file") is not None:
+            tip = self.session.graft(replayed(read(_text(given["file"], MAX_BODY)), self.session.stepper))
+            at = tip.line[0]
+        elif given.get("path"):
+            tip, at = self._follow(_text(given["path"], MAX_BODY))
+        self.session.visit(tip)
+        return self._view(given, tip, at)
+
+    def _follow(self, text: str) -> tuple[Node, Node]:
+        """The node that a path leads to, and the one of its line that is to be shown."""
+        path, _, place = text.partition("@")
+        tip = self.session.follow(path)
+        return tip, tip.line[int(place)] if place.isdecimal() and int(place) <= tip.depth else tip
+
+    def look(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Another state, of the same line (``tip``) or of whatever line was walked last through it."""
+        at = self._node(given, "at")
+        tip = self._node(given, "tip") if given.get("tip") is not None else at.end
+        if at not in tip.line:
+            raise OptionError("these two states are not on one line")
+        self.session.visit(tip)
+        return self._view(given, tip, at)
+
+    def take(self, given: dict[str, Any]) -> dict[str, Any]:
+        """One step on. What was walked before after the same step is walked again."""
+        at, move = self._node(given, "at"), given.get("move")
+        if not isinstance(move, list) or not move or not all(type(number) is int for number in move):
+            raise OptionError("a step is given by its numbers")
+        node = self.session.take(at, (move[0], tuple(move[1:])))
+        return self._view({**given, "known": min(_count(given, "known"), node.depth)}, node.end, node)
+
+    def find(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Begin a search for a state, from one state or from the start; one runs at a time."""
+        if self.search is not None and self.search.finding.running:
+            raise OptionError("a search is running already: stop it first")
+        self.searched_from = self._node(given, "at") if given.get("at") is not None else None
+        expression = _text(given.get("expression"), MAX_EXPRESSION)
+        state = self.searched_from.state if self.searched_from is not None else None
+        self.search = Search(self.session.protocol, expression, state, self.limits)
+        self.search.wait(0.2)  # most answers need no waiting for
+        return self.found(given)
+
+    def found(self, given: dict[str, Any]) -> dict[str, Any]:
+        """How far the search is; with the way that it found, walked along, once it is over."""
+        finding = self.search.finding if self.search is not None else None
+        told: dict[str, Any] = {"search": search_view(finding)}
+        if finding is not None and finding.trace is not None:
+            begin = self.searched_from
+            trace = finding.trace
+            node = self.session.graft(trace) if begin is None else self.session.along(begin, trace.steps)
+            told["node"] = node.number
+        return told
+
+    def stop(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Stop the search."""
+        if self.search is not None:
+            self.search.stop()
+            self.search.wait(0.5)
+        return self.found(given)
+
+    def kept(self, given: dict[str, Any]) -> Trace:
+        """The line to a node, to be written in one of the :data:`FORMS`."""
+        return self.session.trace(self._node(given, "tip"))
+
+    def _node(self, given: dict[str, Any], name: str) -> Node:
+        if given.get("session") != self.name:
+            raise Elsewhere("this page belongs to an earlier session")
+        return self.session.node(_count(given, name))
+
+    def _view(self, given: dict[str, Any], tip: Node, at: Node) -> dict[str, Any]:
+        watches = given.get("watches", [])
+        if not isinstance(watches, list) or len(watches) > MAX_WATCHES:
+            raise OptionError(f"there can be {MAX_WATCHES} expressions at a time")
+        known = min(_count(given, "known"), tip.depth + 1)
+        texts = [_text(watch, MAX_EXPRESSION) for watch in watches]
+        return view(self.session, tip, at, known=known, drawn=str(given.get("drawn", "")), watches=texts)
+
+
+class Elsewhere(OptionError):
+    """A request of a page that was opened in another session; the page opens its path anew."""
+
+
+def _json(trace: Trace) -> str:
+    return msgspec.json.format(msgspec.json.encode(behaviour(trace)), indent=2).decode() + "\n"
+
+
+FORMS: dict[str, tuple[Callable[[Trace], str], str, str]] = {
+    "json": (_json, "application/json", "json"),
+    "itf": (lambda trace: to_itf(trace) + "\n", "application/json", "itf.json"),
+    "txt": (sequence, "text/plain; charset=utf-8", "txt"),
+    "svg": (lambda trace: svg(diagram(trace)), "image/svg+xml", "svg"),
+}
+"""The forms in which a path is kept: what writes it, its media type, and how the file's name ends."""
+
+
+def _count(given: dict[str, Any], name: str) -> int:
+    number = given.get(name, 0)
+    if type(number) is not int or number < 0:
+        raise OptionError(f"{name} is a number")
+    return number
+
+
+def _text(given: Any, limit: int) -> str:
+    if not isinstance(given, str):
+        raise OptionError("text is needed")
+    if len(given) > limit:
+        raise OptionError(f"this is longer than {limit:,} characters")
+    return given
+
+
+# -- HTTP -------------------------------------------------------------------------------------------------------------
+
+
+def application(explorer: Explorer, port: int) -> ASGIApp:
+    """The page and what it asks for, for requests to ``port`` of this machine alone."""
+
+    def asked(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[Request], Any]:
+        async def endpoint(request: Request) -> Response:
+            if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+                return _failed("requests are JSON", 415)
+            body = b""
+            async for piece in request.stream():
+                body += piece
+                if len(body) > MAX_BODY:
+                    return _failed(f"this is larger than {MAX_BODY >> 20} MiB", 413)
+            return await run_in_threadpool(answered, answer, body)
+
+        return endpoint
+
+    def answered(answer: Callable[[dict[str, Any]], dict[str, Any]], body: bytes) -> Response:
+        try:
+            given = msgspec.json.decode(body or b"{}")
+            if not isinstance(given, dict):
+                raise OptionError("a request is an object")
+            with explorer.lock:
+                return Response(msgspec.json.encode(answer(given)), media_type="application/json")
+        except Elsewhere as error:
+            return _failed(str(error), 409)
+        except msgspec.DecodeError as error:
+            return _failed(f"this is not JSON: {error}", 400)
+        except FencepostError as error:
+            return _failed(str(error), 400)
+        except Exception as error:
+            return _failed(f"a fault in Fencepost: {type(error).__name__}: {error}", 500)
+
+    def kept(request: Request) -> Response:
+        form = request.path_params["form"]
+        if form not in FORMS or not request.query_params.get("tip", "").isdigit():
+            return PlainTextResponse("there is no such file", 404)
+        given = {"session": request.query_params.get("session"), "tip": int(request.query_params["tip"])}
+        try:
+            with explorer.lock:
+                trace = explorer.kept(given)
+        except FencepostError as error:
+            return PlainTextResponse(str(error), 400)
+        write, kind, ending = FORMS[form]
+        text = write(trace)  # takes seconds for a long one, in which the page can be used
+        name = f"{explorer.session.protocol.name}.{ending}".replace('"', "").replace("/", "-")
+        quoted = name.encode("ascii", "replace").decode()
+        return Response(text, media_type=kind, headers={"content-disposition": f'attachment; filename="{quoted}"'})
+
+    def file(path: str, kind: str) -> Callable[[Request], Response]:
+        def endpoint(_: Request) -> Response:
+            return Response((_HERE / path).read_bytes(), media_type=kind)
+
+        return endpoint
+
+    def style(_: Request) -> Response:
+        palette = (_HERE.parent / "report" / "palette.css").read_text(encoding="utf-8")
+        return Response(palette + STYLE, media_type="text/css; charset=utf-8")
+
+    answers = {
+        "about": explorer.about,
+        "begin": explorer.begin,
+        "look": explorer.look,
+        "take": explorer.take,
+        "find": explorer.find,
+        "found": explorer.found,
+        "stop": explorer.stop,
+    }
+    routes = [Route(path, file(*about_it), methods=["GET"]) for path, about_it in _STATIC.items()]
+    routes.append(Route("/report.css", style, methods=["GET"]))
+    routes.append(Route("/keep/{form}", kept, methods=["GET"]))
+    routes += [Route(f"/api/{name}", asked(answer), methods=["POST"]) for name, answer in answers.items()]
+    return OnlyFromHere(Starlette(routes=routes), port)
+
+
+def _failed(message: str, status: int) -> Response:
+    return Response(msgspec.json.encode({"error": message}), status, media_type="application/json")
+
+
+class OnlyFromHere:
+    """Refuses every request that was not made to this address, or was made by another page."""
+
+    def __init__(self, app: ASGIApp, port: int) -> None:
+        self.app = app
+        self.hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost")}
+        if port == 80:
+            self.hosts |= {LOOPBACK, "localhost"}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        refused = self._refused([(n.decode("latin-1"), v.decode("latin-1")) for n, v in scope["headers"]])
+        if refused is not None:
+            await PlainTextResponse(refused, 403)(scope, receive, send)
+            return
+
+        async def with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] += [(n.encode(), v.encode()) for n, v in _HEADERS.items()]
+            await send(message)
+
+        await self.app(scope, receive, with_headers)
+
+    def _refused(self, headers: list[tuple[str, str]]) -> str | None:
+        hosts = [value for name, value in headers if name == "host"]
+        if len(hosts) != 1 or hosts[0] not in self.hosts:
+            return "refused: this page is for this machine alone"
+        for name, value in headers:
+            if name == "origin" and value != f"http://{hosts[0]}":
+                return "refused: another page asked"
+            if name == "sec-fetch-site" and value not in ("same-origin", "none"):
+                # A link from elsewhere may open the page, and nothing else.
+                navigates = ("sec-fetch-mode", "navigate") in headers and ("sec-fetch-dest", "document") in headers
+                if not navigates:
+                    return "refused: another page asked"
+        return None
+
+
+# -- serving ----------------------------------------------------------------------------------------------------------
+
+
+def listen(port: int | None) -> socket.socket:
+    """A socket of this machine alone: at ``port``, or at the usual one, or if that is taken at any.
+
+    Raises :class:`OptionError` if ``port`` is given and taken.
+    """
+    for candidate in (USUAL_PORT, 0) if port is None else (port,):
+        # The protocol by its name: only then does asyncio turn off Nagle's algorithm, which costs every answer 40 ms.
+        bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((LOOPBACK, candidate))
+            bound.listen()  # so that a browser that is faster than the server waits for it
+            return bound
+        except OSError as error:
+            bound.close()
+            if port is not None:
+                raise OptionError(f"--port {port} can not be used: {error.strerror}") from None
+    raise OptionError("no port of this machine is free")
+
+
+def server(explorer: Explorer, bound: socket.socket) -> uvicorn.Server:
+    """What serves an explorer at a socket: ``server(...).run(sockets=[bound])``, until ``should_exit`` is set or Ctrl-C."""
+    app = application(explorer, bound.getsockname()[1])
+    config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1)
+    return uvicorn.Server(config)

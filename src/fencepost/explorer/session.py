@@ -1,0 +1,318 @@
+"""Walking through a protocol: the tree of states that were visited, what can be done in each, and what is true there.
+
+There is no I/O here and no notion of a page. A :class:`Node` is one state of a walk with the steps that lead to it; the steps from
+the root of the tree to a node are its *line*. Nodes are never forgotten, so that a step taken back can be taken again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from fencepost.errors import FencepostError, OptionError, ProtocolRaised
+from fencepost.spec.protocol import Protocol
+from fencepost.step import Outcome, Root, State, Stepper
+from fencepost.trace import Evaluated, Expression, Step, Trace
+from fencepost.trace.path import Move, Path, check_of, move_of
+from fencepost.trace.replay import actor, taken
+
+MAX_NODES = 200_000
+"""The most states of one session."""
+
+MAX_EXPRESSIONS = 100
+"""The most expressions that are kept read."""
+
+
+@dataclass(eq=False)
+class Node:
+    """A state in the tree. ``step`` and ``move`` lead here from ``parent``; the first of a line has none of them.
+
+    ``stays`` marks the end of a behaviour that stays in this state for ever. ``next`` is the child that was visited last.
+    """
+
+    number: int
+    state: State
+    parent: Node | None = None
+    step: Step | None = None
+    move: Move = (0, ())
+    depth: int = 0
+    stays: bool = False
+    children: dict[Move, Node] = field(default_factory=dict)
+    next: Node | None = None
+    told: dict[str, Evaluated] = field(default_factory=dict)
+
+    @property
+    def line(self) -> list[Node]:
+        """The nodes that lead here, the first of them an initial state, the last this one."""
+        found = [self]
+        while found[-1].parent is not None:
+            found.append(found[-1].parent)
+        return found[::-1]
+
+    @property
+    def end(self) -> Node:
+        """The end of the line through here that was walked last."""
+        node = self
+        while node.next is not None:
+            node = node.next
+        return node
+
+    @property
+    def repeats(self) -> int | None:
+        """The number of the earlier state of the line that this one is again, if any."""
+        node, found = self.parent, None
+        while node is not None:
+            if node.state == self.state:
+                found = node.depth
+            node = node.parent
+        return found
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A step that can be taken: its move, and what it would be. ``cut`` names the constraint that keeps the checker from it."""
+
+    move: Move
+    step: Step
+    cut: str | None = None
+
+
+@dataclass(frozen=True)
+class Action:
+    """An enabled action with its parameters bound: who acts, its ways to go, or the ``error`` that it raised instead."""
+
+    title: str
+    by: str | None
+    doc: str
+    offers: tuple[Offer, ...]
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is known of one invariant, or step invariant, at a node: it ``holds`` there, or not, or it raised ``error``.
+
+    ``bindings`` are the parameters for which it does not hold.
+    """
+
+    name: str
+    kind: str
+    doc: str
+    bindings: tuple[str, ...] = ()
+    error: str | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is true here, for every binding of its parameters."""
+        return not self.bindings and self.error is None
+
+
+class Session:
+    """One walk through ``protocol``.
+
+    Raises :class:`fencepost.ProtocolRaised` or :class:`fencepost.NotAProtocol` if it has no usable initial state; whatever goes
+    wrong later is part of what is told about a node.
+    """
+
+    def __init__(self, protocol: Protocol) -> None:
+        self.protocol = protocol
+        self.stepper = Stepper(protocol)
+        self.actions = self.stepper.of_kind("action")
+        self.nodes: list[Node] = []
+        self.starts = [self._grow(Node(len(self.nodes), state)) for state in self.stepper.initial_states()]
+        if not self.starts:
+            raise OptionError(f"{protocol.name} has no initial state with these constants, so there is nothing to walk through")
+        self._expressions: dict[str, Expression] = {}
+        self._judged: dict[int, list[Judgement]] = {}
+
+    def node(self, number: int) -> Node:
+        """The node of this number. Raises :class:`OptionError` if there is none."""
+        if not 0 <= number < len(self.nodes):
+            raise OptionError(f"this session has no state number {number}: it was started anew; open a link or a file instead")
+        return self.nodes[number]
+
+    def _grow(self, node: Node) -> Node:
+        if len(self.nodes) >= MAX_NODES:
+            raise OptionError(f"this session has {MAX_NODES:,} states, which is the most it keeps: start a new one from a link")
+        self.nodes.append(node)
+        return node
+
+    # -- walking ------------------------------------------------------------------------------------------------------
+
+    def enabled(self, node: Node) -> list[Action]:
+        """The actions that are enabled at a node, in the order of the protocol, those that raise included."""
+        found = []
+        for number, root in enumerate(self.actions):
+            doc = root.declared.doc.split("\n\n")[0]
+            try:
+                offers = tuple(self._offer(node, number, root, o) for o in self.stepper.outcomes(root, node.state.ids))
+            except FencepostError as error:
+                found.append(Action(root.title, actor(root), doc, (), str(error)))
+                continue
+            if offers:
+                found.append(Action(root.title, actor(root), doc, offers))
+        return found
+
+    def _offer(self, node: Node, number: int, root: Root, outcome: Outcome) -> Offer:
+        step = taken(self.stepper, node.state, root, outcome)
+        return Offer((number, outcome.choices), step, self._cut(node.state, step.state))
+
+    def _cut(self, before: State, after: State) -> str | None:
+        """The constraint that keeps the checker from this step, or from going on after it."""
+        for root in self.stepper.of_kind("step_constraint"):
+            if self.stepper.outcomes(root, before.ids, after.ids):
+                return root.title
+        for root in self.stepper.of_kind("constraint"):
+            if self.stepper.outcomes(root, after.ids):
+                return root.title
+        return None
+
+    def take(self, node: Node, move: Move) -> Node:
+        """The node that a step leads to; the same one every time.
+
+        Raises :class:`OptionError` if the step can not be taken there, :class:`fencepost.ProtocolRaised` if the protocol does.
+        """
+        known = node.children.get(move)
+        if known is None:
+            number, choices = move
+            if not 0 <= number < len(self.actions):
+                raise OptionError(f"{self.protocol.name} has no action number {number}")
+            root = self.actions[number]
+            outcome = next((o for o in self.stepper.outcomes(root, node.state.ids) if o.choices == choices), None)
+            if outcome is None:
+                raise OptionError(f"{root.title} can not be taken like this after step {node.depth}")
+            step = taken(self.stepper, node.state, root, outcome)
+            known = self._grow(Node(len(self.nodes), step.state, node, step, move, node.depth + 1))
+            node.children[move] = known
+        self.visit(known)
+        return known
+
+    def visit(self, node: Node) -> None:
+        """Take note that the line through ``node`` is the one being walked."""
+        for child in node.line[1:]:
+            assert child.parent is not None
+            child.parent.next = child
+
+    def trace(self, tip: Node, first: int = 0, last: int | None = None) -> Trace:
+        """The behaviour that leads to ``tip``, or its states number ``first`` to ``last``. A lasso if the last state is an earlier one again."""
+        line = tip.line
+        last = tip.depth if last is None else last
+        steps = [node.step for node in line[first + 1 : last + 1] if node.step is not None]
+        loop = self.loop(tip) if last == tip.depth else None
+        return Trace(self.protocol, line[first].state, tuple(steps), None if loop is None else loop - first)
+
+    def loop(self, tip: Node) -> int | None:
+        """The number of the state from which on the line of ``tip`` repeats, if it does. A step that changes nothing is no loop."""
+        if tip.stays:
+            return tip.depth
+        repeats = tip.repeats
+        return repeats if repeats is not None and tip.step is not None and tip.step.changes else None
+
+    def graft(self, trace: Trace) -> Node:
+        """Walk along a behaviour of the same protocol, however it was found; the node at its end.
+
+        Raises :class:`OptionError` if this protocol does not take one of its steps.
+        """
+        node = next((n for n in self.starts if n.state.variables() == trace.initial.variables()), None)
+        if node is None:
+            raise OptionError(f"{self.protocol.name} does not start there")
+        node = self.along(node, trace.steps)
+        node.stays = node.stays or trace.loop == len(trace.steps)
+        return node
+
+    def along(self, node: Node, steps: Sequence[Step]) -> Node:
+        """Walk from ``node`` along steps of the same protocol; the node at their end. Raises as :meth:`graft`."""
+        for step in steps:
+            move, _ = move_of(self.stepper, self.actions, node.state, step)
+            node = self.take(node, move)
+        return node
+
+    # -- judging ------------------------------------------------------------------------------------------------------
+
+    def judge(self, node: Node) -> list[Judgement]:
+        """Every invariant at a node, and every step invariant over the step that leads to it. Those that are off by default are left out."""
+        found = self._judged.get(node.number)
+        if found is None:
+            found = self._judged[node.number] = self._judge(node)
+        return found
+
+    def _judge(self, node: Node) -> list[Judgement]:
+        false: dict[str, list[str]] = {}
+        errors: dict[str, str] = {}
+        for root in self._properties:
+            stepwise = root.kind == "step_invariant"
+            if stepwise and node.parent is None:
+                continue
+            before = node.parent if stepwise else None
+            try:
+                broken = (
+                    self.stepper.outcomes(root, before.state.ids, node.state.ids)
+                    if before is not None
+                    else self.stepper.outcomes(root, node.state.ids)
+                )
+            except ProtocolRaised as error:
+                errors.setdefault(root.name, str(error))
+                continue
+            if broken:
+                false.setdefault(root.name, []).append(root.title.removeprefix(root.name))
+        return [
+            Judgement(name, root.kind, root.declared.doc.split("\n\n")[0], tuple(false.get(name, ())), errors.get(name))
+            for name, root in self._named.items()
+        ]
+
+    @cached_property
+    def _properties(self) -> list[Root]:
+        return self.stepper.of_kind("invariant", "step_invariant")
+
+    @cached_property
+    def _named(self) -> dict[str, Root]:
+        found: dict[str, Root] = {}
+        for root in self._properties:
+            found.setdefault(root.name, root)
+        return found
+
+    def broken(self, node: Node) -> list[str]:
+        """The invariants that do not hold at a node, though they did, as far as can be told, before the step to it."""
+        before = set() if node.parent is None else {j.name for j in self.judge(node.parent) if not j.holds}
+        return [j.name for j in self.judge(node) if not j.holds and j.name not in before]
+
+    def watch(self, text: str, nodes: Sequence[Node]) -> list[Evaluated]:
+        """What an expression is at each of these nodes. Raises :class:`OptionError` if it can not be read."""
+        expression = self._expressions.get(text)
+        if expression is None:
+            expression = Expression(text, self.protocol)
+            if len(self._expressions) >= MAX_EXPRESSIONS:
+                self._expressions.clear()
+            self._expressions[text] = expression
+        for node in nodes:
+            if text not in node.told:
+                if len(node.told) >= MAX_EXPRESSIONS:
+                    node.told.clear()
+                node.told[text] = expression.at(node.state)
+        return [node.told[text] for node in nodes]
+
+    # -- keeping ------------------------------------------------------------------------------------------------------
+
+    def path(self, node: Node) -> str:
+        """The way to a node as text for a link."""
+        first, *rest = node.line
+        moves = tuple(n.move for n in rest)
+        return str(Path(self.starts.index(first), moves, check_of(node.state), node.stays))
+
+    def follow(self, text: str) -> Node:
+        """The node that a path leads to. Raises :class:`OptionError` if it leads nowhere, or somewhere else than when it was made."""
+        path = Path.read(text)
+        other = "the link was made with another version of the protocol, or with other constants"
+        if not 0 <= path.start < len(self.starts):
+            raise OptionError(f"{self.protocol.name} has no initial state number {path.start}: {other}")
+        node = self.starts[path.start]
+        for move in path.moves:
+            try:
+                node = self.take(node, move)
+            except OptionError as error:
+                raise OptionError(f"{error}: {other}") from None
+        if path.check and path.check != check_of(node.state):
+            raise OptionError(f"the steps of the link lead to another state than they did: {other}")
+        node.stays = node.stays or path.stays
+        return node

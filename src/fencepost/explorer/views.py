@@ -1,0 +1,263 @@
+"""What the page shows of a session, as plain data: numbers and words, and HTML where the report of a check has the same."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from html import escape
+from typing import Any
+
+from fencepost.errors import OptionError
+from fencepost.explorer.find import Finding
+from fencepost.explorer.session import Action, Node, Offer, Session
+from fencepost.report.cards import Card, Row, cards
+from fencepost.report.diagram import diagram
+from fencepost.report.html import breakable, happening_html
+from fencepost.report.svg import draw
+from fencepost.report.text import choices, happenings
+from fencepost.spec.protocol import Protocol
+from fencepost.spec.values import show
+from fencepost.trace import Step, Trace
+from fencepost.trace.words import ARROW, briefly, constant_text
+
+BLOCK = 20
+"""Steps by which the part of a long diagram that is drawn moves on; it is three of these."""
+
+MAX_RUNS = 60
+"""The most changes of one expression, or of one invariant, that are told."""
+
+EFFECT = 40
+"""The most characters of one thing that a step would do; the names of fields are left out first."""
+
+LONG = 26
+"""Characters of a value from which on it has a line of its own."""
+
+
+def about(protocol: Protocol) -> dict[str, Any]:
+    """What stays: the protocol and its constants."""
+    return {
+        "protocol": protocol.name,
+        "constants": [[name, constant_text(value)] for name, value in protocol.constants.items()],
+        "variables": list(protocol.shapes),
+    }
+
+
+def view(
+    session: Session, tip: Node, at: Node, *, known: int = 0, drawn: str = "", watches: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Everything that is shown at ``at``, a state on the line of ``tip``.
+
+    ``known``: of how many states of this line the page has the items of its history already; ``drawn``: the key of the
+    diagram it has.
+    """
+    line = tip.line
+    loop = session.loop(tip)
+    actions = session.enabled(at)
+    return {
+        "tip": tip.number,
+        "at": at.number,
+        "place": at.depth,
+        "length": len(line),
+        "path": session.path(tip),
+        "loop": loop,
+        "again": None if at.repeats is None else f"The same state as {_after(at.repeats)}.",
+        "known": known,
+        "items": [_item(session, node) for node in line[known:]],
+        "diagram": _diagram(session, tip, at, drawn),
+        "state": "".join(map(_card, cards(at.state, at.parent.state if at.parent else None))),
+        "actors": _by_actor(actions),
+        "stuck": not any(o.step.changes and not o.cut for action in actions for o in action.offers),
+        "judged": _judged(session, line, at),
+        "watches": [_watched(session, text, line, at) for text in watches],
+    }
+
+
+# -- the history ------------------------------------------------------------------------------------------------------
+
+
+def _item(session: Session, node: Node) -> dict[str, Any]:
+    siblings = list(node.parent.children.values()) if node.parent is not None else session.starts
+    return {
+        "node": node.number,
+        "by": node.step.by if node.step is not None else None,
+        "title": node.step.title if node.step is not None else "initial state",
+        "broken": session.broken(node),
+        "nothing": node.step is not None and not node.step.changes,
+        "branches": [sibling.number for sibling in siblings] if len(siblings) > 1 else [],
+    }
+
+
+def _after(number: int) -> str:
+    return f"after step {number}" if number else "the initial one"
+
+
+# -- the diagram ------------------------------------------------------------------------------------------------------
+
+
+def _diagram(session: Session, tip: Node, at: Node, drawn: str) -> dict[str, Any] | None:
+    """The part of the diagram around a step; None if the page has it."""
+    first = max(0, (at.depth - 1) // BLOCK * BLOCK - BLOCK)
+    last = min(tip.depth, first + 3 * BLOCK)
+    trace = session.trace(tip, first, last)
+    key = f"{tip.line[last].number}:{first}:{trace.loop}"
+    if key == drawn:
+        return None
+    picture = draw(diagram(trace, first))
+    return {"key": key, "heads": picture.heads, "body": picture.body, "first": first, "last": last}
+
+
+# -- what can be done -------------------------------------------------------------------------------------------------
+
+
+def _by_actor(actions: Iterable[Action]) -> list[dict[str, Any]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for action in actions:
+        labels = [_label(offer.step) for offer in action.offers]
+        if len(set(labels)) < len(labels):
+            labels = [", ".join(map(show, offer.step.choices)) for offer in action.offers]
+        offers = [_offer(offer, label) for offer, label in zip(action.offers, labels, strict=True)]
+        found.setdefault(action.by or "", []).append(
+            {"title": action.title, "html": breakable(action.title), "doc": action.doc, "offers": offers, "error": action.error}
+        )
+    return [{"by": by, "actions": those} for by, those in found.items()]
+
+
+def _offer(offer: Offer, label: str) -> dict[str, Any]:
+    number, taken = offer.move
+    return {
+        "move": [number, *taken],
+        "label": label,
+        "effects": _effects(offer.step),
+        "nothing": not offer.step.changes,
+        "cut": offer.cut,
+    }
+
+
+def _label(step: Step) -> str:
+    """What was chosen, in words: what is received, what is delivered and what is lost, and whatever else there was to choose."""
+    if not step.choices:
+        return ""
+    sends = [event for event in step.events if event.kind == "send"]
+    lost = [event for event in sends if event.lost]
+    told = [f"{e.text} from {show(e.source)}" for e in step.events if e.kind == "receive" and e.passed[0] in step.choices]
+    told += choices(step)
+    if any(choice in ("delivered", "lost") for choice in step.choices):
+        if not lost:
+            told.append("all delivered" if len(sends) > 1 else "delivered")
+        elif len(lost) == len(sends):
+            told.append("all lost" if len(sends) > 1 else "lost")
+        else:
+            told.append("lost to " + ", ".join(show(event.dest) for event in lost))
+    return ", ".join(told)
+
+
+def _effects(step: Step) -> str:
+    """What a step does, line by line."""
+    before = step.state  # only events and changes are told, for which it does not matter what is under way
+    alone = Trace(step.state.store.protocol, before, (step,))
+    found = [replace(h, text=briefly(h.text, EFFECT, cut=True)) for h in happenings(alone, 1, []) if h.what != "chose"]
+    return "".join(f"<li>{happening_html(h)}</li>" for h in found) or "<li>nothing changes</li>"
+
+
+# -- the state --------------------------------------------------------------------------------------------------------
+
+
+def _card(card: Card) -> str:
+    rows, group = [], ""
+    counts: dict[str, int] = {}
+    for row in card.rows:
+        counts[_group(row)] = counts.get(_group(row), 0) + 1
+    for row in card.rows:
+        inner = "" if card.network or counts[_group(row)] < 2 else _group(row)
+        if inner != group and inner:
+            rows.append(f'<tr class="group"><th colspan="2" scope="rowgroup">{breakable(inner)}</th></tr>')
+        group = inner
+        rows.append(_row(row, inner))
+    mark = " changed" if any(row.changed for row in card.rows) else ""
+    kind = " network" if card.network else ""
+    name = escape(card.name)
+    return (
+        f'<section class="card{mark}{kind}" data-card="{name}"><h3>{breakable(card.name)}</h3>'
+        f"<table><tbody>{''.join(rows)}</tbody></table></section>"
+    )
+
+
+def _group(row: Row) -> str:
+    """The record, or the member of a map, that a part of the state belongs to."""
+    return row.label.partition(".")[0] if "." in row.label else ""
+
+
+def _row(row: Row, group: str) -> str:
+    label = row.label.removeprefix(f"{group}.") if group else row.label
+    old = f"<del>{escape(row.before)}</del>{ARROW}" if row.changed and row.before is not None else ""
+    text = "gone" if row.text is None else row.text
+    is_long = len(text) + len(row.before or "") * row.changed > LONG
+    spent = text.startswith("processed: ") and "\n" not in text
+    style = ["changed"] * row.changed + ["inner"] * bool(group) + ["long"] * is_long + ["spent"] * spent
+    value = f"<ins>{escape(text)}</ins>" if row.changed else escape(text)
+    return f'<tr class="{" ".join(style)}"><th scope="row">{breakable(label)}</th><td>{old}{value}</td></tr>'
+
+
+# -- what is true -----------------------------------------------------------------------------------------------------
+
+
+def _judged(session: Session, line: Sequence[Node], at: Node) -> list[dict[str, Any]]:
+    judged = [{j.name: j for j in session.judge(node)} for node in line]
+    found = []
+    for one in session.judge(at):
+        false = [number for number, those in enumerate(judged) if not those[one.name].holds]
+        found.append(
+            {
+                "name": one.name,
+                "doc": one.doc,
+                "holds": one.holds,
+                "error": one.error,
+                "html": breakable(" ".join([one.name, *(b for b in one.bindings if b)])),
+                "false": _intervals(false)[:MAX_RUNS],
+            }
+        )
+    return found
+
+
+def _intervals(numbers: Iterable[int]) -> list[list[int]]:
+    """Rising numbers as [first, last] of those without a gap."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return found
+
+
+def _watched(session: Session, text: str, line: Sequence[Node], at: Node) -> dict[str, Any]:
+    try:
+        values = session.watch(text, line)
+    except OptionError as error:
+        return {"text": text, "error": str(error), "now": "", "runs": []}
+    runs: list[dict[str, Any]] = []
+    place = 0
+    for said, group in itertools.groupby(values, key=str):
+        those = list(group)
+        false = those[0].error is None and those[0].value is False
+        runs.append({"from": place, "to": place + len(those) - 1, "value": said, "false": false})
+        place += len(those)
+    return {"text": text, "error": None, "now": str(values[at.depth]), "runs": runs[:MAX_RUNS]}
+
+
+# -- a search ---------------------------------------------------------------------------------------------------------
+
+
+def search_view(finding: Finding | None) -> dict[str, Any] | None:
+    """How far a search is; None if there is none."""
+    if finding is None:
+        return None
+    return {
+        "running": finding.running,
+        "said": finding.said,
+        "distinct": finding.distinct,
+        "depth": finding.depth,
+        "seconds": round(finding.seconds, 1),
+        "found": finding.trace is not None,
+    }

@@ -1,0 +1,150 @@
+"""A browser that tests can drive: Debian's Chromium over WebDriver, which is JSON over HTTP and needs no library."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+MISSING = next((name for name in ("chromium", "chromedriver") if shutil.which(name) is None), None)
+"""What is not installed that a browser needs: on Debian, ``apt-get install chromium chromium-driver``."""
+
+PATIENCE = 60.0
+"""Seconds after which what is waited for is taken never to come; nothing waits longer than it needs."""
+
+KEYS = {
+    "Enter": "\ue007", "Escape": "\ue00c", "ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014", "ArrowDown": "\ue015",
+    "Home": "\ue011", "End": "\ue010", "Tab": "\ue004", "Control": "\ue009",
+}  # fmt: skip
+
+
+class Browser:
+    """One headless browser with one page."""
+
+    def __init__(self, profile: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        home = {**os.environ, "HOME": str(profile)}
+        self._driver = subprocess.Popen(
+            ["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=home
+        )
+        self._session = f"http://127.0.0.1:{port}/session"
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
+                 "--disable-component-update", "--disable-sync", "--hide-scrollbars", f"--user-data-dir={profile}"]  # fmt: skip
+        wanted = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": {"args": flags}, "goog:loggingPrefs": {"browser": "ALL"}}}}
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._session += "/" + self._ask("POST", "", wanted)["sessionId"]
+                return
+            except urllib.error.URLError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
+
+    def close(self) -> None:
+        """End the browser."""
+        try:
+            self._ask("DELETE", "")
+        finally:
+            self._driver.terminate()
+            self._driver.wait(10)
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        data = None if method != "POST" else json.dumps(body or {}).encode()
+        request = urllib.request.Request(self._session + path, data, {"content-type": "application/json"}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                return json.load(answer)["value"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(json.load(error)["value"]["message"]) from None
+
+    def open(self, address: str) -> None:
+        """Go to a page and wait until it is ready."""
+        self._ask("POST", "/url", {"url": "about:blank"})
+        self._ask("POST", "/url", {"url": address})
+        self.until("document.body && Number(document.body.dataset.ready) > 0")
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """What a script returns."""
+        return self._ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+
+    def until(self, condition: str) -> None:
+        """Wait until a JavaScript expression is true."""
+        until = time.monotonic() + PATIENCE
+        while not self.run(f"return Boolean({condition})"):
+            assert time.monotonic() < until, f"never true: {condition}"
+            time.sleep(0.02)
+
+    def _settled(self, work: Any) -> None:
+        """Do something that makes the page show another view, and wait for that."""
+        before = self.run("return document.body.dataset.ready")
+        work()
+        self.until(f"document.body.dataset.ready !== {json.dumps(before)}")
+
+    def click(self, selector: str, settles: bool = True) -> None:
+        """Click the first element that matches, as a person does: it must be there to be clicked."""
+        found = self._ask("POST", "/element", {"using": "css selector", "value": selector})
+        work = lambda: self._ask("POST", f"/element/{next(iter(found.values()))}/click")  # noqa: E731
+        self._settled(work) if settles else work()
+
+    def press(self, *keys: str, settles: bool = True) -> None:
+        """Press keys one after the other; ``Control+Enter`` holds one down."""
+        for key in keys:
+            names = [KEYS.get(name, name) for name in key.split("+")] if len(key) > 1 else [key]
+            actions = [{"type": "keyDown", "value": n} for n in names] + [{"type": "keyUp", "value": n} for n in names[::-1]]
+            body = {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}
+            work = lambda body=body: self._ask("POST", "/actions", body)  # noqa: E731
+            self._settled(work) if settles else work()
+
+    def type(self, text: str) -> None:
+        """Type into what has the focus."""
+        for character in text:
+            self.press(character, settles=False)
+
+    def choose_file(self, selector: str, file: Path) -> None:
+        """Choose a file for a field that opens one."""
+        found = self._ask("POST", "/element", {"using": "css selector", "value": selector})
+        self._settled(lambda: self._ask("POST", f"/element/{next(iter(found.values()))}/value", {"text": str(file)}))
+
+    def choose_file_that_fails(self, selector: str, file: Path) -> None:
+        """Choose a file that can not be opened, and wait until that is told."""
+        found = self._ask("POST", "/element", {"using": "css selector", "value": selector})
+        self._ask("POST", f"/element/{next(iter(found.values()))}/value", {"text": str(file)})
+        self.until("document.querySelector('#message.wrong')")
+
+    def text(self, selector: str) -> str:
+        """What is written in the first element that matches."""
+        return str(self.run("return document.querySelector(arguments[0])?.textContent ?? ''", selector))
+
+    def texts(self, selector: str) -> list[str]:
+        """What is written in each element that matches."""
+        found: list[str] = self.run("return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector)
+        return found
+
+    def look(self, width: int, height: int, dark: bool = False) -> None:
+        """How large the page is, and whether it is dark."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self._devtools("Emulation.setDeviceMetricsOverride", metrics)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._devtools("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+    def _devtools(self, command: str, parameters: dict[str, Any]) -> Any:
+        return self._ask("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def screenshot(self) -> bytes:
+        """The page as PNG."""
+        return base64.b64decode(self._ask("GET", "/screenshot"))
+
+    def complaints(self) -> list[str]:
+        """What the browser's console has said since it was asked last."""
+        return [entry["message"] for entry in self._ask("POST", "/se/log", {"type": "browser"})]

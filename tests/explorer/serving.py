@@ -1,0 +1,60 @@
+"""A page that is served while a test runs."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from fencepost import Options, Protocol
+from fencepost.explorer.app import LOOPBACK, Explorer, listen, server
+from fencepost.explorer.session import Session
+
+LIMITS = Options(workers=1, max_states=30_000_000, timeout=120)
+
+
+class Page:
+    """A page and where it is."""
+
+    def __init__(self, explorer: Explorer, port: int) -> None:
+        self.explorer = explorer
+        self.port = port
+        self.address = f"http://{LOOPBACK}:{port}/"
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
+        """The status and the body of an answer; headers by their names, ``_`` for ``-``."""
+        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=60)
+        given = {"content-type": "application/json", **{n.replace("_", "-"): v for n, v in headers.items()}}
+        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        connection.request(method, path, data, given)
+        answer = connection.getresponse()
+        found = answer.status, answer.read()
+        connection.close()
+        return found
+
+    def tell(self, name: str, expected: int = 200, **body: Any) -> dict[str, Any]:
+        """What the page would be answered, in this session."""
+        status, answer = self.ask("POST", f"/api/{name}", {"session": self.explorer.name, **body})
+        assert status == expected, answer
+        told: dict[str, Any] = json.loads(answer)
+        return told
+
+
+@contextlib.contextmanager
+def served(protocol: Protocol) -> Iterator[Page]:
+    """Serves a protocol at a free port."""
+    explorer = Explorer(Session(protocol), limits=LIMITS)
+    bound = listen(0)
+    serving = server(explorer, bound)
+    thread = threading.Thread(target=serving.run, kwargs={"sockets": [bound]}, daemon=True)
+    thread.start()
+    try:
+        yield Page(explorer, bound.getsockname()[1])
+    finally:
+        explorer.stop({})
+        serving.should_exit = True
+        thread.join(20)
+        bound.close()

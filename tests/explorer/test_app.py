@@ -1,0 +1,146 @@
+"""What the page is answered, and who is not."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+from explorer.serving import Page, served
+from explorer.walks import Lamp
+
+from fencepost import OptionError
+from fencepost.explorer.app import FORMS, listen
+from fencepost.trace.reading import read
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    with served(Lamp(faulty=True)) as page:
+        yield page
+
+
+def test_the_page_stands_alone(page: Page) -> None:
+    for path in ("/", "/explorer.js", "/explorer.css", "/report.css", "/icon.svg"):
+        status, body = page.ask("GET", path)
+        assert status == 200
+        text = body.decode().replace("http://www.w3.org/2000/svg", "")
+        assert "http:" not in text
+        assert "https:" not in text
+        assert "//cdn" not in text
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"host": "localhost:{port}"}, 200),
+        ({"host": "127.0.0.1"}, 403),
+        ({"host": "127.0.0.1:1"}, 403),
+        ({"host": "evil.example:{port}"}, 403),
+        ({"host": "localhost.evil.example:{port}"}, 403),
+        ({"origin": "http://127.0.0.1:{port}"}, 200),
+        ({"origin": "http://localhost:{port}"}, 403),
+        ({"origin": "http://127.0.0.1:1"}, 403),
+        ({"origin": "https://127.0.0.1:{port}"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://evil.example"}, 403),
+        ({"sec_fetch_site": "same-origin"}, 200),
+        ({"sec_fetch_site": "cross-site"}, 403),
+        ({"sec_fetch_site": "same-site"}, 403),
+        ({"content_type": "text/plain"}, 415),
+        ({"content_type": "application/x-www-form-urlencoded"}, 415),
+    ],
+)
+def test_only_its_own_page_is_answered(page: Page, headers: dict[str, str], status: int) -> None:
+    given = {name: value.format(port=page.port) for name, value in headers.items()}
+    assert page.ask("POST", "/api/begin", {}, **given)[0] == status
+
+
+def test_a_link_from_elsewhere_opens_the_page_and_nothing_more(page: Page) -> None:
+    elsewhere = {"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
+    assert page.ask("GET", "/", **elsewhere)[0] == 200
+    assert page.ask("GET", "/", **{**elsewhere, "sec_fetch_dest": "iframe"})[0] == 403
+    assert page.ask("GET", "/explorer.js", sec_fetch_site="cross-site", sec_fetch_mode="no-cors")[0] == 403
+    assert page.ask("GET", "/keep/json?tip=0", **elsewhere)[0] == 400  # the session's name is not known elsewhere
+
+
+def test_it_listens_to_this_machine_alone() -> None:
+    with listen(0) as bound:
+        assert bound.getsockname()[0] == "127.0.0.1"
+        assert bound.proto == socket.IPPROTO_TCP  # or asyncio lets every answer wait
+        with pytest.raises(OptionError, match="--port .* can not be used"):
+            listen(bound.getsockname()[1])
+
+
+def test_bad_requests_are_told_and_the_session_goes_on(page: Page) -> None:
+    begun = page.tell("begin")
+    for name, body in (
+        ("take", {"at": 0, "move": [99]}),
+        ("take", {"at": 0, "move": "x"}),
+        ("take", {"at": 0, "move": []}),
+        ("take", {"at": 0}),
+        ("take", {"at": 10**9, "move": [0]}),
+        ("take", {"at": -1, "move": [0]}),
+        ("look", {"at": "0"}),
+        ("look", {"at": 0, "watches": ["x"] * 31}),
+        ("look", {"at": 0, "watches": [1]}),
+        ("look", {"at": 0, "watches": ["x" * 3_000]}),
+        ("begin", {"path": "nowhere"}),
+        ("begin", {"file": "{}"}),
+        ("find", {"expression": "nothing_like_it"}),
+        ("find", {}),
+    ):
+        assert page.tell(name, 400, **body)["error"]
+    assert page.ask("POST", "/api/look", b"{")[0] == 400
+    assert page.ask("POST", "/api/look", b"[]")[0] == 400
+    assert page.ask("POST", "/api/look", {"session": "another", "at": 0})[0] == 409
+    assert page.ask("GET", "/api/look")[0] == 405
+    assert page.ask("GET", "/keep/exe?tip=0")[0] == 404
+    assert page.tell("look", at=begun["at"])["place"] == 0
+
+
+def test_what_the_protocol_raises_is_told_and_the_session_goes_on(page: Page) -> None:
+    begun = page.tell("begin")
+    on = page.tell("take", at=begun["at"], move=begun["actors"][0]["actions"][0]["offers"][0]["move"])
+    errors = [a["error"] for actor in on["actors"] for a in actor["actions"] if a["error"]]
+    assert len(errors) == 1
+    assert "this is not for the lamp" in errors[0]
+    number = next(i for i, root in enumerate(page.explorer.session.actions) if root.name == "fails")
+    assert "this is not for the lamp" in page.tell("take", 400, at=on["at"], move=[number])["error"]
+    assert page.tell("take", at=on["at"], move=[0])["place"] == 2
+
+
+def test_a_path_is_kept_in_every_form(page: Page) -> None:
+    begun = page.tell("begin")
+    on = page.tell("take", at=begun["at"], move=[0])
+    kept = {}
+    for form in FORMS:
+        status, kept[form] = page.ask("GET", f"/keep/{form}?session={page.explorer.name}&tip={on['tip']}")
+        assert status == 200
+    assert len(read(kept["json"]).steps) == len(read(kept["itf"]).steps) == on["length"] - 1
+    assert kept["svg"].startswith(b"<svg")
+    assert b"participant" in kept["txt"]
+    opened = page.tell("begin", file=kept["json"].decode())
+    assert opened["tip"] == on["tip"]
+    assert opened["path"] == on["path"]
+    assert page.tell("begin", path=on["path"] + "@0")["at"] == begun["at"]
+
+
+def test_one_search_at_a_time(page: Page) -> None:
+    told = page.tell("find", expression="broken and pressed == 2")
+    while told["search"]["running"]:
+        told = page.tell("found")
+    # The search meets the action that raises before anything else.
+    assert "this is not for the lamp" in told["search"]["said"]
+    json.dumps(told)
+
+
+def test_the_usual_port_is_left_alone_if_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setattr("fencepost.explorer.app.USUAL_PORT", taken.getsockname()[1])
+        with listen(None) as bound:
+            assert bound.getsockname()[1] != taken.getsockname()[1]
