@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fencepost.engines.interface import Exploration, Found, Options, Report
-from fencepost.errors import OptionError, ProtocolRaised
-from fencepost.result import ActionCount, Result, Violation
-from fencepost.spec.protocol import Protocol, _unknown
+from fencepost.engines.interface import SIMULATION, Exploration, Found, Options, Progress, Report
+from fencepost.engines.memory import memory_limit, peak_memory, resident_memory
+from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
+from fencepost.result import ActionCount, Result, Table, Violation
+from fencepost.spec.protocol import TEMPORAL, Protocol, _unknown
 from fencepost.step import State, Stepper
 from fencepost.trace import replay
 
-ENGINES = ("auto", "embedded", "reference")
+if TYPE_CHECKING:
+    from fencepost.states.manifest import Manifest
 
-SMALL = Options(workers=1, max_states=1_000, timeout=0.1)
+ENGINES = ("auto", "embedded", "reference", "simulate", "spark")
+
+SEARCH = ("max_states", "max_depth", "bits", "symmetry", "checkpoint", "resume", "states", "edges")
+"""The options that a simulation does not have."""
+
+RANGES = {"walks": (1, 1 << 60), "depth": (1, 1_000_000), "seed": (0, (1 << 64) - 1), "walk": (0, 1 << 60)}
+"""The least and the largest number for each option of a simulation."""
+
+SMALL = Options(workers=1, max_states=1_000, timeout=0.05)
 """What ``auto`` lets the plain explorer try before it turns to the compiled one."""
 
 
@@ -32,8 +43,10 @@ def check(
 ) -> Result:
     """Explore every state that ``protocol`` can reach and judge what was found.
 
-    ``engine``: ``embedded`` (compiled, all cores), ``reference`` (plain Python) or ``auto``, which tries the second for a moment
-    first. ``invariants``: names of the state and step invariants to check, by default all. ``report`` is called with progress.
+    ``engine``: ``embedded`` (compiled, all cores), ``reference`` (plain Python), ``auto``, which tries the second for a moment
+    first, ``spark`` (a cluster for what outgrows one machine), or ``simulate``, which walks at random through a space that is too
+    large for the others. ``invariants``: names of the invariants and temporal properties to check, by default all. ``report`` is
+    called with progress.
     Any field of :class:`fencepost.Options` may be given by name: ``check(protocol, deadlock=True, max_depth=20)``.
 
     Raises :class:`fencepost.OptionError` for unknown names and :class:`fencepost.SystemFailure` when the machine fails; what the
@@ -44,17 +57,20 @@ def check(
             raise OptionError(_unknown("option", name, Options.__dataclass_fields__, "check"))
     options = replace(options or Options(workers=os.cpu_count() or 1), **given)
     _check_names(protocol, engine, invariants)
+    _check_options(engine, options)
     broken = next((a for a in protocol.declared("assumption") if not _assumed(protocol, a)), None)
     if broken is not None:
         return _result(protocol, engine, Exploration(), violations=[Violation("assumption", broken.name, None)])
-    if engine == "auto":
+    if engine == "auto" and options.states is None:
         small = _try_small(protocol, invariants, options)
         if small is not None:
             return small
+    if engine == "auto":
         engine = "embedded"
     stepper = Stepper(protocol, invariants, options.checking)
-    explorer = import_module(f"fencepost.engines.{engine}")
-    return _judge(stepper, engine, explorer.explore(stepper, options, report), options)
+    _check_liveness(stepper, options)
+    explorer = import_module("fencepost.spark" if engine == "spark" else f"fencepost.engines.{engine}")
+    return _judge(stepper, engine, explorer.explore(stepper, options, report), options, report)
 
 
 def _try_small(protocol: Protocol, invariants: Sequence[str] | None, options: Options) -> Result | None:
@@ -64,10 +80,24 @@ def _try_small(protocol: Protocol, invariants: Sequence[str] | None, options: Op
     from fencepost.engines import reference
 
     stepper = Stepper(protocol, invariants)
+    _check_liveness(stepper, options)
     brief = replace(options, max_states=SMALL.max_states, timeout=SMALL.timeout)
     explored = reference.explore(stepper, brief)
     ours = explored.limit is not None and (options.max_depth is None or explored.depth < options.max_depth)
-    return None if ours else _judge(stepper, "reference", explored, options)
+    return None if ours else _judge(stepper, "reference", explored, options, None)
+
+
+def _check_liveness(stepper: Stepper, options: Options) -> None:
+    """Raises :class:`OptionError` if temporal properties are to be judged together with what leaves no graph to judge them on."""
+    names = list(dict.fromkeys(root.name for root in stepper.of_kind(*TEMPORAL)))
+    stepper.demands()
+    if not names:
+        return
+    instead = f"{names[0]} is judged on all steps between all states: check invariants alone, with --invariant NAME, or"
+    if stepper.protocol.declared("view"):
+        raise OptionError(f"{instead} take out the view, which makes one state of several that may go on differently")
+    if options.checkpoint is not None or options.resume is not None:
+        raise OptionError(f"{instead} leave out --checkpoint and --resume: what is saved holds no steps")
 
 
 def _assumed(protocol: Protocol, assumption: object) -> bool:
@@ -81,19 +111,66 @@ def _assumed(protocol: Protocol, assumption: object) -> bool:
 def _check_names(protocol: Protocol, engine: str, invariants: Sequence[str] | None) -> None:
     if engine not in ENGINES:
         raise OptionError(_unknown("engine", engine, ENGINES, "fencepost"))
-    known = [d.name for kind in ("invariant", "step_invariant") for d in protocol.declared(kind)]
+    known = [d.name for kind in ("invariant", "step_invariant", *TEMPORAL) for d in protocol.declared(kind)]
     for name in invariants or ():
         if name not in known:
             raise OptionError(_unknown("invariant", name, known, protocol.name))
 
 
-def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Options) -> Result:
+def _check_options(engine: str, options: Options) -> None:
+    """Raises :class:`OptionError` for an option that this engine does not have, or out of its range."""
+    if engine != "simulate":
+        for name in SIMULATION:
+            if getattr(options, name) is not None:
+                raise OptionError(f"{name} is an option of simulation: use it with engine simulate")
+        _check_table(engine, options)
+        return
+    for name in SEARCH:
+        if getattr(options, name) != getattr(Options, name):
+            raise OptionError(f"{name} is an option of a search, which simulation is not: its limits are walks, depth and timeout")
+    for name, (least, most) in RANGES.items():
+        given = getattr(options, name)
+        if given is not None and not least <= given <= most:
+            raise OptionError(f"{name} is {given:,}: give a number from {least:,} to {most:,}")
+    if options.walk is not None and (options.walks is not None or options.seed is None):
+        raise OptionError("walk is one walk of a seed: give it with seed and without walks")
+
+
+def _check_table(engine: str, options: Options) -> None:
+    """Raises :class:`OptionError` for what the state space as a table does not go with."""
+    if options.edges and options.states is None:
+        raise OptionError("edges are written next to the states: give states a directory too")
+    if options.states is None:
+        return
+    against = {
+        "the embedded engine writes it: leave out the engine": engine == "spark",
+        "it has every state: leave out symmetry": options.symmetry,
+        "its fingerprints have 64 bits: leave out the 128": options.bits != 64,
+        "it is written from the first state on: leave out resume": options.resume is not None,
+    }
+    for reason, given in against.items():
+        if given:
+            raise OptionError(f"states is for the whole state space as a table, and {reason}")
+
+
+def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Options, report: Report | None) -> Result:
     """The result of an exploration, every counterexample replayed through the author's Python."""
-    violations = [Violation(f.kind, f.name, replay(stepper, _start(stepper, f), f.path)) for f in explored.found]
+    if explored.complete and explored.distinct and not explored.found and explored.recording is not None:
+        _judge_liveness(stepper, explored, options, report)
+    violations = [
+        Violation(f.kind, f.name, replay(stepper, _start(stepper, f), f.path, f.loop), f.fairness, f.walk, f.walked)
+        for f in explored.found
+    ]
+    manifest = _complete_table(explored)
     result = _result(stepper.protocol, engine, explored, violations)
-    result.collision_probability = collision_probability(explored.generated, explored.distinct, options.bits)
+    if manifest is not None:
+        result.table = Table(str(options.states), manifest.states, manifest.edges, manifest.depth, manifest.complete)
+    permutations = len(explored.symmetry.permutations) if explored.symmetry is not None else 1
+    result.collision_probability = collision_probability(explored.generated, explored.distinct, options.bits, permutations)
     if explored.raised_at is not None:
         result.error_trace = replay(stepper, _start(stepper, explored.raised_at), explored.raised_at.path)
+    if explored.walk is not None:
+        result.walk = replay(stepper, _start(stepper, explored.walk), explored.walk.path)
     counts: dict[str, list[int]] = {}
     for root in stepper.of_kind("action"):
         count = counts.setdefault(root.name, [0, 0])
@@ -103,13 +180,83 @@ def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Option
     return result
 
 
+def _complete_table(explored: Exploration) -> Manifest | None:
+    """Complete the state space that was written down, if one was; nothing is left of it if the machine failed."""
+    table = explored.table
+    if table is None:
+        return None
+    if explored.failure is None:
+        ended = explored.limit or ("it was interrupted" if explored.interrupted else None)
+        if ended is None and explored.raised is not None:
+            ended = f"{explored.raised.where} raised"
+        if ended is None and explored.found and not explored.complete:
+            ended = f"{explored.found[0].name} is violated"
+        try:
+            return table.finish(explored.complete, ended)
+        except SystemFailure as error:
+            explored.failure = error
+    table.discard()
+    return None
+
+
+def _judge_liveness(stepper: Stepper, explored: Exploration, options: Options, report: Report | None) -> None:
+    """Judge the temporal properties on the graph that was explored; what is violated is added to what was found."""
+    from fencepost.liveness.judge import Lasso, violation  # SciPy takes its time to import
+    from fencepost.liveness.lasso import walked
+
+    recording, began = explored.recording, time.monotonic()
+    assert recording is not None
+    explored.recording = None
+    limit = memory_limit(options.max_memory)
+
+    def went_on() -> float:
+        return explored.seconds + time.monotonic() - began
+
+    def tell() -> None:
+        if report is not None:
+            progress = Progress(distinct=explored.distinct, depth=explored.depth, seconds=went_on(), doing="judging liveness")
+            report(progress)
+
+    found: dict[str, Lasso] = {}
+    try:
+        tell()
+        if resident_memory() + recording.needs > limit:
+            raise SystemFailure(f"the memory limit of {limit:,} bytes has no room for a graph of {recording.steps:,} steps")
+        graph = recording.graph()
+        for property in recording.terms.properties:
+            tell()
+            if options.timeout is not None and went_on() >= options.timeout:
+                raise SystemFailure(f"the time limit of {options.timeout:g} seconds was reached")
+            lasso = violation(graph, property)
+            known = found.get(property.name)
+            if lasso is not None and (known is None or lasso.length < known.length):
+                found[property.name] = lasso
+    except SystemFailure as error:
+        explored.unjudged = str(error)
+    except MemoryError:
+        explored.unjudged = "out of memory"
+    except KeyboardInterrupt:
+        explored.interrupted = True
+    else:
+        explored.judged = tuple(dict.fromkeys(property.name for property in graph.terms.properties))
+        for name, lasso in found.items():
+            way = walked(stepper, graph, lasso)
+            explored.found.append(Found(lasso.of.kind, name, way.initial, way.path, lasso.loop, way.fairness))
+    explored.seconds = went_on()
+    explored.peak_memory = max(explored.peak_memory, peak_memory())
+
+
 def _start(stepper: Stepper, found: Found) -> State:
     return State(stepper.store, found.initial.ids)
 
 
-def collision_probability(generated: int, distinct: int, bits: int) -> float:
-    """The chance that some two states shared a fingerprint, as TLC estimates it: distinct x (generated - distinct) / 2^bits."""
-    return min(1.0, distinct * max(generated - distinct, 0) / 2.0**bits)
+def collision_probability(generated: int, distinct: int, bits: int, permutations: int = 1) -> float:
+    """The chance that some two states shared a fingerprint, as TLC estimates it: distinct x (generated - distinct) / 2^bits.
+
+    Two states up to symmetry share the least of n fingerprints with a chance of n^2 / (2n - 1) / 2^bits.
+    """
+    pairs = distinct * max(generated - distinct, 0) * permutations**2 / (2 * permutations - 1)
+    return min(1.0, pairs / 2.0**bits)
 
 
 def _result(
@@ -131,6 +278,10 @@ def _result(
         interrupted=explored.interrupted,
         error=explored.raised,
         failure=explored.failure,
+        judged=explored.judged,
+        unjudged=explored.unjudged,
         evaluations=explored.evaluations,
         profile=explored.profile,
+        symmetry=explored.symmetry.names if explored.symmetry is not None else (),
+        walks=explored.walks,
     )

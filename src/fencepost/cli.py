@@ -1,4 +1,4 @@
-"""The command line: ``fencepost check``, ``list`` and ``show``. A thin front door over :func:`fencepost.check`.
+"""The command line, one function a command. A thin front door over :func:`fencepost.check`.
 
 Results go to standard output, complaints and progress to standard error. Every error is one line there, with TLC's exit code (see
 `errors`). The parser is the standard library's because it is there in 10 ms; engines, reports and Rich are imported by the
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import gc
 import math
 import os
 import sys
@@ -24,16 +25,19 @@ from fencepost.errors import FencepostError, OptionError, SystemFailure
 
 if TYPE_CHECKING:
     from fencepost.engines.interface import Options
-    from fencepost.result import Result
+    from fencepost.result import Result, Table
     from fencepost.spec.protocol import Protocol
     from fencepost.trace import Trace
+    from fencepost.trace.reading import Written
 
-COMMANDS = ("check", "list", "show")
+COMMANDS = ("check", "explore", "list", "show", "query", "witness", "diff")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line with ``arguments`` (by default the process's own) and return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    # What is imported stays: looking for cycles among it at Python's usual pace takes a tenth of a short run.
+    gc.set_threshold(100_000, 50, 100)
     debug = "--debug" in given
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -75,6 +79,8 @@ def _told(code: int) -> int:
 
 def _run(given: list[str]) -> int:
     parser = _parser()
+    # The protocol may come after the option: its name is none of the option's.
+    given = ["--symmetry=" if argument == "--symmetry" else argument for argument in given]
     if not given:
         _say(parser.format_help().rstrip())
         return errors.HOLDS
@@ -94,7 +100,7 @@ def _run(given: list[str]) -> int:
         _say(f"fencepost {__version__}")
         return errors.HOLDS
     if parsed.command is None:
-        parser.error("give a command: check, list or show")
+        parser.error(f"give a command: {', '.join(COMMANDS[:-1])} or {COMMANDS[-1]}")
     run: Callable[[argparse.Namespace], int] = parsed.run
     return run(parsed)
 
@@ -131,7 +137,19 @@ def _parser() -> argparse.ArgumentParser:
     checking = commands.add_parser("check", help="explore every state of a protocol", allow_abbrev=False)
     checking.set_defaults(run=_check)
     _check_options(checking)
-    for command in (listing, showing, checking):
+    exploring = commands.add_parser("explore", help="walk through a protocol in the browser", allow_abbrev=False)
+    exploring.set_defaults(run=_explore)
+    _explore_options(exploring)
+    asking = commands.add_parser("query", help="ask a state space in SQL (check --states DIR makes one)", allow_abbrev=False)
+    asking.set_defaults(run=_query)
+    _query_options(asking)
+    reaching = commands.add_parser("witness", help="the shortest behaviour to a state that SQL describes", allow_abbrev=False)
+    reaching.set_defaults(run=_witness)
+    _witness_options(reaching)
+    comparing = commands.add_parser("diff", help="which states one state space has and another has not", allow_abbrev=False)
+    comparing.set_defaults(run=_diff)
+    _diff_options(comparing)
+    for command in (listing, showing, checking, exploring, asking, reaching, comparing):
         command.add_argument("--debug", action="store_true", help="show Python's traceback when something goes wrong")
     return parser
 
@@ -140,13 +158,8 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("protocol", metavar="PROTOCOL", help="a shipped name, FILE.py or FILE.py:ClassName")
 
     what = parser.add_argument_group("what is checked")
-    what.add_argument(
-        "-D", metavar="NAME=VALUE", action="append", default=[], dest="define", help="set a constant: bookies=3"
-    )
-    what.add_argument(
-        "--config", metavar="NAME", help="one of the protocol's configurations; -D is applied on top of it"
-    )
-    what.add_argument("--invariant", metavar="NAME", action="append", help="check this invariant only (repeatable)")
+    _constant_options(what)
+    what.add_argument("--invariant", metavar="NAME", action="append", help="check this invariant or temporal property only (repeatable)")
     what.add_argument("--deadlock", action="store_true", help="look for states that have no successor")
     what.add_argument("--continue", action="store_true", dest="keep_going", help="go on after a violation")
 
@@ -157,57 +170,144 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
     limits.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="seconds")
 
     told = parser.add_argument_group("results")
+    _behaviour_options(told)
     told.add_argument(
-        "--json", metavar="FILE", help="the result as JSON; - is standard output, which then has nothing else"
+        "--states", metavar="DIR", type=Path, help="every state as a table, in Parquet files: see fencepost query"
     )
-    told.add_argument("--html", metavar="FILE", help="the result as a page")
-    told.add_argument(
-        "--sequence", metavar="FILE", help="the counterexample as a sequence diagram, for sequencediagram.org"
-    )
-    told.add_argument("--itf", metavar="FILE", help="the counterexample in the ITF format")
-    told.add_argument(
-        "--dot", metavar="FILE", help="the graph of a small state space, for Graphviz; the counterexample in red"
-    )
-    told.add_argument(
-        "--eval", metavar="EXPR", action="append", default=[], help="print EXPR at every step of the counterexample"
-    )
+    told.add_argument("--edges", action="store_true", help="with --states: every step too")
     told.add_argument("--profile", action="store_true", help="say where the time went")
 
     running = parser.add_argument_group("how it is run")
     running.add_argument(
-        "--engine", metavar="NAME", default="auto", help="auto, embedded (compiled) or reference (plain Python)"
+        "--engine",
+        metavar="NAME",
+        default="auto",
+        help="auto, embedded (compiled), reference (plain Python), spark, or simulate (random walks)",
     )
     running.add_argument("--workers", metavar="N", type=_workers, help="threads; by default one for each core")
     running.add_argument(
         "--checking", action="store_true", help="catch a protocol that depends on more than its state; slow"
     )
-    running.add_argument("--checkpoint", metavar="DIR", type=Path, help="save the search there while it runs")
-    running.add_argument("--resume", metavar="DIR", type=Path, help="go on from a saved search")
+    running.add_argument(
+        "--symmetry",
+        metavar="NAME,...",
+        nargs="?",
+        help="explore one state of each that differ only in who is who: among the members of all constants that are declared "
+        "symmetric, or of --symmetry=NAME,...",
+    )
+    running.add_argument("--checkpoint", metavar="DIR", type=_place, help="save the search there while it runs")
+    running.add_argument("--resume", metavar="DIR", type=_place, help="go on from a saved search")
+    walking = parser.add_argument_group("random walks (--engine simulate, which never finds that a protocol holds)")
+    walking.add_argument(
+        "--walks", metavar="N", type=_count, help="how many; by default 10,000, with --timeout as many as it allows"
+    )
+    walking.add_argument("--depth", metavar="N", type=_count, help="the most states of a walk; by default 100")
+    walking.add_argument("--seed", metavar="N", type=_number, help="the seed of all that is random; by default any")
+    walking.add_argument("--walk", metavar="N", type=_number, help="take walk N of a seed again, and show it whole")
     running.add_argument(
         "--fingerprint-bits", metavar="64|128", type=_bits, default=64, help="128 beyond a billion states"
     )
+
+    spark = parser.add_argument_group("on Spark (--engine spark; checkpoints can then be at a URL)")
+    spark.add_argument("--master", metavar="URL", help="where Spark is; by default, all cores of this machine")
+    spark.add_argument(
+        "--handover", metavar="N", type=_count, help="the largest level that is expanded in this process (1,000,000, or what memory allows)"
+    )
+    spark.add_argument("--checkpoint-every", metavar="N", type=_count, help="levels between two checkpoints (1)")
+
+
+def _explore_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "protocol", metavar="PROTOCOL", nargs="?", help="a shipped name, FILE.py or FILE.py:ClassName; by default the one of --trace"
+    )
+    _constant_options(parser)
+    where = parser.add_argument_group("where to begin")
+    where.add_argument("--trace", metavar="FILE", help="with a counterexample: the JSON or ITF of a check, or a kept path")
+    where.add_argument("--path", metavar="PATH", help="with a path: what comes after # in a link")
+
+    served = parser.add_argument_group("the page")
+    served.add_argument("--port", metavar="N", type=_port, help="its port; by default 8413, or any if that is taken")
+    served.add_argument("--no-open", action="store_true", help="open no browser")
+
+    limits = parser.add_argument_group("limits of a search")
+    limits.add_argument("--max-memory", metavar="SIZE", type=_size, default=4 << 30, help="memory of the process: 4GiB by default")
+    limits.add_argument("--timeout", metavar="SECONDS", type=_seconds, default=300.0, help="seconds: 300 by default")
+    limits.add_argument("--workers", metavar="N", type=_workers, help="threads; by default one for each core")
+
+
+def _constant_options(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "-D", metavar="NAME=VALUE", action="append", default=[], dest="define", help="set a constant: bookies=3"
+    )
+    parser.add_argument(
+        "--config", metavar="NAME", help="one of the protocol's configurations; -D is applied on top of it"
+    )
+
+
+def _behaviour_options(told: Any) -> None:
+    """The forms in which a behaviour is told."""
+    told.add_argument("--json", metavar="FILE", help="the result as JSON; - is standard output, which then has nothing else")
+    told.add_argument("--html", metavar="FILE", help="the result as a page")
+    told.add_argument("--sequence", metavar="FILE", help="the behaviour as a sequence diagram, for sequencediagram.org")
+    told.add_argument("--itf", metavar="FILE", help="the behaviour in the ITF format")
+    told.add_argument("--dot", metavar="FILE", help="the graph of a small state space, for Graphviz; the behaviour in red")
+    told.add_argument("--eval", metavar="EXPR", action="append", default=[], help="print EXPR at every step of the behaviour")
+
+
+def _query_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("space", metavar="DIR", help="what fencepost check --states DIR wrote")
+    parser.add_argument("sql", metavar="SQL", help="a question over the tables states and edges")
+    parser.add_argument("--rows", metavar="N", type=_count, default=50, help="the most rows to print (50); files get all")
+    parser.add_argument("--json", metavar="FILE", help="all rows as JSON; - is standard output, which then has nothing else")
+    parser.add_argument("--csv", metavar="FILE", help="all rows as CSV; - is standard output")
+    parser.add_argument("--master", metavar="URL", help="where Spark is; by default, all cores of this machine")
+
+
+def _witness_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("space", metavar="DIR", help="what fencepost check --states DIR wrote")
+    parser.add_argument("--where", metavar="SQL", required=True, help="a condition on the columns of states")
+    _behaviour_options(parser)
+    parser.add_argument("--master", metavar="URL", help="where Spark is; by default, all cores of this machine")
+
+
+def _diff_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("space", metavar="DIR1", help="what fencepost check --states DIR1 wrote")
+    parser.add_argument("other", metavar="DIR2", help="another one, say of the protocol with a fix")
+    parser.add_argument("--parts", metavar="NAME,...", help="compare only these parts of the state, with all below them: meta,bookie")
+    parser.add_argument("--json", metavar="FILE", help="the difference as JSON; - is standard output, which then has nothing else")
+    parser.add_argument("--master", metavar="URL", help="where Spark is; by default, all cores of this machine")
 
 
 def _unknown_option(given: str, parsed: argparse.Namespace) -> str:
     if not given.startswith("-"):
         return f"{given} is one argument too many: give one protocol at a time"
     parser = _Parser()
-    _check_options(parser)
-    options = (
-        [o for a in parser._actions for o in a.option_strings] if parsed.command == "check" else ["--debug", "--help"]
-    )
+    given_by = {
+        "check": _check_options,
+        "explore": _explore_options,
+        "query": _query_options,
+        "witness": _witness_options,
+        "diff": _diff_options,
+    }.get(parsed.command)
+    if given_by is not None:
+        given_by(parser)
+    options = ["--debug", "--help", *(o for a in parser._actions for o in a.option_strings)]
     near = get_close_matches(given.partition("=")[0], options, n=1)
     hint = f"did you mean {near[0]}?" if near else f"see fencepost {parsed.command or ''} --help".replace("  ", " ")
     return f"there is no option {given}: {hint}"
 
 
 def _count(text: str) -> int:
+    return _number(text, least=1)
+
+
+def _number(text: str, least: int = 0) -> int:
     try:
         number = int(text.replace(",", "_"))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is too small: give at least 1")
+    if number < least:
+        raise argparse.ArgumentTypeError(f"{text} is too small: give at least {least}")
     return number
 
 
@@ -222,6 +322,18 @@ def _bits(text: str) -> int:
     if text not in ("64", "128"):
         raise argparse.ArgumentTypeError(f"{text!r} is neither 64 nor 128")
     return int(text)
+
+
+def _place(text: str) -> Path | str:
+    """A folder, or a URL."""
+    return text if "://" in text else Path(text)
+
+
+def _port(text: str) -> int:
+    number = _count(text)
+    if number > 65_535:
+        raise argparse.ArgumentTypeError(f"{text} is no port: give at most 65535")
+    return number
 
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -310,10 +422,20 @@ def _options(given: argparse.Namespace) -> Options:
 
     if given.engine == "reference" and (given.checkpoint or given.resume):
         raise OptionError("the reference engine keeps no checkpoints: use --engine embedded")
-    if given.resume is not None and not given.resume.is_dir():
+    for option in ("master", "handover", "checkpoint_every"):
+        if getattr(given, option) is not None and given.engine != "spark":
+            raise OptionError(f"--{option.replace('_', '-')} is for --engine spark")
+    for option in ("checkpoint", "resume"):
+        if isinstance(getattr(given, option), str) and given.engine != "spark":
+            raise OptionError(f"--{option} {getattr(given, option)}: only --engine spark keeps checkpoints at a URL")
+    if isinstance(given.resume, Path) and not given.resume.is_dir():
         raise OptionError(f"--resume {given.resume}: there is no such directory")
-    if given.checkpoint is not None:
-        _must_be_writable_folder(given.checkpoint)
+    if isinstance(given.checkpoint, Path):
+        _must_be_writable_folder("checkpoint", given.checkpoint)
+    if given.edges and given.states is None:
+        raise OptionError("--edges is written next to the states: give --states DIR too")
+    if given.states is not None:
+        _must_be_writable_folder("states", given.states)
     return Options(
         workers=given.workers or _cores(),
         max_states=given.max_states,
@@ -324,9 +446,24 @@ def _options(given: argparse.Namespace) -> Options:
         keep_going=given.keep_going,
         bits=given.fingerprint_bits,
         checking=given.checking,
+        symmetry=_names(given.symmetry) or given.symmetry is not None,
         checkpoint=given.checkpoint,
         resume=given.resume,
+        states=given.states,
+        edges=given.edges,
+        walks=given.walks,
+        depth=given.depth,
+        seed=given.seed,
+        walk=given.walk,
+        master=given.master,
+        handover=given.handover,
+        checkpoint_levels=given.checkpoint_every or 1,
+        debug=given.debug,
     )
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 def _cores() -> int:
@@ -334,13 +471,13 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _must_be_writable_folder(folder: Path) -> None:
+def _must_be_writable_folder(option: str, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OptionError(f"--checkpoint {folder} can not be made: {error.strerror}") from None
+        raise OptionError(f"--{option} {folder} can not be made: {error.strerror}") from None
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise OptionError(f"--checkpoint {folder} can not be written to")
+        raise OptionError(f"--{option} {folder} can not be written to")
 
 
 @contextlib.contextmanager
@@ -353,6 +490,67 @@ def _progress(protocol: Protocol) -> Iterator[Any]:
 
     with Line(sys.stderr, protocol) as line:
         yield line.report
+
+
+# -- explore ----------------------------------------------------------------------------------------------------------
+
+
+def _explore(given: argparse.Namespace) -> int:
+    try:
+        from fencepost.explorer import app
+    except ModuleNotFoundError as error:
+        raise SystemFailure(f"explore needs {error.name}: pip install 'fencepost[explore]'") from None
+    from fencepost.engines.interface import Options
+    from fencepost.explorer.session import Session
+    from fencepost.trace.reading import replayed
+
+    if given.trace is not None and given.path is not None:
+        raise OptionError("--trace and --path each say where to begin: leave one out")
+    protocol, written = _walked(given)
+    if not protocol.declared("action"):
+        raise errors.NotAProtocol(f"{given.protocol} has no actions, so there is nothing to walk through: mark its steps with @action")
+    session = Session(protocol)
+    limits = Options(workers=given.workers or _cores(), max_memory=given.max_memory, timeout=given.timeout)
+    try:
+        path = (given.path or "").lstrip("#")
+        if written is not None:
+            path = session.path(session.graft(replayed(written, session.stepper))) + "@0"
+        explorer = app.Explorer(session, path, limits)
+    except OptionError as error:
+        raise OptionError(f"{'--path' if written is None else f'--trace {given.trace}'}: {error}") from error
+    bound = app.listen(given.port)
+    address = f"http://{app.LOOPBACK}:{bound.getsockname()[1]}/"
+    _say(f"{protocol.name}: {address}   (Ctrl-C ends it)")
+    if not given.no_open:
+        import webbrowser
+
+        webbrowser.open(address)
+    with contextlib.suppress(KeyboardInterrupt):
+        app.server(explorer, bound).run(sockets=[bound])
+    explorer.stop({})
+    return errors.HOLDS
+
+
+def _walked(given: argparse.Namespace) -> tuple[Protocol, Written | None]:
+    """The protocol that is explored, and the behaviour to begin with, if one was given."""
+    if given.trace is None:
+        if given.protocol is None:
+            raise OptionError("give a protocol, a name that fencepost list shows or a .py file; or --trace FILE")
+        return loading.configured(loading.load(given.protocol), given.config, given.define, given.protocol), None
+    from fencepost.trace.reading import protocol_of, read
+
+    if given.config is not None or given.define:
+        raise OptionError("--trace has its own constants: leave out -D and --config")
+    try:
+        written = read(Path(given.trace).read_bytes())
+        if given.protocol is None and written.protocol not in loading.shipped_names():
+            raise OptionError(f"it is of {written.protocol or 'an unknown protocol'}, which is not shipped: name its file, as in "
+                              f"fencepost explore FILE.py --trace {given.trace}")
+        return protocol_of(written, loading.load(given.protocol or written.protocol)), written
+    except OSError as error:
+        raise OptionError(f"--trace {given.trace} can not be read: {error.strerror}") from None
+    except OptionError as error:
+        raise OptionError(f"--trace {given.trace}: {error}") from error
 
 
 class _Results:
@@ -407,6 +605,8 @@ class _Results:
         _say(_story(result, self.given.profile))
         if self.given.profile and not result.profile:
             _say(f"\nThe {result.engine} engine keeps no profile: ask for one with --engine embedded.")
+        if result.table is not None:
+            _say("\n" + _written(result.table))
         trace = _trace(result)
         for expression in self.given.eval:
             _say("\n" + _evaluated(expression, trace))
@@ -455,7 +655,7 @@ class _Results:
         first = result.violation
         if first is None:
             return sequence(trace, str(result.error))
-        return sequence(trace, first.name if first.kind == "deadlock" else f"{first.name} is violated")
+        return sequence(trace, first.name if first.kind in ("deadlock", "witness") else f"{first.name} is violated")
 
     def _json(self, result: Result) -> str:
         """The result as JSON, with what only the command line knows. ASCII, so that any terminal and pipe can take it."""
@@ -522,6 +722,15 @@ def _story(result: Result, profile: bool) -> str:
     return captured.get().rstrip("\n")
 
 
+def _written(table: Table) -> str:
+    """What became of the state space as a table."""
+    from fencepost.report.numbers import plural
+
+    steps = "" if table.edges is None else f" and {plural(table.edges, 'step')}"
+    what = f"The state space as a table: {table.directory}, with {plural(table.states, 'state')}{steps}"
+    return f"{what}." if table.complete else f"{what}. It is not complete: it ends with level {table.depth}."
+
+
 def _is_device(path: str) -> bool:
     return os.path.exists(path) and not os.path.isfile(path)
 
@@ -580,6 +789,89 @@ def _evaluated(expression: str, trace: Trace | None) -> str:
     return "\n".join([expression, *rows])
 
 
+# -- a state space that was written down ------------------------------------------------------------------------------
+
+
+def _query(given: argparse.Namespace) -> int:
+    from fencepost.report import rows as told
+    from fencepost.spark.query import ask, explained, session
+    from fencepost.states.manifest import StateSpace
+
+    space = StateSpace(given.space)
+    for option in ("json", "csv"):
+        if getattr(given, option) not in (None, "-"):
+            _must_be_writable(option, getattr(given, option))
+    with session(given.master, given.debug) as spark:
+        answer = ask(spark, space, given.sql)
+        files = [(told.as_json, given.json, "json"), (told.as_csv, given.csv, "csv")]
+        for render, path, option in files:
+            if path is not None:
+                with explained(space):
+                    _write_rows(option, path, render(answer.columns, answer.toLocalIterator()))
+        if "-" not in (given.json, given.csv):
+            with explained(space):
+                rows = answer.limit(given.rows + 1).collect()
+            _say(told.aligned(answer.columns, rows[: given.rows]))
+            if len(rows) > given.rows:
+                _say(f"\nThere are more rows: --rows N prints more than {given.rows:,}, --csv and --json write all.")
+    if not space.manifest.complete:
+        _complain(f"{given.space} is not complete: {space.manifest.ended or 'the search ended early'}", None, False)
+    return errors.HOLDS
+
+
+def _write_rows(option: str, path: str, lines: Iterator[str]) -> None:
+    if path == "-":
+        for line in lines:
+            _say(line, end="")
+        return
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(lines)
+    except OSError as error:
+        raise SystemFailure(f"--{option} {path} could not be written: {error.strerror}") from error
+
+
+def _witness(given: argparse.Namespace) -> int:
+    from fencepost.result import witnessed
+    from fencepost.spark.query import session, where
+    from fencepost.states.manifest import StateSpace
+    from fencepost.states.witness import witness
+
+    space = StateSpace(given.space)
+    protocol = space.protocol()
+    given.protocol, given.config, given.define, given.invariant, given.profile = space.manifest.home, None, [], None, False
+    results = _Results(given, protocol)
+    with session(given.master, given.debug) as spark:
+        found = where(spark, space, given.where)
+    if found is None:
+        whole = "" if space.manifest.complete else f", which is not complete: {space.manifest.ended or 'the search ended early'}"
+        _say(f"None of the {space.manifest.states:,} states of {given.space} satisfies {given.where}{whole}.")
+        return errors.NOT_REACHED
+    return results.tell(witnessed(witness(space, *found), given.where))
+
+
+def _diff(given: argparse.Namespace) -> int:
+    from fencepost.report.difference import data, story
+    from fencepost.spark.diff import difference
+    from fencepost.spark.query import session
+    from fencepost.states.manifest import StateSpace
+    from fencepost.states.witness import witness
+
+    one, other = StateSpace(given.space), StateSpace(given.other)
+    if given.json not in (None, "-"):
+        _must_be_writable("json", given.json)
+    with session(given.master, given.debug) as spark:
+        found = difference(spark, one, other, _names(given.parts))
+    traces = [side.nearest and witness(side.space, *side.nearest) for side in found.sides]
+    if given.json is not None:
+        import json
+
+        _write_rows("json", given.json, iter([json.dumps(data(found, traces), indent=2), "\n"]))
+    if given.json != "-":
+        _say(story(found, traces, _width()))
+    return errors.HOLDS
+
+
 # -- saying things ----------------------------------------------------------------------------------------------------
 
 
@@ -605,7 +897,7 @@ def _discard_output() -> None:
         os.close(nowhere)
 
 
-def _complain(message: str, error: BaseException, debug: bool) -> None:
+def _complain(message: str, error: BaseException | None, debug: bool) -> None:
     """One line on standard error; with ``debug`` the traceback of what was at fault before it."""
     if sys.stderr is None:
         return

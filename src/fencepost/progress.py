@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -107,7 +107,9 @@ class Line:
         if now - self._started < FIRST or now - self._drawn_at < EVERY:
             return
         self._drawn_at = now
-        self._samples.append(_Sample(now, progress.distinct, progress.distinct - progress.queue))
+        # What a search finds, a simulation walks through: its rate is that of its steps.
+        counted = progress.distinct if progress.walks is None else progress.generated
+        self._samples.append(_Sample(now, counted, counted - progress.queue))
         while len(self._samples) > 2 and now - self._samples[0].at > WINDOW:
             self._samples.popleft()
         self._write(self._text(progress))
@@ -120,18 +122,37 @@ class Line:
         if span > 0:
             rate, expanding = (last.distinct - first.distinct) / span, (last.expanded - first.expanded) / span
         else:
-            rate = expanding = progress.distinct / progress.seconds if progress.seconds > 0 else 0.0
+            rate = expanding = last.distinct / progress.seconds if progress.seconds > 0 else 0.0
+        if progress.walks is not None:
+            return self._walked(progress, progress.walks, rate)
         left = self._estimate.seconds(progress.queue, expanding)
         parts = {
             "depth": f"level {progress.depth}",
             "distinct": f"{progress.distinct:,} distinct ({per_second(rate)})",
             "generated": f"{progress.generated:,} generated",
             "queue": f"{progress.queue:,} to go",
+            "shuffled": f"{numbers.size(progress.shuffled)} shuffled" if progress.shuffled else "",
+            "stage": progress.stage,
             "memory": numbers.size(progress.memory) if progress.memory else "",
             "seconds": duration(progress.seconds),
             "left": f"{roughly(left)} left" if left is not None else "",
         }
-        for leave_out in ("", "generated", "memory", "depth", "seconds"):
+        return self._fitting(parts, ("generated", "memory", "shuffled", "stage", "depth", "seconds"))
+
+    def _walked(self, progress: Progress, walks: int, rate: float) -> str:
+        parts = {
+            "walks": f"{walks:,} walks",
+            "steps": f"{progress.generated:,} states ({per_second(rate)})",
+            "mean": f"{progress.generated / walks:,.0f} a walk" if walks else "",
+            "distinct": f"about {progress.distinct:,} distinct",
+            "memory": numbers.size(progress.memory) if progress.memory else "",
+            "seconds": duration(progress.seconds),
+        }
+        return self._fitting(parts, ("memory", "mean", "distinct", "seconds"))
+
+    def _fitting(self, parts: dict[str, str], dispensable: Sequence[str]) -> str:
+        """The parts in one line, without as many of the dispensable ones as is needed."""
+        for leave_out in ("", *dispensable):
             parts.pop(leave_out, None)
             text = "   ".join(part for part in parts.values() if part)
             if len(text) < _columns(self._terminal):

@@ -7,30 +7,64 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost import errors
-from fencepost.spec.protocol import Protocol
+from fencepost.engines.interface import Walks
+from fencepost.liveness.lasso import Met
+from fencepost.spec.protocol import TEMPORAL, Protocol
 from fencepost.spec.values import Value
 from fencepost.trace import Trace
+
+WITNESS = "witness"
+"""The kind of a behaviour that was asked for and is no violation: it leads to a state that its ``name`` describes."""
+
+EXIT_CODES = {
+    WITNESS: errors.HOLDS,
+    "assumption": errors.ASSUMPTION_VIOLATED,
+    "deadlock": errors.DEADLOCK,
+    **dict.fromkeys(TEMPORAL, errors.LIVENESS_VIOLATED),
+}
+"""The exit code for each kind of violation other than of an invariant."""
 
 
 @dataclass(frozen=True)
 class Violation:
-    """Something that does not hold, with the shortest behaviour that shows it.
+    """Something that does not hold, with the shortest behaviour that shows it (of a simulation, with the one that it met).
 
-    ``kind`` is ``invariant``, ``step_invariant``, ``deadlock`` or ``assumption`` (which has no trace).
+    ``kind`` is ``invariant``, ``step_invariant``, ``always_eventually``, ``eventually_always``, ``leads_to`` (whose trace is a lasso,
+    and ``fairness`` says how its loop meets each demand of fairness), ``deadlock``, ``assumption`` (which has no trace) or ``witness``.
+    In a simulation ``walk`` is the number of the walk that met it, after ``walked`` states, and the trace is what was left of it.
     """
 
     kind: str
     name: str
     trace: Trace | None
+    fairness: tuple[Met, ...] = ()
+    walk: int | None = None
+    walked: int = 0
 
 
 @dataclass(frozen=True)
 class ActionCount:
-    """How often an action was taken and how many distinct states it discovered. Never taken: flagged in every report."""
+    """How often an action was taken and how many distinct states it discovered (0 in a simulation, which does not know). Never
+    taken: flagged in every report.
+    """
 
     name: str
     taken: int
     new_states: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """The state space as a table: where it is, how many states and (if they were asked for) steps it has, and to which depth.
+
+    Unless ``complete``, it holds the levels that were found before the search ended.
+    """
+
+    directory: str
+    states: int
+    edges: int | None
+    depth: int
+    complete: bool
 
 
 @dataclass
@@ -38,8 +72,14 @@ class Result:
     """What a check found out.
 
     ``complete``: every reachable state was explored. ``distinct_states``, ``generated_states``, ``depth`` and ``queue`` count as TLC
-    does. ``limit`` names the limit that ended the search early, ``error`` is what the protocol raised, ``failure`` what the machine did not give. ``violations`` are in order
-    of discovery; ``collision_probability`` is the chance that two states shared a fingerprint and one was missed.
+    does, up to ``symmetry`` of the constants it names. ``limit`` names the limit that ended the search early, ``error`` is what the
+    protocol raised, ``failure`` what the machine did not give. ``judged`` names the temporal properties that were judged, and
+    ``unjudged`` is why they were not although everything was explored. ``violations`` are in order of discovery;
+    ``collision_probability`` is the chance that two states shared a fingerprint and one was missed.
+
+    Of a simulation, ``walks`` tells how it was done and ``walk`` is the one that was asked for, if only one was. It is never complete,
+    ``distinct_states`` is an estimate, and ``depth`` the number of states of the longest walk. ``table``: the state space, if it was
+    written down.
     """
 
     protocol: Protocol
@@ -58,9 +98,15 @@ class Result:
     error: errors.ProtocolRaised | None = None
     error_trace: Trace | None = None
     failure: errors.SystemFailure | None = None
+    judged: tuple[str, ...] = ()
+    unjudged: str | None = None
     evaluations: int = 0
     collision_probability: float = 0.0
     profile: Mapping[str, Any] = field(default_factory=dict)
+    symmetry: tuple[str, ...] = ()
+    table: Table | None = None
+    walks: Walks | None = None
+    walk: Trace | None = None
 
     @property
     def constants(self) -> Mapping[str, Value]:
@@ -73,6 +119,11 @@ class Result:
         return self.distinct_states / self.seconds if self.seconds > 0 else 0.0
 
     @property
+    def steps_per_second(self) -> float:
+        """Steps a second of a simulation, on all workers together."""
+        return self.walks.steps / self.seconds if self.walks is not None and self.seconds > 0 else 0.0
+
+    @property
     def violation(self) -> Violation | None:
         """The first violation, if any."""
         return self.violations[0] if self.violations else None
@@ -80,7 +131,8 @@ class Result:
     @property
     def holds(self) -> bool:
         """Every state was explored and nothing is violated. A search that reached a limit never holds."""
-        return self.complete and not self.violations and self.error is None and self.failure is None
+        wrong = self.violations or self.error or self.failure or self.unjudged or self.interrupted
+        return self.complete and not wrong
 
     @property
     def verdict(self) -> str:
@@ -93,22 +145,20 @@ class Result:
             return "failed"
         if self.interrupted:
             return "interrupted"
-        return "holds" if self.complete else "not complete"
+        return "holds" if self.holds else "not complete"
 
     @property
     def exit_code(self) -> int:
         """The exit code of the command line, TLC's where TLC has one."""
         if self.violations:
-            return {"assumption": errors.ASSUMPTION_VIOLATED, "deadlock": errors.DEADLOCK}.get(
-                self.violations[0].kind, errors.SAFETY_VIOLATED
-            )
+            return EXIT_CODES.get(self.violations[0].kind, errors.SAFETY_VIOLATED)
         if self.error is not None:
             return self.error.exit_code
         if self.failure is not None:
             return self.failure.exit_code
         if self.interrupted:
             return errors.INTERRUPTED
-        return errors.HOLDS if self.complete else errors.NOT_COMPLETE
+        return errors.HOLDS if self.holds else errors.NOT_COMPLETE
 
     def must_hold(self) -> Result:
         """For tests: returns the result if everything holds, else raises AssertionError whose message is the whole story."""
@@ -133,3 +183,11 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<Result of {self.protocol!r}: {self.verdict}, {self.distinct_states:,} distinct states, depth {self.depth}>"
+
+
+def witnessed(trace: Trace, condition: str) -> Result:
+    """A behaviour that leads to a state which satisfies ``condition``, as a result, so that it is told as a counterexample is."""
+    return Result(
+        protocol=trace.protocol, engine="states", complete=False, distinct_states=0, generated_states=0, depth=len(trace), queue=0,
+        seconds=0.0, peak_memory_bytes=0, actions=[], violations=[Violation(WITNESS, condition, trace)],
+    )  # fmt: skip

@@ -43,6 +43,12 @@ FILES = {
 # fmt: off
 CASES: list[tuple[str, int, list[str], list[str]]] = [
     # name, exit code, arguments, what the line must say
+    ("walks without walking", 151, ["check", "counter.py", "--walks", "5"], ["walks is an option of simulation", "engine simulate"]),
+    ("a search's limit for walks", 151, ["check", "counter.py", "--engine", "simulate", "--max-depth", "5"], ["max_depth", "depth"]),
+    ("a walk of no seed", 151, ["check", "counter.py", "--engine", "simulate", "--walk", "5"], ["walk", "seed"]),
+    ("too deep a walk", 151, ["check", "counter.py", "--engine", "simulate", "--depth", "2000000"], ["depth is 2,000,000", "1,000,000"]),
+    ("a negative seed", 151, ["check", "counter.py", "--engine", "simulate", "--seed", "-1"], ["--seed", "too small"]),
+    ("no walks", 151, ["check", "counter.py", "--engine", "simulate", "--walks", "0"], ["--walks", "too small"]),
     ("unknown protocol, near", 150, ["check", "ledger-chaning"], ["no protocol named ledger-chaning", "did you mean ledger-chaining"]),
     ("unknown protocol, far", 150, ["check", "zzz"], ["no protocol named zzz", "ledger-chaining"]),
     ("unknown protocol, a file without its ending", 150, ["check", "counter"], ["write counter.py"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def test_every_option_arrives(asked: Callable[..., Mapping[str, Any]], tmp_path:
     (tmp_path / "saved").mkdir()
     text = (
         "--workers 3 --max-states 1_000 --max-depth 1,000 --max-memory 2GiB --timeout 1.5 --deadlock --continue --checking "
-        "--fingerprint-bits 128 --checkpoint new/saved --resume saved --engine embedded --invariant never_five "
+        "--symmetry=bookies,clients --fingerprint-bits 128 --checkpoint new/saved --resume saved --engine embedded --invariant never_five "
         "--invariant never_negative -D limit=4 -Dcareful=no"
     )
     given = asked(*text.split())
@@ -64,6 +65,7 @@ def test_every_option_arrives(asked: Callable[..., Mapping[str, Any]], tmp_path:
         keep_going=True,
         checking=True,
         bits=128,
+        symmetry=("bookies", "clients"),
         checkpoint=Path("new/saved"),
         resume=Path("saved"),
     )
@@ -71,6 +73,29 @@ def test_every_option_arrives(asked: Callable[..., Mapping[str, Any]], tmp_path:
     assert given["invariants"] == ["never_five", "never_negative"]
     assert given["protocol"].constants == {"limit": 4, "careful": False}
     assert (tmp_path / "new" / "saved").is_dir()
+
+
+def test_symmetry_takes_no_protocol_for_a_constant(here: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.py").write_text(
+        DIGITS.replace("n = state(0)", 'who = model_values("w", 2, symmetric=True)\n    n = state(0)')
+        .replace("@action", "@action(w=who)")
+        .replace("(self)", "(self, w)")
+        .replace("self.n = 1", "self.n = w")
+    )
+    for arguments in (("--symmetry", "p.py"), ("p.py", "--symmetry"), ("p.py", "--symmetry=who", "--engine", "embedded")):
+        ran = here("check", *arguments, "--json", "-")
+        found = json.loads(ran.out)
+        assert (ran.code, found["distinct_states"], found["symmetry"]) == (0, 2, ["who"])
+    plain = json.loads(here("check", "p.py", "--json", "-").out)
+    assert (plain["distinct_states"], plain["symmetry"]) == (3, [])
+    refused = here("check", "p.py", "--symmetry=whom")
+    assert (refused.code, refused.err) == (151, "fencepost: p has no symmetric constant named whom: did you mean who?\n")
+
+
+def test_the_options_of_a_simulation_arrive(asked: Callable[..., Mapping[str, Any]]) -> None:
+    given = asked(*"--engine simulate --walks 1,000 --depth 50 --seed 0 --walk 0 --workers 1".split())
+    assert given["options"] == Options(workers=1, walks=1000, depth=50, seed=0, walk=0)
+    assert given["engine"] == "simulate"
 
 
 @pytest.mark.parametrize(

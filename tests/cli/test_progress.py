@@ -64,6 +64,16 @@ def test_the_line_has_the_numbers_and_is_gone_at_the_end(clock: Clock, terminal:
     assert "\n" not in terminal.getvalue()
 
 
+def test_walks_have_a_line_of_their_own(clock: Clock, terminal: Terminal) -> None:
+    with Line(terminal, Small(), clock) as line:
+        clock.now += 1
+        line.report(Progress(generated=90_000, distinct=4000, depth=100, seconds=1.0, memory=3 << 30, walks=1500))
+        assert terminal.line() == "1,500 walks   90,000 states (90 k/s)   60 a walk   about 4,000 distinct   1.0 s"
+        clock.now += 1
+        line.report(Progress(generated=2_090_000, distinct=4000, depth=100, seconds=2.0, memory=3 << 30, walks=40_000))
+        assert "2,090,000 states (2.0 M/s)" in terminal.line()
+
+
 def test_a_shorter_line_leaves_nothing_of_a_longer_one(clock: Clock, terminal: Terminal) -> None:
     line = Line(terminal, Small(), clock)
     clock.now += 1
