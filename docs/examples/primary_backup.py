@@ -75,7 +75,7 @@ class PrimaryBackup(Protocol):
         "hasty": configuration(majority=1, expect="committed_entries_are_held_by_a_majority"),
     }
 
-    replicas = model_values("r", 3, "the primary and its backups")
+    replicas = model_values("r", 3, "the primary and its backups", symmetric=True)
     data: frozenset[str] = constant(frozenset({"x", "y"}), "what a client may write")
     max_entries: int = constant(1)
     majority: int = constant(2, "replicas that must hold an entry before it is committed")

@@ -23,7 +23,7 @@ ELISION = {"# ...", "\\* ..."}
 
 def documents() -> list[Path]:
     """Every page of the documentation, and the README."""
-    return [p for p in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))] if p.exists()]
+    return [p for p in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))] if p.exists()]
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _run(line: str, folder: str) -> str:
 
 VARIES = [
     (re.compile(r"^( *(?:time|peak memory|Python calls) ).*$", re.MULTILINE), r"\1"),
-    (re.compile(r"[\d,]+ a second"), "a second"),
+    (re.compile(r"[\d.,]+(?: million| billion)? a second"), "a second"),
     (re.compile(r"\b(passed|failed) in [\d.]+s"), r"\1"),
     (re.compile(r" {2,}"), "  "),
 ]

@@ -10,17 +10,18 @@ from docs.documents import DOCS, EXAMPLES, ROOT, Block, blocks, documents, is_ex
 
 import fencepost
 from fencepost import errors
-from fencepost.cli import _check_options, _Parser
+from fencepost.cli import _check_options, _explore_options, _Parser
 from fencepost.loading import load
 from fencepost.trace.json import data
 
+PROTOCOLS = ROOT / "src" / "fencepost" / "protocols"
 SOURCES = {"python": "*.py", "tla": "*.tla"}
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
 @pytest.mark.parametrize("block", [b for d in documents() for b in blocks(d, *SOURCES)], ids=str)
 def test_code_is_taken_from_an_example(block: Block) -> None:
-    files = sorted(EXAMPLES.glob(SOURCES[block.language]))
+    files = [f for folder in (EXAMPLES, PROTOCOLS) for f in sorted(folder.rglob(SOURCES[block.language]))]
     assert any(is_excerpt(block.text, f.read_text()) for f in files), f"in no example:\n{block.text}"
 
 
@@ -61,8 +62,8 @@ def test_every_example_is_shown() -> None:
 
 def test_the_pages_are_all_reachable_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
-    for page in DOCS.glob("*.md"):
-        assert f"docs/{page.name}" in readme, f"{page.name} is not linked from the README"
+    for page in DOCS.rglob("*.md"):
+        assert str(page.relative_to(ROOT)) in readme, f"{page.name} is not linked from the README"
 
 
 # -- references are complete ------------------------------------------------------------------------------------------
@@ -86,7 +87,9 @@ def test_the_command_line_page_has_every_option_and_no_other() -> None:
     page = (DOCS / "command-line.md").read_text()
     parser = _Parser()
     _check_options(parser)
-    options = {option for action in parser._actions for option in action.option_strings} | {"--debug"}
+    exploring = _Parser()
+    _explore_options(exploring)
+    options = {option for action in (*parser._actions, *exploring._actions) for option in action.option_strings} | {"--debug"}
     described = set(re.findall(r"^\| `(-\w+|--[\w-]+)", page, flags=re.M)) | set(re.findall(r"^\| `-h`, `(--help)`", page, flags=re.M))
     assert described == options
 

@@ -61,6 +61,31 @@ def test_a_level_has_the_count_of_tlc() -> None:
     assert "447 states of `QuorumLog`" in " ".join((DOCS / "from-tla.md").read_text().split())
 
 
+@pytest.mark.parametrize(
+    ("given", "verdicts"),
+    [
+        # TLC's for Lock.tla: whether WhoeverWaitsEnters, FreeAgain and QuietAtLast hold.
+        ("lock.py:Lock", (False, True, False)),
+        ("lock.py:StrongLock", (True, True, False)),
+        ("lock.py:ByProcess", (False, True, False)),
+        ("lock.py:GoesOn", (False, True, False)),
+    ],
+)
+def test_temporal_properties_have_the_verdicts_of_tlc(given: str, verdicts: tuple[bool, ...]) -> None:
+    names = ("whoever_waits_enters", "free_again", "quiet_at_last")
+    assert tuple(check(example(given), invariants=[name]).holds for name in names) == verdicts
+
+
+@pytest.mark.parametrize(
+    ("stage", "answered", "distinct"),
+    [("Prompt", False, 171), ("Fair", False, 171), ("Patient", True, 171), ("Unlucky", False, 330), ("Lucky", True, 330)],
+)
+def test_an_answer_is_a_matter_of_fairness(stage: str, answered: bool, distinct: int) -> None:
+    result = checked(f"two_phase_live.py:{stage}")
+    assert (result.holds, result.distinct_states) == (answered, distinct)
+    assert result.judged == ("prepared_gets_an_answer",) and result.exit_code == (0 if answered else 13)
+
+
 # -- the tutorial -----------------------------------------------------------------------------------------------------
 
 
@@ -111,8 +136,8 @@ def test_a_lost_decision_leaves_everybody_waiting() -> None:
 
 def test_a_vote_is_counted_twice() -> None:
     trace = checked("two_phase_5.py").must_violate("consistent")
-    # As the tutorial tells it: r1 votes in steps 1 and 3, and r2 does nothing before the decision in step 5.
-    assert [s.by for s in trace.steps[:5]] == ["r1", "tm", "r1", "tm", "tm"]
+    # As the tutorial tells it: r2 votes in steps 1 and 3, and r1 does nothing before the decision in step 5.
+    assert [s.by for s in trace.steps[:5]] == ["r2", "tm", "r2", "tm", "tm"]
     assert trace.steps[2].action == "rm_asks_again"
 
 

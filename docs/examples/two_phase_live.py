@@ -1,0 +1,45 @@
+from two_phase import Decision, Status, TwoPhaseCommit
+
+from fencepost import ModelValue, action, constant, leads_to, strong, weak
+
+
+class Prompt(TwoPhaseCommit):
+    """Two-phase commit, of which an answer is expected. Messages are late and not lost."""
+
+    lossy: bool = constant(False, "messages may be lost")
+
+    @leads_to(r=TwoPhaseCommit.rms)
+    def prepared_gets_an_answer(self, r: ModelValue) -> tuple[bool, bool]:
+        """A resource manager that is prepared commits or aborts at last."""
+        return self.rm[r] is Status.PREPARED, self.rm[r] in (Status.COMMITTED, Status.ABORTED)
+
+
+class Fair(Prompt):
+    """Whoever has something to do for others does it at last."""
+
+    fairness = (
+        weak(Prompt.rm_asks_again),
+        weak(Prompt.tm_receives_vote),
+        weak(Prompt.tm_commits),
+        weak(Prompt.rm_follows),
+    )
+
+
+class Patient(Fair):
+    """The transaction manager does not wait for ever either."""
+
+    fairness = (*Fair.fairness, weak(Fair.tm_aborts))
+
+
+class Unlucky(Patient):
+    """Decisions get lost, in steps of the network's own."""
+
+    @action(r=Patient.rms, by="network")
+    def network_loses_decision(self, r: ModelValue) -> None:
+        self.network.receive(Decision, to=r)
+
+
+class Lucky(Unlucky):
+    """A decision that is sent again and again arrives."""
+
+    fairness = (*Unlucky.fairness, strong(Unlucky.rm_follows))
