@@ -4,6 +4,8 @@ PYTHONS := python3.13 python3.12 python3.11 python3
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK := requirements/dev.txt
+# PySpark is published as source alone: built with what the first lock installed.
+SOURCE_LOCK := requirements/pyspark.txt
 # Written last, so an interrupted set-up is never taken for a finished one.
 STAMP := $(VENV)/.complete
 
@@ -16,13 +18,16 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 REPORT := bookkeeper-4.13.html
 DEMO := $(BIN)/fencepost check bookkeeper-4.13 -D recovery_reads_fence=false --html $(REPORT)
 
+COMPILING := --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest \
+    --generate-hashes --no-annotate --custom-compile-command 'make lock'
+
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint bench lock clean FORCE
+.PHONY: help setup run test lint bench bench-spark lock clean FORCE
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP) ## Make the virtual environment in .venv, if it is missing or out of date
 
@@ -45,10 +50,12 @@ lint: $(STAMP) ## Run ruff and mypy
 bench: $(STAMP) ## Run the benchmarks
 	@$(BIN)/python -m bench
 
+bench-spark: $(STAMP) ## Run the benchmark of the Spark engine
+	@$(BIN)/python -m bench.spark
+
 lock: ## Resolve the newest versions anew (the only target that needs uv)
-	uv pip compile pyproject.toml --quiet --upgrade --group dev --output-file $(LOCK) \
-	    --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
-	    --no-annotate --custom-compile-command 'make lock'
+	uv pip compile pyproject.toml --group dev --no-emit-package pyspark --output-file $(LOCK) $(COMPILING)
+	uv pip compile --group pyspark --no-deps --output-file $(SOURCE_LOCK) $(COMPILING)
 
 clean: ## Remove the virtual environment and everything else that was generated
 	rm -rf $(VENV) build dist $(REPORT) .hypothesis .mypy_cache .pytest_cache .ruff_cache
@@ -60,9 +67,9 @@ ifneq ($(shell test -x $(BIN)/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(STAMP): FORCE
 endif
 
-# --no-deps leaves the lock as the only source of versions; pip check then fails
-# if the lock no longer satisfies pyproject.toml.
-$(STAMP): $(LOCK) pyproject.toml
+# --no-deps leaves the locks as the only source of versions; pip check then fails
+# if they no longer satisfy pyproject.toml.
+$(STAMP): $(LOCK) $(SOURCE_LOCK) pyproject.toml
 	@set -e; \
 	python=; \
 	for candidate in $(PYTHONS); do \
@@ -76,6 +83,7 @@ $(STAMP): $(LOCK) pyproject.toml
 	rm -f $(STAMP); \
 	"$$python" -m venv --clear $(VENV); \
 	$(PIP) install --no-deps --only-binary :all: --require-hashes -r $(LOCK); \
+	$(PIP) install --no-deps --no-build-isolation --require-hashes -r $(SOURCE_LOCK); \
 	$(PIP) install --no-deps --no-build-isolation --editable .; \
 	conflicts=$$($(BIN)/python -m pip check) || { echo "$$conflicts" >&2; exit 1; }; \
 	printf '%s\n' '$(CURDIR)' > $(STAMP)

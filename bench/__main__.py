@@ -18,6 +18,7 @@ FIXED = {"recovery_reads_fence": "true"}
 LARGE = {"recovery_reads_fence": "true", "send_limit": "2"}
 LARGE_STATES = 12_000_000
 ROUNDS = 3
+WALKS = 100_000
 
 
 def measure(protocol: str, constants: dict[str, str], **options: Any) -> list[dict[str, Any]]:
@@ -90,6 +91,11 @@ def main() -> None:
     small = {"bookies": "2", "write_quorum": "2", "ack_quorum": "1", "recovery_reads_fence": "true"}
     (plain,) = measure("bookkeeper-4.13", small, engine="reference", workers=1)
     line("ratio to the reference explorer (on 2 bookies), 1 worker", f"{rate(one) / rate(plain):,.0f}x")
+    print()
+
+    for protocol, constants in (("bookkeeper-4.13", FIXED), ("ledger-chaining", {})):
+        walked = [measure(protocol, constants, engine="simulate", workers=1, walks=WALKS, times=2)[1] for _ in range(ROUNDS)]
+        line(f"random walks of {protocol}: steps a second a core", f"{statistics.median(w['steps'] / w['seconds'] for w in walked):,.0f}")
     print()
 
     warm = [command("check", "bookkeeper-4.13") for _ in range(ROUNDS)]

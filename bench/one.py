@@ -12,7 +12,7 @@ from fencepost.protocols import shipped
 def main() -> None:
     """Explore and print."""
     request = json.loads(sys.argv[1])
-    options = Options(workers=request["workers"], max_states=request.get("max_states"))
+    options = Options(workers=request["workers"], max_states=request.get("max_states"), walks=request.get("walks"))
     # What every process pays once (loading the compiled loops) is measured apart, by whole commands.
     engine = request.get("engine", "embedded")
     check(shipped("ledger-chaining")(clients=1), engine=engine, options=Options(workers=request["workers"]))
@@ -23,6 +23,7 @@ def main() -> None:
             {
                 "distinct": result.distinct_states,
                 "seconds": result.seconds,
+                "steps": result.walks.steps if result.walks else 0,
                 "evaluations": result.evaluations,
                 "peak_memory": result.peak_memory_bytes,
                 "profile": {k: v for k, v in result.profile.items() if k in ("seconds", "memory")},
