@@ -117,30 +117,6 @@ def find_in_line(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic
-def copy_row(typingctx: Any, target: Any, to: Any, source: Any, begin: Any, count: Any) -> Any:
-    """Copy ``count`` elements, a multiple of 16 bytes, 16 bytes at a time."""
-    signature = types.void(target, types.intp, source, types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        chunk = ir.VectorType(ir.IntType(8), 16)
-        word = ir.IntType(64)
-
-        def place(index: int) -> Any:
-            held = context.make_array(sig.args[index])(context, builder, args[index])
-            return builder.bitcast(builder.gep(held.data, [args[index + 1]]), chunk.as_pointer())
-
-        put, get = place(0), place(2)
-        size = context.get_abi_sizeof(context.get_data_type(sig.args[0].dtype))
-        chunks = builder.udiv(builder.mul(args[4], word(size)), word(16))
-        with cgutils.for_range(builder, chunks) as loop:
-            held = builder.load(builder.gep(get, [loop.index]), align=1)
-            builder.store(held, builder.gep(put, [loop.index]), align=1)
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-@intrinsic
 def atomic_add(typingctx: Any, array: Any, index: Any, amount: Any) -> Any:
     """Add to an int64 cell that other threads use too; gives what it held before."""
     signature = types.int64(array, types.intp, types.int64)

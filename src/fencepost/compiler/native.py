@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numba import njit as _njit
 
-from fencepost.compiler.machine import load
+from fencepost.compiler.machine import load, store
 
 
 def njit(*args: Any, **kwargs: Any) -> Any:
@@ -43,8 +43,9 @@ FORK = 1 << 24
 REF_BITS = 24
 """Bits of a reference that number an outcome; the rest number a state."""
 REF_MASK = (1 << REF_BITS) - 1
-FORK_ENTRY = 0xFFFF
-MAX_SLOTS = FORK_ENTRY - 1
+FORK_ENTRY = (1 << 31) - 1
+"""What an entry has instead of a place if its trie begins with a fork."""
+MAX_SLOTS = (1 << 16) - 2
 
 RESOLVED = 0
 WAITING = 1
@@ -100,8 +101,44 @@ def widened(pool, top, node, value):
     return base
 
 
+@njit(inline="always")
+def field(cells, row, place):
+    """What stands at a place of the row that begins at ``cells[row]``; see `layout`."""
+    bits = load(cells, row + (place >> 12)) >> np.uint64((place >> 6) & 63)
+    return np.int64(bits & ((np.uint64(1) << np.uint64(place & 63)) - np.uint64(1)))
+
+
+@njit(inline="always")
+def set_field(cells, row, place, value):
+    """Write what stands at a place of a row."""
+    at, shift = row + (place >> 12), np.uint64((place >> 6) & 63)
+    mask = ((np.uint64(1) << np.uint64(place & 63)) - np.uint64(1)) << shift
+    store(cells, at, (load(cells, at) & ~mask) | (np.uint64(value) << shift))
+
+
+@njit
+def move_fields(cells, begin, end, moves):
+    """Make moves, from which place to which, in the rows [begin, end), and clear what is free then."""
+    for position in range(begin, end):
+        row = cells[position]
+        for m in range(len(moves)):
+            value = field(row, np.int64(0), moves[m, 0])
+            set_field(row, np.int64(0), moves[m, 0], np.int64(0))
+            set_field(row, np.int64(0), moves[m, 1], value)
+
+
+@njit
+def repack(rows, before, after, target):
+    """Rows of one layout as rows of another, whose slots have no fewer bits. ``target`` is all zeros."""
+    for position in range(len(rows)):
+        row, into = rows[position], target[position]
+        for slot in range(before.size):
+            if before[slot]:
+                set_field(into, np.int64(0), after[slot], field(row, np.int64(0), before[slot]))
+
+
 @inner
-def walk(pool, cells, row, word, out, n, stack):
+def walk(pool, places, cells, row, word, out, n, stack):
     """Walk a trie over the state at ``cells[row]``. Appends the leaves it ends in to ``out`` from ``n`` on; the new n, or -1 at
     a MISS.
     """
@@ -115,7 +152,7 @@ def walk(pool, cells, row, word, out, n, stack):
                     top += 1
                 word = np.int64(load(pool, word + 2))
                 continue
-            value = np.int64(load(cells, row + slot))
+            value = field(cells, row, load(places, slot))
             if value >= load(pool, word + 1):
                 return -1
             word = np.int64(load(pool, word + 2 + value))
@@ -140,7 +177,7 @@ def new_value(known_start, known_slot, known_new, outcome, slot, old):
 
 
 @inner
-def resolve(pool, top, roots, trie, root, known, cells, step, outcome, known_start, known_slot, known_new, stack):
+def resolve(pool, top, roots, trie, root, known, places, cells, step, outcome, known_start, known_slot, known_new, stack):
     """Extend a residual trie by the path that a state takes through its master trie.
 
     ``known``: bit set of slots that the residual does not test. ``cells``: the state; for a step property (``step``), the state
@@ -175,11 +212,11 @@ def resolve(pool, top, roots, trie, root, known, cells, step, outcome, known_sta
             place = slot
             if step:
                 place = slot >> 1
-                value = np.int64(cells[place])
+                value = field(cells, np.int64(0), places[place])
                 if slot & 1:
                     value = new_value(known_start, known_slot, known_new, outcome, place, value)
             else:
-                value = np.int64(cells[slot])
+                value = field(cells, np.int64(0), places[slot])
             if value >= pool[word + 1]:
                 word = widened(pool, top, word, value)
                 put(pool, roots, master, word)
@@ -303,8 +340,17 @@ def widen_root(g, root, gained, outcomes):
         g.root_slots[root, i] |= gained[i]
 
 
+@inner
+def entry_of(pool, places, word):
+    """What the entry of a trie says of its first node: where to look, and the node."""
+    if word <= 0:
+        return np.int64(word)
+    slot = np.int64(pool[word])
+    return (np.int64(FORK_ENTRY if slot >= FORK else places[slot]) << 32) | np.int64(word)
+
+
 @njit
-def link(g, outcomes, root_kind, start, middle, step_start, word, trie_of, step_trie, fill):
+def link(g, places, outcomes, root_kind, start, middle, step_start, word, trie_of, step_trie, fill):
     """Lay the entries out by outcome: properties in [start, middle), actions in [middle, next start), step properties apart.
 
     An entry whose residual is known to end disabled, whatever the state, is left out.
@@ -349,8 +395,4 @@ def link(g, outcomes, root_kind, start, middle, step_start, word, trie_of, step_
         k = fill[which]
         fill[which] = k + 1
         trie_of[k] = trie
-        if w > 0:
-            slot = np.int64(g.pool[w])
-            word[k] = (np.int64(FORK_ENTRY if slot >= FORK else slot) << 32) | np.int64(w)
-        else:
-            word[k] = w
+        word[k] = entry_of(g.pool, places, w)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fencepost.compiler import native
+from fencepost.compiler.layout import Layout, numbers, packed
 from fencepost.compiler.machine import reserve
 from fencepost.errors import SystemFailure
 from fencepost.spec.protocol import TEMPORAL
@@ -70,13 +71,14 @@ class Growing(NamedTuple):
 class Compiled(NamedTuple):
     """The arrays that compiled loops read; valid until the tables grow.
 
-    ``leaf_span``: first outcome << 24 | number of outcomes, of each leaf. ``delta``, ``delta_high``: effect of each outcome on the
-    fingerprint; ``image_delta``, ``image_delta_high``: on the fingerprint of each image of the state, one column per permutation (none
-    without symmetry). ``write_*``: what each outcome writes. ``start``, ``middle``: the entries of each outcome, properties
-    first; an entry is slot << 32 | node, or a word. ``twin``: whether an outcome of another leaf can have the same effect.
+    ``place``: where each slot stands in a row. ``leaf_span``: first outcome << 24 | number of outcomes, of each leaf. ``delta``,
+    ``delta_high``: effect of each outcome on the fingerprint; ``image_delta``, ``image_delta_high``: on the fingerprint of each image of
+    the state, one column per permutation (none without symmetry). ``write_*``: what each outcome writes. ``start``, ``middle``: the entries of each outcome, properties
+    first; an entry is place << 32 | node, or a word. ``twin``: whether an outcome of another leaf can have the same effect.
     """
 
     pool: Array
+    place: Array
     roots: Array
     is_constraint: Array
     leaf_root: Array
@@ -171,7 +173,7 @@ class Tables:
         # The most outcomes one state can have, as far as seen: bounds what a block of states generates.
         self.most_outcomes = [1] * roots
         self._same_effect: dict[tuple[tuple[int, int, int], ...], list[int]] = {}
-        self.widest = 0
+        self.layout = Layout()
         # One word at a time, Python reads and writes a memoryview several times faster than an array.
         self._pool, self._top, self._root_words = self.pool.data, self.top.data, self.roots.data
         self._read: list[set[int]] = [set() for _ in range(roots)]
@@ -328,7 +330,6 @@ class Tables:
                 images = self.image_hashes(slot, old) ^ self.image_hashes(slot, new)
                 self.image_delta[number] ^= images[0]
                 self.image_delta_high[number] ^= images[1]
-            self.widest = max(self.widest, new)
             w += 1
         for choice in outcome.choices:
             self.choice[c] = choice
@@ -400,7 +401,7 @@ class Tables:
         n, entries, tries = self.outcomes, int(self.entries[0]), int(self.tries[0])
         known, writes, choices = (int(a[n]) for a in (self.known_start, self.write_start, self.choice_start))
         return {
-            "pool": int(self.top[0]), "roots": tries, "trie_root": tries, "trie_known": tries,
+            "pool": int(self.top[0]), "place": len(self.store.slots), "roots": tries, "trie_root": tries, "trie_known": tries,
             "residual_keys": self.residual_keys.size, "residual_tries": self.residual_tries.size,
             "known_start": n + 1, "known_slot": known, "known_old": known, "known_new": known, "changed": n, "drop": n,
             "root_slots": len(self.root_slots), "entry_outcome": entries, "entry_trie": entries,
@@ -424,7 +425,7 @@ class Tables:
             "evaluations": self.evaluations_by_root,
             "read": [sorted(slots) for slots in self._read],
             "forks": sorted(self.forks),
-            "widest": [self.widest, self.widest_fork],
+            "widest fork": self.widest_fork,
             "twins": [([list(e) for e in effect], same) for effect, same in self._same_effect.items()],
         }
 
@@ -447,7 +448,7 @@ class Tables:
         ]
         self._read = [set(slots) for slots in kept["read"]]
         self.forks = set(kept["forks"])
-        self.widest, self.widest_fork = kept["widest"]
+        self.widest_fork = kept["widest fork"]
         self._same_effect = {tuple((e[0], e[1], e[2]) for e in effect): list(same) for effect, same in kept["twins"]}
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -458,9 +459,9 @@ class Tables:
         n, entries = self.outcomes, int(self.entries[0])
         start, middle, step_start = (np.zeros(n + 1, np.int32) for _ in range(3))
         word, trie, step_trie = np.zeros(entries, np.int64), np.zeros(entries, np.int32), np.zeros(entries, np.int32)
-        native.link(self.growing(), n, self.root_kind, start, middle, step_start, word, trie, step_trie, np.zeros(3 * n, np.int64))
+        native.link(self.growing(), self.layout.place, n, self.root_kind, start, middle, step_start, word, trie, step_trie, np.zeros(3 * n, np.int64))
         return Compiled(
-            self.pool, self.roots, self.is_constraint, self.leaf_root, self.leaf_span, self.outcome_root, self.delta, self.delta_high,
+            self.pool, self.layout.place, self.roots, self.is_constraint, self.leaf_root, self.leaf_span, self.outcome_root, self.delta, self.delta_high,
             self.image_delta, self.image_delta_high, self.twin, self.choice_start, self.choice, self.write_start, self.write_slot, self.write_value, start, middle, word, trie,
             step_start, step_trie, self.drop, self.known_start, self.known_slot, self.known_new,
         )  # fmt: skip
@@ -482,6 +483,23 @@ class Tables:
                 "trie words": int(self.top[0]),
             },
         }
+
+    def fit(self, spare: int = 0) -> Array:
+        """Make room in rows for every value there is: the moves that rows must make; see :meth:`Layout.fit`."""
+        return self.layout.fit(self.store.values, spare)
+
+    @property
+    def places(self) -> Array:
+        """The places of the slots there are, as they are now."""
+        return self.layout.places(len(self.store.slots))
+
+    def rows(self, states: Sequence[Sequence[int]]) -> Array:
+        """States, given by the numbers of their values, as rows."""
+        return packed(np.array(states, np.int64), self.places, self.layout.words)
+
+    def ids(self, row: Array) -> list[int]:
+        """The numbers of a state's values, slot by slot."""
+        return numbers(row, self.places)
 
     def successor(self, ids: Sequence[int], outcome: int) -> list[int]:
         """The row after an outcome."""

@@ -18,7 +18,7 @@ def audit(tables: Tables, arena: Arena, position: int) -> None:
     what it declares to be symmetric. Raises :class:`fencepost.SystemFailure` if the state's own fingerprint is wrong, which would be a fault of the engine.
     """
     stepper = tables.stepper
-    ids = arena.cells[position].tolist()
+    ids = tables.ids(arena.cells[position])
     state = State(stepper.store, ids)
     fingerprint = state.fingerprint if tables.symmetry is None else tables.symmetry.key(ids)
     if fingerprint & LOW != int(arena.fp[position]):

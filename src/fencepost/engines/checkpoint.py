@@ -12,6 +12,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +20,7 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
+from fencepost.compiler.layout import unpacked
 from fencepost.compiler.tables import Array
 from fencepost.errors import SystemFailure
 from fencepost.spec.context import Slot
@@ -27,7 +29,7 @@ from fencepost.spec.values import ModelValue, Record, Value, decode, encode
 from fencepost.step.state import Store
 from fencepost.step.symmetry import listed
 
-FORMAT = 2
+FORMAT = 3
 
 
 class SlotEntry(msgspec.Struct):
@@ -78,8 +80,8 @@ class Manifest(Subject):
     frontier: str
     frontier_size: int
     frontier_digest: str
-    width: int
-    item: int
+    words: int
+    places: list[int]
     slots: list[SlotEntry]
     outcomes: list[tuple[int, list[int]]]
     found: list[tuple[str, str, int, list[int]]]
@@ -155,14 +157,14 @@ class Writer:
         self.levels.append(len(links))
 
     def save(self, manifest: Manifest, rows: Callable[[], Iterator[tuple[Array, Array]]]) -> None:
-        """Make the last ``manifest.levels`` what a resumed run goes on from. ``rows``: blocks of (numbers, cells)."""
+        """Make the last ``manifest.levels`` what a resumed run goes on from. ``rows``: blocks of (numbers, rows)."""
         self.number += 1
         name = f"frontier-{self.number}.bin"
         with self._disk():
             digest = hashlib.blake2b(digest_size=16)
             with open(self.directory / name, "wb") as file:
-                for numbers, cells in rows():
-                    for part in (numbers.tobytes(), cells.tobytes()):
+                for numbers, block in rows():
+                    for part in (numbers.tobytes(), block.tobytes()):
                         file.write(part)
                         digest.update(part)
                 file.flush()
@@ -182,9 +184,10 @@ class Writer:
                     stale.unlink()
 
     def close(self) -> None:
-        """Close the files; what was saved stays."""
-        self.fingerprints.close()
-        self.links.close()
+        """Close the files; what was saved stays, and what a full disk does not take was not."""
+        for log in (self.fingerprints, self.links):
+            with suppress(OSError):
+                log.close()
 
 
 class _Disk:
@@ -204,7 +207,7 @@ class _Disk:
 
 
 BLOCK_ROWS = 1 << 16
-"""Rows of a frontier are kept in blocks of this many: their numbers, then their cells."""
+"""Rows of a frontier are kept in blocks of this many: their numbers, then their words."""
 
 
 class Reader:
@@ -267,21 +270,22 @@ class Reader:
             raise self._wrong(f"is damaged: {name}: {error.strerror or error}") from None
 
     def frontier(self) -> Iterator[tuple[Array, Array]]:
-        """The rows of the last level with their numbers in it, in blocks."""
+        """The states of the last level, one column a slot, with their numbers in it, in blocks."""
         kept = self.manifest
-        dtype = np.dtype(f"u{kept.item}")
+        places = np.array(kept.places, np.int32)
         digest = hashlib.blake2b(digest_size=16)
         left = kept.frontier_size
         try:
             with open(self.directory / kept.frontier, "rb") as file:
                 while left:
                     n = min(BLOCK_ROWS, left)
-                    raw_numbers, raw_cells = file.read(8 * n), file.read(n * kept.width * kept.item)
+                    raw_numbers, raw_rows = file.read(8 * n), file.read(8 * n * kept.words)
                     digest.update(raw_numbers)
-                    digest.update(raw_cells)
-                    if len(raw_numbers) + len(raw_cells) < n * (8 + kept.width * kept.item):
+                    digest.update(raw_rows)
+                    if len(raw_numbers) + len(raw_rows) < 8 * n * (1 + kept.words):
                         raise self._wrong(f"is damaged: {kept.frontier} is truncated")
-                    yield np.frombuffer(raw_numbers, np.int64), np.frombuffer(raw_cells, dtype).reshape(n, kept.width)
+                    rows = np.frombuffer(raw_rows, np.uint64).reshape(n, kept.words)
+                    yield np.frombuffer(raw_numbers, np.int64), unpacked(rows, places)
                     left -= n
         except OSError as error:
             raise self._wrong(f"is damaged: {kept.frontier}: {error.strerror or error}") from None

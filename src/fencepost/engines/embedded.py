@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from fencepost.compiler.layout import packed, unpacked
 from fencepost.compiler.machine import reserve
-from fencepost.compiler.native import REF_BITS, REF_MASK
+from fencepost.compiler.native import REF_BITS, REF_MASK, move_fields
 from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, STEP_PROPERTY, Array, Compiled, Tables
 from fencepost.engines import kernel
 from fencepost.engines.audit import audit
@@ -47,10 +47,9 @@ ROOM = 1 << 26
 FIRST_CAPACITY = 1 << 20
 QUESTIONS = 4096
 MANY_ROWS = 100_000
-"""States of a level from which on rows are widened with room to spare."""
+"""States of a level from which on rows get words to spare when they get one: each time, the level is copied."""
 TICK = 0.1
 """Seconds between looks at limits."""
-DTYPES = (np.uint8, np.uint16, np.uint32)
 
 
 def explore(stepper: Stepper, options: Options, report: Report | None = None) -> Exploration:
@@ -110,8 +109,6 @@ class Explorer:
         self.most_states = max(1 << 16, physical_memory() // 64 // self.workers)
         images = self.tables.permutations * (16 if self.wide else 8)
         self.region = max(1 << 16, physical_memory() // (64 + images) // self.workers)
-        self.dtype: Any = np.uint8
-        self.width = self._width()
         self.old, self.new = self._arena(), self._arena()
         self.work = [self._work() for _ in range(self.workers)]
         w = self.workers
@@ -154,13 +151,10 @@ class Explorer:
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
-    def _width(self) -> int:
-        return max(16, -(-len(self.stepper.store.slots) // 16) * 16)
-
     def _arena(self) -> Arena:
         n = self.region * self.workers
         return Arena(
-            cells=reserve(n * self.width, self.dtype, large=True).reshape(n, self.width),
+            cells=self._cells(),
             fp=reserve(n, np.uint64),
             fp_high=reserve(n, np.uint64),
             ref=reserve(n, np.int64),
@@ -169,6 +163,10 @@ class Explorer:
             image=self.tables.images_of(n),
             image_high=self.tables.images_of(n if self.wide else 1),
         )
+
+    def _cells(self) -> Array:
+        n, words = self.region * self.workers, self.tables.layout.words
+        return reserve(n * words, np.uint64, large=True).reshape(n, words)
 
     def _work(self) -> Work:
         roots = len(self.stepper.roots) + 1
@@ -198,24 +196,19 @@ class Explorer:
         )
 
     def fit(self) -> None:
-        """Widen the rows if a slot has more values, or a state more slots, than they have room for."""
-        widest = max(self.tables.widest, 0)
-        dtype = next((t for t in DTYPES if widest <= np.iinfo(t).max), None)
-        if dtype is None:
-            raise SystemFailure("a part of the state has more than 4 billion values; run with --profile to see which")
-        width = self._width()
-        if dtype is self.dtype and width <= self.width:
-            return
-        new_counts = [int(w.counts[COUNT]) for w in self.work]
-        if width > self.width and sum(new_counts) > MANY_ROWS:
-            # Where slots still appear, more will: every widening copies the level.
-            width += -(-width // 8 // 16) * 16
-        self.dtype, self.width = dtype, max(width, self.width)
-        self.old, self.new = self._widened(self.old, self.old_counts), self._widened(self.new, new_counts)
+        """Make room in rows for values and slots that are new, and bring the rows of both levels up to it."""
+        counts = [int(w.counts[COUNT]) for w in self.work]
+        words = self.tables.layout.words
+        moves = self.tables.fit(spare=words // 8 if sum(counts) > MANY_ROWS else 0)
+        if self.tables.layout.words > words:
+            self.old, self.new = self._widened(self.old, self.old_counts), self._widened(self.new, counts)
+        if len(moves):
+            jobs = [(a, t, n) for a, held in ((self.old, self.old_counts), (self.new, counts)) for t, n in enumerate(held)]
+            for job in [self.pool.submit(move_fields, a.cells, t * self.region, t * self.region + n, moves) for a, t, n in jobs]:
+                job.result()
 
     def _widened(self, arena: Arena, counts: list[int]) -> Arena:
-        n = self.region * self.workers
-        cells = reserve(n * self.width, self.dtype, large=True).reshape(n, self.width)
+        cells = self._cells()
         for t, count in enumerate(counts):
             begin, end = t * self.region, t * self.region + count
             cells[begin:end, : arena.cells.shape[1]] = arena.cells[begin:end]
@@ -300,7 +293,6 @@ class Explorer:
         self.recall_starts()
         columns = reader.restore(self.stepper.store)
         self.tables.recall(kept.outcomes)
-        self.tables.widest = max(len(v) for v in self.stepper.store.values)
         self.fit()
         total = sum(kept.levels)
         for block in reader.fingerprints():
@@ -320,9 +312,9 @@ class Explorer:
         for kind, name, start, path in kept.found:
             result.found.append(self.violation(kind, name, (start, path)))
         self.reported = set(kept.reported)
-        for numbers, cells in reader.frontier():
-            for begin in range(0, len(cells), step):
-                self._place_rows(numbers[begin : begin + step], cells[begin : begin + step], columns)
+        for numbers, rows in reader.frontier():
+            for begin in range(0, len(rows), step):
+                self._place_rows(numbers[begin : begin + step], rows[begin : begin + step], columns)
             # Block by block: the first ones teach the tables nearly every path, at the cost of a few rows.
             self._settle()
         self._put_in_order()
@@ -339,22 +331,25 @@ class Explorer:
             found.setdefault((low, high if self.wide else 0), state)
         self.starts = list(found.values())
 
-    def _place_rows(self, numbers: Array, cells: Array, columns: list[tuple[int, list[int]]]) -> None:
-        """Lay rows of a checkpoint out as parked states of the new level."""
+    def _place_rows(self, numbers: Array, kept: Array, columns: list[tuple[int, list[int]]]) -> None:
+        """Lay rows of a checkpoint out as parked states of the new level. ``columns``: for each of theirs, its slot here and the numbers
+        here of its values.
+        """
         store = self.stepper.store
-        rows = np.zeros((len(cells), self.width), self.dtype)
+        rows = np.zeros((len(kept), len(store.slots)), np.uint32)
         for column, (index, ids) in enumerate(columns):
-            rows[:, index] = np.array(ids, self.dtype)[cells[:, column]]
+            rows[:, index] = np.array(ids, np.uint32)[kept[:, column]]
         if self.symmetry is not None:
             images = self._images(rows)
             lows, highs = self._keys(images)
         else:
             images = None
-            lows, highs = (np.full(len(cells), part, np.uint64) for part in (SEED & LOW, SEED >> 64))
+            lows, highs = (np.full(len(rows), part, np.uint64) for part in (SEED & LOW, SEED >> 64))
             for index, _ in columns:
                 lows ^= np.array([h & LOW for h in store.hashes[index]], np.uint64)[rows[:, index]]
                 highs ^= np.array([h >> 64 for h in store.hashes[index]], np.uint64)[rows[:, index]]
-        self.new_numbers[self._lay_out(lows, highs, rows, images)] = numbers
+        laid_out = self._lay_out(lows, highs, packed(rows, self.tables.places, self.tables.layout.words), images)
+        self.new_numbers[laid_out] = numbers
 
     def _lay_out(self, lows: Array, highs: Array, rows: Array, images: Array | None = None) -> Array:
         """Lay rows with these fingerprints out as parked states of the new level; their positions."""
@@ -365,8 +360,7 @@ class Explorer:
             begin = t * self.region + int(work.counts[COUNT])
             end = begin + len(mine)
             positions[mine] = np.arange(begin, end)
-            self.new.cells[begin:end, : rows.shape[1]] = rows[mine]
-            self.new.cells[begin:end, rows.shape[1] :] = 0
+            self.new.cells[begin:end] = rows[mine]
             self.new.fp[begin:end], self.new.fp_high[begin:end] = lows[mine], highs[mine]
             if images is not None:
                 self._keep_images(slice(begin, end), images[:, mine])
@@ -414,8 +408,8 @@ class Explorer:
         self.manifest = Manifest(
             FORMAT, protocol.name, encoded_constants(protocol), source_digest(protocol), self.properties, self.options.bits, result.depth, result.distinct, result.generated,
             [result.taken.get(i, 0) for i in roots], [result.new.get(i, 0) for i in roots],
-            self.earlier.seconds + time.monotonic() - self.started, list(self.writer.levels), "", self.level_size, "", self.width,
-            np.dtype(self.dtype).itemsize, slot_entries(self.stepper.store),
+            self.earlier.seconds + time.monotonic() - self.started, list(self.writer.levels), "", self.level_size, "", 0, [],
+            slot_entries(self.stepper.store),
             [(int(tables.outcome_root[o]), list(tables.outcome_choices[o])) for o in range(tables.outcomes)], found,
             sorted(self.reported), self._symmetric,
         )  # fmt: skip
@@ -427,23 +421,22 @@ class Explorer:
             return
         arena, numbers = (self.old, self.old_numbers) if self.expanding else (self.new, self.new_numbers)
         order = self.order[: manifest.frontier_size]
-        manifest.width, manifest.item = self.width, np.dtype(self.dtype).itemsize
+        manifest.words, manifest.places = self.tables.layout.words, self.tables.places.tolist()
 
         def rows() -> Iterator[tuple[Array, Array]]:
             bases = np.array(self.bases, np.int64)
             for begin in range(0, len(order), BLOCK_ROWS):
                 positions = order[begin : begin + BLOCK_ROWS]
                 number = numbers[positions] if numbers.size else positions % self.region + bases[positions // self.region]
-                yield number, arena.cells[positions][:, : self.width]
+                yield number, arena.cells[positions]
 
-        manifest.slots = slot_entries(self.stepper.store)[: self.width]
+        manifest.slots = slot_entries(self.stepper.store)
         begin = time.monotonic()
         self.writer.save(manifest, rows)
         self.saved_depth, self.saved_at = manifest.depth, time.monotonic()
         self.save_seconds = self.saved_at - begin
 
     def _place(self, state: State) -> None:
-        self.tables.widest = max([self.tables.widest, *state.ids])
         self.fit()
         low, high, images = self._identify(state)
         t = int(kernel.owner(np.uint64(low), self.workers))
@@ -451,8 +444,7 @@ class Explorer:
         if not kernel.insert(work.table, counts, np.uint64(low), np.uint64(high), self.wide):
             return
         position = t * self.region + int(counts[COUNT])
-        self.new.cells[position, : len(state.ids)] = state.ids
-        self.new.cells[position, len(state.ids) :] = 0
+        self.new.cells[position] = self.tables.rows([state.ids])[0]
         self.new.fp[position], self.new.fp_high[position] = low, high
         if images is not None:
             self._keep_images(slice(position, position + 1), images)
@@ -597,7 +589,7 @@ class Explorer:
         self.seconds["settle"] += time.monotonic() - begin - python
 
     def _ask(self, root: int, position: int, step: int) -> None:
-        ids = self.new.cells[position].tolist()
+        ids = self.tables.ids(self.new.cells[position])
         after = self.tables.successor(ids, step) if step >= 0 else None
         try:
             self.tables.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after))
@@ -616,7 +608,7 @@ class Explorer:
     def _ask_of_old(self, root: int, position: int) -> None:
         """Ask Python for a temporal predicate in a state of the level that was expanded."""
         try:
-            self.tables.record(root, self.stepper.evaluate(self.stepper.roots[root], self.old.cells[position].tolist()))
+            self.tables.record(root, self.stepper.evaluate(self.stepper.roots[root], self.tables.ids(self.old.cells[position])))
         except ProtocolRaised as error:
             self.result.raised_at = self.violation("raised", error.where, self._path_to_old(position))
             raise
@@ -677,7 +669,7 @@ class Explorer:
                 first = self.result.depth == 1
                 parents = None if first else self.old.fp[refs >> REF_BITS]
                 roots = None if first else self.tables.outcome_root[refs & REF_MASK]
-                yield self.new.fp[positions], parents, roots, self.new.cells[positions]
+                yield self.new.fp[positions], parents, roots, unpacked(self.new.cells[positions], self.tables.places)
 
         begin = time.monotonic()
         table.add_level(blocks())

@@ -20,7 +20,6 @@ import numpy as np
 from fencepost.compiler.machine import (
     atomic_add,
     atomic_load,
-    copy_row,
     find_in_line,
     load,
     prefetch,
@@ -38,10 +37,12 @@ from fencepost.compiler.native import (
     REF_BITS,
     REF_MASK,
     RESOLVED,
+    field,
     inner,
     mixed,
     njit,
     resolve,
+    set_field,
     walk,
 )
 from fencepost.compiler.tables import INITIAL, Array
@@ -70,7 +71,7 @@ in the level of the first state without successors (or -1); states outside a con
 class Arena(NamedTuple):
     """The states of one level. Worker t's are at positions [t x region, t x region + its count).
 
-    ``cells``: a row of value numbers; ``fp``, ``fp_high``: its fingerprint; ``ref``: position of its parent << 24 | the outcome that
+    ``cells``: a row of words, see `layout`; ``fp``, ``fp_high``: its fingerprint; ``ref``: position of its parent << 24 | the outcome that
     led here; ``meta``: where its enabled leaves start in ``leaves`` << 20 | how many they are. ``image``, ``image_high``: with symmetry,
     the fingerprint of each image of the state, one column per permutation; ``fp`` is then the key of its orbit.
     """
@@ -232,7 +233,7 @@ def precedes(c, one, other):
 def is_cut(c, w, cells, outcome):
     """Whether a step constraint forbids an outcome in this state."""
     for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-        if walk(c.pool, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) > 0:
+        if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) > 0:
             if c.is_constraint[w.scratch[0]]:
                 return True
     return False
@@ -275,7 +276,7 @@ def step_allowed(c, w, cells, outcome, order):
     if is_cut(c, w, cells, outcome):
         return False
     for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-        if walk(c.pool, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) > 0:
+        if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) > 0:
             root = w.scratch[0]
             best = w.best_order[root]
             if best < 0 or order < best or (order == best and precedes(c, outcome, w.best_outcome[root])):
@@ -291,7 +292,7 @@ def steps_known(c, w, cells, leaves, begin, end):
         span = c.leaf_span[leaves[k]]
         for outcome in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
             for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-                if walk(c.pool, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) < 0:
+                if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) < 0:
                     return False
     return True
 
@@ -464,7 +465,7 @@ def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, action
     stepwise = c.step_trie.size > 0
     at = leaf_base + counts[LEAF_TOP]
     position = base + counts[COUNT]
-    pool, leaves, scratch, stack = c.pool, new.leaves, w.scratch, w.stack
+    pool, places, leaves, scratch, stack = c.pool, c.place, new.leaves, w.scratch, w.stack
     masks = c.drop.shape[1]
     drop = c.drop.reshape(-1)
     symmetric = new.image.size > 0
@@ -481,14 +482,15 @@ def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, action
             move_images(new.image, position, old.image, parent, c.image_delta, outcome)
             if wide:
                 move_images(new.image_high, position, old.image_high, parent, c.image_delta_high, outcome)
-        copy_row(new_flat, row, old_flat, parent * width, width)
+        for x in range(width):
+            store(new_flat, row + x, load(old_flat, parent * width + x))
         for x in range(load(c.write_start, outcome), load(c.write_start, outcome + 1)):
-            store(new_flat, row + load(c.write_slot, x), load(c.write_value, x))
+            set_field(new_flat, row, load(places, load(c.write_slot, x)), load(c.write_value, x))
         missed = False
         outside = False
         middle = np.int64(load(c.middle, outcome))
         for e in range(np.int64(load(c.start, outcome)), middle):
-            ends = follow(pool, new_flat, row, load(c.word, e), scratch, np.int64(0), stack)
+            ends = follow(pool, places, new_flat, row, load(c.word, e), scratch, np.int64(0), stack)
             if ends < 0:
                 missed = True
                 break
@@ -504,7 +506,7 @@ def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, action
                 store(leaves, n, leaf)
                 n += 1 - np.int64((load(drop, outcome * masks + (root >> 6)) >> np.uint64(root & 63)) & np.uint64(1))
             for e in range(middle, np.int64(load(c.start, outcome + 1))):
-                n = follow(pool, new_flat, row, load(c.word, e), leaves, n, stack)
+                n = follow(pool, places, new_flat, row, load(c.word, e), leaves, n, stack)
                 if n < 0:
                     missed = True
                     break
@@ -526,23 +528,23 @@ def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, action
 
 
 @njit(inline="always")
-def follow(pool, cells, row, entry, out, n, stack):
+def follow(pool, places, cells, row, entry, out, n, stack):
     """Walk the trie of an entry over the row at ``cells[row]``. Its first test is in the entry: most end there, disabled."""
     word = np.int64(entry)
     if entry > 0:
-        slot = entry >> 32
+        place = entry >> 32
         word = entry & 0xFFFFFFFF
-        if slot == FORK_ENTRY:
-            return walk(pool, cells, row, word, out, n, stack)
-        value = np.int64(load(cells, row + slot))
+        if place == FORK_ENTRY:
+            return walk(pool, places, cells, row, word, out, n, stack)
+        value = field(cells, row, place)
         if value >= load(pool, word + 1):
             return -1
         word = np.int64(load(pool, word + 2 + value))
         while word > 0:
             slot = np.int64(load(pool, word))
             if slot >= FORK:
-                return walk(pool, cells, row, word, out, n, stack)
-            value = np.int64(load(cells, row + slot))
+                return walk(pool, places, cells, row, word, out, n, stack)
+            value = field(cells, row, load(places, slot))
             if value >= load(pool, word + 1):
                 return -1
             word = np.int64(load(pool, word + 2 + value))
@@ -673,15 +675,15 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
 @njit(inline="always")
 def complete(c, g, trie, step, cells, position, out, n, stack, asks, asked):
     """Walk a trie, extending it first if it lacks this state's path; (leaves so far or -1, questions so far)."""
-    ends = walk(c.pool, cells, np.int64(0), np.int64(g.roots[trie]), out, n, stack)
+    ends = walk(c.pool, c.place, cells, np.int64(0), np.int64(g.roots[trie]), out, n, stack)
     if ends < 0 and asked < asks.shape[0]:
         root = np.int64(g.trie_root[trie])
         status = resolve(
-            g.pool, g.top, g.roots, trie, root, g.trie_known[trie], cells, step >= 0, step,
+            g.pool, g.top, g.roots, trie, root, g.trie_known[trie], c.place, cells, step >= 0, step,
             g.known_start, g.known_slot, g.known_new, stack,
         )  # fmt: skip
         if status == RESOLVED:
-            ends = walk(c.pool, cells, np.int64(0), np.int64(g.roots[trie]), out, n, stack)
+            ends = walk(c.pool, c.place, cells, np.int64(0), np.int64(g.roots[trie]), out, n, stack)
         elif status == ASK:
             asks[asked, 0] = root
             asks[asked, 1] = position

@@ -133,7 +133,7 @@ def list_truths(c, arena, w, order, begin, roots, truths):
     """
     for at in range(begin, order.size * roots.size):
         k, x = at // roots.size, at % roots.size
-        ends = walk(c.pool, arena.cells[order[k]], np.int64(0), np.int64(c.roots[roots[x]]), w.scratch, np.int64(0), w.stack)
+        ends = walk(c.pool, c.place, arena.cells[order[k]], np.int64(0), np.int64(c.roots[roots[x]]), w.scratch, np.int64(0), w.stack)
         if ends < 0:
             return at
         if ends > 0:

@@ -16,15 +16,15 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from enum import Enum
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fencepost.compiler.machine import reserve
-from fencepost.compiler.native import REF_BITS
+from fencepost.compiler.native import REF_BITS, move_fields
 from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, STEP_PROPERTY, Array, Tables
 from fencepost.engines import walks
-from fencepost.engines.embedded import DTYPES, QUESTIONS, TICK
+from fencepost.engines.embedded import QUESTIONS, TICK
 from fencepost.engines.interface import Exploration, Found, Options, Progress, Report, Walks
 from fencepost.engines.kernel import PARKED, PARKS, Arena, Work
 from fencepost.engines.memory import memory_limit, peak_memory, resident_memory
@@ -127,8 +127,6 @@ class Simulation:
         self.lanes = 1 if self.only is not None else max(1, min(LANES // max(1, self.workers // 4), MOST_REMEMBERED // self.depth))
         self.terms = Terms(stepper)
         self.first_start = 2 * self.lanes * self.workers
-        self.dtype: Any = np.uint8
-        self.width = self._width()
         self.arena = self._arena()
         self.work = [self._work(self.lanes) for _ in range(self.workers)]
         self.walkers = [self._walkers(t, self.lanes) for t in range(self.workers)]
@@ -146,14 +144,11 @@ class Simulation:
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
-    def _width(self) -> int:
-        return max(16, -(-len(self.stepper.store.slots) // 16) * 16)
-
     def _arena(self) -> Arena:
         """Two states for each lane, then the initial states."""
         n = self.first_start + len(self.starts)
         return Arena(
-            cells=reserve(n * self.width, self.dtype).reshape(n, self.width),
+            cells=self._cells(n),
             fp=reserve(n, np.uint64),
             fp_high=reserve(n, np.uint64),
             ref=reserve(n, np.int64),
@@ -162,6 +157,10 @@ class Simulation:
             image=np.zeros((0, 0), np.uint64),
             image_high=np.zeros((0, 0), np.uint64),
         )
+
+    def _cells(self, n: int) -> Array:
+        words = self.tables.layout.words
+        return reserve(n * words, np.uint64).reshape(n, words)
 
     def _work(self, lanes: int) -> Work:
         roots = len(self.stepper.roots) + 1
@@ -229,18 +228,14 @@ class Simulation:
         )
 
     def _fit(self) -> None:
-        """Widen the rows if a slot has more values, or a state more slots, than they have room for."""
-        dtype = next((t for t in DTYPES if self.tables.widest <= np.iinfo(t).max), None)
-        if dtype is None:
-            raise SystemFailure("a part of the state has more than 4 billion values; run with --profile to see which")
-        width = self._width()
-        if dtype is self.dtype and width <= self.width:
-            return
-        self.dtype, self.width = dtype, max(width, self.width)
-        narrow = self.arena.cells
-        cells = reserve(len(narrow) * self.width, self.dtype).reshape(len(narrow), self.width)
-        cells[:, : narrow.shape[1]] = narrow
-        self.arena = self.arena._replace(cells=cells)
+        """Make room in rows for values and slots that are new, and bring all rows up to it."""
+        moves = self.tables.fit()
+        kept = self.arena.cells
+        if self.tables.layout.words > kept.shape[1]:
+            self.arena = self.arena._replace(cells=self._cells(len(kept)))
+            self.arena.cells[:, : kept.shape[1]] = kept
+        if len(moves):
+            move_fields(self.arena.cells, 0, len(kept), moves)
 
     # -- the walks ----------------------------------------------------------------------------------------------------
 
@@ -274,11 +269,10 @@ class Simulation:
 
     def _begin(self) -> None:
         """Complete and judge the initial states, all of them: no walk has to find what is wrong with one."""
-        self.tables.widest = max([self.tables.widest, *(i for state in self.starts for i in state.ids)])
         self._fit()
         positions = np.arange(len(self.starts)) + self.first_start
         for position, state in zip(positions, self.starts, strict=True):
-            self.arena.cells[position, : len(state.ids)] = state.ids
+            self.arena.cells[position] = self.tables.rows([state.ids])[0]
             self.arena.fp[position] = state.fingerprint & LOW
         self.arena.ref[positions], self.arena.meta[positions] = INITIAL, PARKED
         # As if each were the first state of a walk of that number.
@@ -351,7 +345,7 @@ class Simulation:
                 n = walks.settle_walks(
                     self.compiled, self.tables.growing(), self.arena, work, walkers, self.plan, self.control, asks
                 )
-                self.questions += [(int(r), self.arena.cells[p].tolist(), int(s)) for r, p, s in asks[:n]]
+                self.questions += [(int(r), self.tables.ids(self.arena.cells[p]), int(s)) for r, p, s in asks[:n]]
             if not self.questions:
                 break
         for work, walkers in groups:
@@ -361,7 +355,7 @@ class Simulation:
                 number, step = int(walkers.walk[lane]), int(walkers.step[lane])
                 if self.raised is None or number < self.raised[0]:
                     self.raised = (number, step)
-                    self.result.raised = self._error(self.arena.cells[walkers.at[lane]].tolist())
+                    self.result.raised = self._error(self.tables.ids(self.arena.cells[walkers.at[lane]]))
                 self.control[END] = min(self.control[END], number + 1)
                 walkers.walk[lane] = -1
         self.seconds["python"] += python

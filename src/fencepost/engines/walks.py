@@ -287,7 +287,7 @@ def note_violation(walkers, plan, control, lane, root, loop):
 def judge_step(c, cells, w, walkers, plan, control, lane, outcome):
     """Hold the step that is being taken against the step invariants."""
     for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-        if walk(c.pool, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) > 0:
+        if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) > 0:
             root = w.scratch[0]
             if not c.is_constraint[root]:
                 note_violation(walkers, plan, control, lane, root, -1)
@@ -330,7 +330,7 @@ def meet(target, bits):
 def truths_known(c, w, temporal, cells):
     """Whether every predicate can be told of a state without asking Python."""
     for n in range(temporal.predicates.size):
-        if walk(c.pool, cells, np.int64(0), np.int64(c.roots[temporal.predicates[n]]), w.scratch, np.int64(0), w.stack) < 0:
+        if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[temporal.predicates[n]]), w.scratch, np.int64(0), w.stack) < 0:
             return False
     return True
 
@@ -364,7 +364,7 @@ def remember(c, arena, w, past, temporal, lane, position, step, begin, end):
     truths[:] = 0
     cells = arena.cells[position]
     for n in range(temporal.predicates.size):
-        if walk(c.pool, cells, np.int64(0), np.int64(c.roots[temporal.predicates[n]]), w.scratch, np.int64(0), w.stack) > 0:
+        if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[temporal.predicates[n]]), w.scratch, np.int64(0), w.stack) > 0:
             truths[n >> 6] |= np.uint64(1) << np.uint64(n & 63)
 
 

@@ -12,10 +12,10 @@ import msgspec
 
 from fencepost.engines.checkpoint import SlotEntry, Subject
 from fencepost.errors import SystemFailure
-from fencepost.spark.level import Piece, Run
+from fencepost.spark.level import Piece, Run, Shape
 from fencepost.spark.storage import Storage
 
-FORMAT = 1
+FORMAT = 2
 NAME = "manifest.json"
 
 
@@ -31,6 +31,7 @@ class Manifest(Subject):
     seconds: float
     level: int
     queue: int
+    shapes: list[Shape]
     pieces: list[Piece]
     runs: list[list[Run]]
     tables: str

@@ -30,7 +30,7 @@ from fencepost.engines.kernel import Arena
 from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
 from fencepost.spark import checkpoint, level, loops, stages
 from fencepost.spark.cluster import Cluster, require_java
-from fencepost.spark.level import Piece, Plan, Run
+from fencepost.spark.level import Piece, Plan, Run, Shape
 from fencepost.spark.storage import Storage, open_storage
 from fencepost.spec.protocol import TEMPORAL
 from fencepost.step import Stepper
@@ -129,6 +129,8 @@ class Search:
         self.cluster = Cluster(options.master, options.debug)
         self.handover = min(explorer.handover or 0, HANDOVER)
         self.level = 0
+        self.shapes: list[Shape] = []
+        self.version = -1  # of the layout that the last of them is
         self.pieces: list[Piece] = []
         self.runs: list[list[Run]] = []
         self.kept: checkpoint.Manifest | None = None
@@ -227,9 +229,17 @@ class Search:
         leaves = np.empty(int(loops.gather_leaves(new, order, order, order, True)), np.int32)
         metas = np.empty(len(order), np.int64)
         loops.gather_leaves(new, order, metas, leaves, False)
-        cells = np.ascontiguousarray(new.cells[order][:, : self.explorer.width])
-        arena = Arena(cells, new.fp[order], new.fp_high[order], order, metas, leaves, level.NO_IMAGES, level.NO_IMAGES)
-        return level.write_piece(self.storage, self._name("rows", len(self.pieces)), arena, len(order), len(leaves), self.wide)
+        arena = Arena(new.cells[order], new.fp[order], new.fp_high[order], order, metas, leaves, level.NO_IMAGES, level.NO_IMAGES)
+        name = self._name("rows", len(self.pieces))
+        return level.write_piece(self.storage, name, arena, len(order), len(leaves), self._shape(), self.wide)
+
+    def _shape(self) -> int:
+        """The number of the layout of rows as it is now."""
+        layout = self.explorer.tables.layout
+        if not self.shapes or self.version != layout.version:
+            self.shapes.append(Shape(layout.words, self.explorer.tables.places.tobytes()))
+            self.version = layout.version
+        return len(self.shapes) - 1
 
     def _name(self, what: str, number: int) -> str:
         return f"level-{self.level}-{what}-{number}-{uuid.uuid4().hex[:12]}.bin"
@@ -263,6 +273,7 @@ class Search:
         explorer.reported = set(kept.reported)
         explorer.level_size = kept.queue
         self.level, self.pieces, self.runs = kept.level, list(kept.pieces), [list(runs) for runs in kept.runs]
+        self.shapes = list(kept.shapes)
         self.kept, self.saved_level = kept, kept.level
 
     # -- a level ------------------------------------------------------------------------------------------------------
@@ -300,7 +311,7 @@ class Search:
         shared, name = self._shared(small)
         steps = sum(1 for kind in tables.root_kind if kind == ACTION)
         return Plan(
-            place=self.storage.place, level=self.level, wide=self.wide, width=explorer.width, item=np.dtype(explorer.dtype).itemsize,
+            place=self.storage.place, level=self.level, wide=self.wide, shapes=tuple(self.shapes[: self._shape() + 1]),
             pieces=tuple(self.pieces), rows=rows, homes=-(-total // rows), runs=tuple(tuple(runs) for runs in self.runs),
             tables=shared, tables_id=name, roots=len(tables.root_kind), leaves=tables.leaves, outcomes=tables.outcomes,
             most_leaves=steps * tables.widest_fork, stepwise=tables.keeps_loops, actions=actions, version=__version__,
@@ -310,7 +321,7 @@ class Search:
         """The compiled tables, and a name for them: for executors, sent anew only when they have grown."""
         tables = self.explorer.tables
         compiled, used = tables.compiled(), tables.used()
-        version = (small, *used.values())
+        version = (small, tables.layout.version, *used.values())
         if self._tables is None or self._tables[0] != version:
             if self._tables is not None and not self._tables[0][0]:
                 self._tables[1].unpersist()
@@ -416,7 +427,7 @@ class Search:
         """Complete the states that fell off a trie in one task; in how many of them the author's Python raised."""
         explorer = self.explorer
         low, high, ref, cells = level.read_parked(self.storage, file, rows, plan)
-        positions = explorer.complete(low, high, cells)
+        positions = explorer.complete(low, high, level.brought_up(cells, plan.shapes[-1], self.shapes[self._shape()]))
         metas = explorer.new.meta[positions]
         inside = metas >= 0
         if inside.any():
@@ -511,7 +522,7 @@ class Search:
             properties=explorer.properties, bits=options.bits, engine="spark", depth=result.depth, distinct=result.distinct,
             generated=result.generated, taken=[result.taken.get(i, 0) for i in roots], new=[result.new.get(i, 0) for i in roots],
             seconds=explorer.earlier.seconds + time.monotonic() - explorer.started, level=self.level, queue=explorer.level_size,
-            pieces=list(self.pieces), runs=[list(runs) for runs in self.runs], tables=name, tables_digest=checkpoint.digest(content),
+            shapes=list(self.shapes), pieces=list(self.pieces), runs=[list(runs) for runs in self.runs], tables=name, tables_digest=checkpoint.digest(content),
             slots=slot_entries(explorer.stepper.store), found=found, reported=sorted(explorer.reported),
         )  # fmt: skip
         self.storage.replace(checkpoint.NAME, msgspec.json.encode(manifest))

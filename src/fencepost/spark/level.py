@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from fencepost.compiler.native import repack
 from fencepost.compiler.tables import Array
 from fencepost.engines.kernel import META_BITS, Arena
 from fencepost.spark.storage import Storage, open_storage
@@ -21,14 +22,25 @@ NO_IMAGES: Array = np.zeros((0, 0), np.uint64)
 """What rows have where there is no symmetry."""
 
 
+class Shape(msgspec.Struct, frozen=True):
+    """How rows were laid out at a time: how many words they have, and the place of each slot."""
+
+    words: int
+    held: bytes
+
+    @property
+    def places(self) -> Array:
+        """The place of each slot."""
+        return np.frombuffer(self.held, np.int32).copy()
+
+
 class Piece(msgspec.Struct, frozen=True):
-    """A file of states. ``width``: values of a row, ``item``: bytes of a value."""
+    """A file of states. ``shape``: the number of the layout of its rows."""
 
     file: str
     rows: int
     leaves: int
-    width: int
-    item: int
+    shape: int
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -44,14 +56,14 @@ class Plan(msgspec.Struct, frozen=True):
     """A level, as every task of it gets to know it.
 
     The states of ``pieces``, one after the other, are numbered; home h has those from ``h * rows`` on. ``tables`` is the broadcast
-    variable with the arrays of the compiled protocol, ``tables_id`` names them. ``actions``: whether the successors of what is found will be asked for.
+    variable with the arrays of the compiled protocol, ``tables_id`` names them. ``shapes``: every layout that rows have had, the last one
+    being that of the level. ``actions``: whether the successors of what is found will be asked for.
     """
 
     place: str
     level: int
     wide: bool
-    width: int
-    item: int
+    shapes: tuple[Shape, ...]
     pieces: tuple[Piece, ...]
     rows: int
     homes: int
@@ -65,6 +77,11 @@ class Plan(msgspec.Struct, frozen=True):
     stepwise: bool
     actions: bool
     version: str
+
+    @property
+    def words(self) -> int:
+        """Words of a row."""
+        return self.shapes[-1].words
 
     @property
     def total(self) -> int:
@@ -91,19 +108,14 @@ def bounds(targets: int) -> list[int]:
     return [(((t << 32) + targets - 1) // targets) << 32 for t in range(targets)] + [1 << 64]
 
 
-def cell_type(item: int) -> Any:
-    """The type of the values of a row."""
-    return np.dtype(f"u{item}")
-
-
 # -- pieces -----------------------------------------------------------------------------------------------------------
 
 
-def write_piece(storage: Storage, file: str, arena: Arena, rows: int, leaves: int, wide: bool) -> Piece:
+def write_piece(storage: Storage, file: str, arena: Arena, rows: int, leaves: int, shape: int, wide: bool) -> Piece:
     """Write the first rows of an arena, which are in the order of fingerprints, and their leaves, which are in the order of rows."""
     highs = [arena.fp_high[:rows]] if wide else []
     storage.write(file, arena.fp[:rows], *highs, arena.meta[:rows], arena.leaves[:leaves], arena.cells[:rows].reshape(-1))
-    return Piece(file, rows, leaves, arena.cells.shape[1], arena.cells.dtype.itemsize)
+    return Piece(file, rows, leaves, shape)
 
 
 def read_rows(plan: Plan, home: int, with_cells: bool) -> tuple[Arena, list[tuple[int, int]]]:
@@ -129,12 +141,12 @@ def read_rows(plan: Plan, home: int, with_cells: bool) -> tuple[Arena, list[tupl
         meta += (top - first) << META_BITS
         metas.append(meta)
         if with_cells:
-            size = piece.width * piece.item
-            held = storage.read(piece.file, cell_type(piece.item), offset + begin * size, n * piece.width)
-            cells.append(_widened(held.reshape(n, piece.width), plan))
+            words = plan.shapes[piece.shape].words
+            held = storage.read(piece.file, np.uint64, offset + 8 * begin * words, n * words)
+            cells.append(brought_up(held.reshape(n, words), plan.shapes[piece.shape], plan.shapes[-1]))
         spans.append((at, at + n))
         at, top = at + n, top + last - first
-    none = np.zeros((1, plan.width), cell_type(plan.item))
+    none = np.zeros((1, plan.words), np.uint64)
     return Arena(
         cells=joined(cells) if cells else none,
         fp=joined(fps),
@@ -152,12 +164,13 @@ def joined(parts: list[Array]) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _widened(cells: Array, plan: Plan) -> Array:
-    if cells.shape[1] == plan.width and cells.dtype.itemsize == plan.item:
-        return cells
-    rows = np.zeros((len(cells), plan.width), cell_type(plan.item))
-    rows[:, : cells.shape[1]] = cells
-    return rows
+def brought_up(rows: Array, before: Shape, after: Shape) -> Array:
+    """Rows of one layout as rows of a later one."""
+    if before == after:
+        return rows
+    target = np.zeros((len(rows), after.words), np.uint64)
+    repack(rows, before.places, after.places, target)
+    return target
 
 
 # -- parked rows ------------------------------------------------------------------------------------------------------
@@ -175,8 +188,8 @@ def read_parked(storage: Storage, file: str, rows: int, plan: Plan) -> tuple[Arr
     high = storage.read(file, np.uint64, 8 * rows, rows) if plan.wide else np.zeros(rows, np.uint64)
     offset = 8 * rows * (2 if plan.wide else 1)
     ref = storage.read(file, np.int64, offset, rows)
-    cells = storage.read(file, cell_type(plan.item), offset + 8 * rows, rows * plan.width)
-    return low, high, ref, cells.reshape(rows, plan.width)
+    cells = storage.read(file, np.uint64, offset + 8 * rows, rows * plan.words)
+    return low, high, ref, cells.reshape(rows, plan.words)
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------

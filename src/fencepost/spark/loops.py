@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fencepost.compiler.machine import copy_row, load, store
-from fencepost.compiler.native import FORK, FORK_ENTRY, REF_BITS, REF_MASK, RESOLVED, njit, resolve, walk
+from fencepost.compiler.machine import load, store
+from fencepost.compiler.native import REF_BITS, REF_MASK, RESOLVED, entry_of, njit, resolve, walk
 from fencepost.engines import kernel
 from fencepost.engines.kernel import META_BITS, META_MASK, PARKS
 
@@ -35,12 +35,7 @@ def settle(c, g, old, new, w, wide, actions, asks):
     w.counts[PARKS] = 0
     # What the entries of an outcome say of the first node of a residual trie is a copy.
     for k in range(c.trie.size):
-        node = c.roots[c.trie[k]]
-        if node > 0:
-            slot = np.int64(c.pool[node])
-            c.word[k] = (np.int64(FORK_ENTRY if slot >= FORK else slot) << 32) | np.int64(node)
-        else:
-            c.word[k] = node
+        c.word[k] = entry_of(c.pool, c.place, c.roots[c.trie[k]])
 
 
 @njit
@@ -57,9 +52,9 @@ def know_steps(c, g, old, w):
             for step in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
                 for e in range(c.step_start[step], c.step_start[step + 1]):
                     trie = np.int64(c.step_trie[e])
-                    if walk(c.pool, cells, np.int64(0), np.int64(c.roots[trie]), w.scratch, np.int64(0), w.stack) < 0:
+                    if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[trie]), w.scratch, np.int64(0), w.stack) < 0:
                         status = resolve(
-                            g.pool, g.top, g.roots, trie, np.int64(g.trie_root[trie]), g.trie_known[trie], cells, True,
+                            g.pool, g.top, g.roots, trie, np.int64(g.trie_root[trie]), g.trie_known[trie], c.place, cells, True,
                             np.int64(step), g.known_start, g.known_slot, g.known_new, w.stack,
                         )  # fmt: skip
                         if status != RESOLVED:
@@ -197,12 +192,11 @@ def outcomes_possible(c, leaves):
 @njit
 def close_up(arena, rows, wide):
     """Move rows, which are in ascending order, to the start of an arena."""
-    width = arena.cells.shape[1]
-    cells = arena.cells.reshape(-1)
     for i in range(rows.size):
         k = rows[i]
         if k != i:
-            copy_row(cells, i * width, cells, k * width, width)
+            for x in range(arena.cells.shape[1]):
+                arena.cells[i, x] = arena.cells[k, x]
             arena.fp[i] = arena.fp[k]
             arena.ref[i] = arena.ref[k]
             arena.meta[i] = arena.meta[k]

@@ -31,7 +31,6 @@ from fencepost.spark.level import (
     Plan,
     Run,
     bounds,
-    cell_type,
     joined,
     read_rows,
     read_run,
@@ -320,7 +319,7 @@ class Build(_Stage):
         loops.fingerprints(c, old, home * plan.rows, refs, fps, highs, plan.wide)
         work = self._work(min(n, CHUNK))
         new = Arena(
-            cells=room("cells", n * plan.width, cell_type(plan.item)).reshape(n, plan.width),
+            cells=room("cells", n * plan.words, np.uint64).reshape(n, plan.words),
             fp=room("fp", n, np.uint64),
             fp_high=room("high", n if plan.wide else 1, np.uint64),
             ref=room("ref", n, np.int64),
@@ -356,7 +355,8 @@ class Build(_Stage):
             new = new._replace(meta=metas, leaves=leaves)
         piece = None
         if rows:
-            piece = write_piece(storage, self._name("rows", home), new, rows, int(work.counts[LEAF_TOP]), plan.wide)
+            shape, leaves_written = len(plan.shapes) - 1, int(work.counts[LEAF_TOP])
+            piece = write_piece(storage, self._name("rows", home), new, rows, leaves_written, shape, plan.wide)
         found = np.bincount(new.ref[:rows] & REF_MASK, minlength=1)
         violated = {
             root: (int(work.best_fp[root]), int(work.best_high[root])) for root in np.flatnonzero(work.best_position >= 0).tolist()

@@ -1,0 +1,115 @@
+"""Rows of bits: where each slot of a state stands in its row of 64-bit words.
+
+A slot takes as many bits as tell its values apart, a power of two of them, so that none straddles two words. One that has only had a
+single value takes none. Most slots of a replication protocol hold a boolean or have a handful of values, so a row is a fifth
+of what it would be with a byte for each: five times as many states of a level fit into memory, and into a cache line.
+
+A **place** is a number: word << 12 | shift << 6 | bits. Place 0 is that of a slot without bits, which reads as 0 in every row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fencepost.compiler.machine import reserve
+from fencepost.compiler.native import MAX_SLOTS
+from fencepost.errors import SystemFailure
+
+Array = np.ndarray[Any, Any]
+
+SIZES = (1, 2, 4, 8, 16, 32)
+"""Bits that a slot can take."""
+WORD = 64
+
+
+class Layout:
+    """The places of slots, which only change to make room: a slot with more values moves to where there are more bits.
+
+    ``place``: of each slot, kept in one array for good, so that compiled loops that hold it see every change. ``words``: of a row.
+    ``version``: how often anything has changed.
+    """
+
+    def __init__(self) -> None:
+        self.place = reserve(MAX_SLOTS + 2, np.int32)
+        self.words = 1
+        self.version = 0
+        self._free: dict[int, list[tuple[int, int]]] = {size: [] for size in (*SIZES, WORD)}
+        self._free[WORD].append((0, 0))
+        self._held: list[int] = []  # values that each slot has room for
+
+    def fit(self, values: Sequence[Sequence[Any]], spare: int = 0) -> Array:
+        """Make room for these values of each slot: the moves, in order, that rows must make: from which place, to which.
+
+        ``spare``: words to add for what is still to come, if any has to be added.
+        Raises :class:`fencepost.SystemFailure` if a slot has more than 4 billion values.
+        """
+        moves: list[tuple[int, int]] = []
+        self._held += [1] * (len(values) - len(self._held))
+        for slot, (known, held) in enumerate(zip(values, self._held, strict=True)):
+            if len(known) > held:
+                moves += self._move(slot, len(known), spare)
+        return np.array(moves, np.int32).reshape(-1, 2)
+
+    def _move(self, slot: int, values: int, spare: int) -> Iterable[tuple[int, int]]:
+        bits = next((size for size in SIZES if values <= 1 << size), None)
+        if bits is None:
+            raise SystemFailure("a part of the state has more than 4 billion values; run with --profile to see which")
+        old = int(self.place[slot])
+        word, shift = self._take(bits, spare)
+        self.place[slot] = new = word << 12 | shift << 6 | bits
+        self._held[slot] = 1 << bits
+        self.version += 1
+        if old:
+            self._free[old & 63].append((old >> 12, old >> 6 & 63))
+            yield old, new
+
+    def _take(self, bits: int, spare: int) -> tuple[int, int]:
+        """Free bits, from the smallest piece that has enough."""
+        size = next((size for size in (*SIZES, WORD) if size >= bits and self._free[size]), None)
+        if size is None:
+            self._free[WORD] += [(self.words + n, 0) for n in range(1 + spare)]
+            self.words += 1 + spare
+            size = WORD
+        word, shift = self._free[size].pop(0)
+        while size > bits:
+            size //= 2
+            self._free[size].append((word, shift + size))
+        return word, shift
+
+    def places(self, slots: int) -> Array:
+        """The places of the first slots as they are now."""
+        return self.place[:slots].copy()
+
+
+def packed(ids: Array, places: Array, words: int) -> Array:
+    """Rows of numbers (one row a state, one column a slot) as rows of words."""
+    rows = np.zeros((len(ids), words), np.uint64)
+    for slot in np.flatnonzero(places[: ids.shape[1]]).tolist():
+        word, shift, _ = _parts(places[slot])
+        rows[:, word] |= ids[:, slot].astype(np.uint64) << shift
+    return rows
+
+
+def unpacked(rows: Array, places: Array) -> Array:
+    """What :func:`packed` packed: in the smallest type that has room for every slot, column after column in memory."""
+    widest = int((places & 63).max(initial=0))
+    kind = np.uint8 if widest <= 8 else np.uint16 if widest <= 16 else np.uint32
+    columns = np.zeros((len(places), len(rows)), kind)
+    for slot in np.flatnonzero(places).tolist():
+        word, shift, mask = _parts(places[slot])
+        columns[slot] = rows[:, word] >> shift & mask
+    return columns.T
+
+
+def numbers(row: Array, places: Array) -> list[int]:
+    """The numbers of one row."""
+    words = row.tolist()
+    return [words[p >> 12] >> (p >> 6 & 63) & (1 << (p & 63)) - 1 for p in places.tolist()]
+
+
+def _parts(place: int) -> tuple[int, np.uint64, np.uint64]:
+    place = int(place)
+    return place >> 12, np.uint64(place >> 6 & 63), np.uint64((1 << (place & 63)) - 1)
