@@ -10,8 +10,15 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from fencepost.spark.level import run_blocks, write_run
+from fencepost.spark.loops import mark_visited
+from fencepost.spark.storage import open_storage
 
 CONSTANTS = {"recovery_reads_fence": "true", "send_limit": "2"}
 HANDOVER = 200_000
@@ -45,6 +52,35 @@ def explore(cores: int, **options: Any) -> tuple[int, float, list[dict[str, floa
     return distinct, seconds, levels or []
 
 
+def costs(levels: list[dict[str, float]], cores: int) -> str:
+    """What docs/scale.md reckons with: candidates of a state, and nanoseconds of one core for each candidate and each state."""
+    total = {name: sum(level[name] for level in levels) for name in levels[0]}
+    waited = cores * total["job"] - total["expand"] - total["deduplicate"] - total["build"]
+    return (
+        f"candidates a state found: {total['candidates'] / total['found']:.2f}, of which sent: {total['sent'] / total['found']:.2f}\n"
+        f"nanoseconds: expand {total['expand'] / total['candidates'] * 1e9:.0f} a candidate, remove duplicates "
+        f"{total['deduplicate'] / total['candidates'] * 1e9:.0f} a candidate, build {total['build'] / total['found'] * 1e9:.0f} a state, "
+        f"everything else {waited / total['found'] * 1e9:.0f} a state"
+    )
+
+
+def scan(millions: int = 50) -> None:
+    """How fast visited fingerprints are looked through: one sorted file of them, and few candidates."""
+    generator = np.random.default_rng(1)
+    with tempfile.TemporaryDirectory() as folder:
+        storage = open_storage(folder)
+        low = np.sort(generator.integers(0, 1 << 63, millions * 1_000_000, np.uint64))
+        run = write_run(storage, "run.bin", low, low[:1], np.zeros(len(low), np.uint32), False)
+        few, seen = low[:: len(low) // 1000].copy(), np.zeros(1001, np.uint8)
+        for again in (False, True):
+            i, began = 0, time.perf_counter()
+            for block, high in run_blocks(storage, run, False):
+                i = mark_visited(few, few, i, block, high, seen, False)
+            seconds = time.perf_counter() - began
+            if again:
+                print(f"looking through visited states: {seconds / len(low) * 1e9:.2f} ns each, {8 * len(low) / seconds / 1e9:.1f} GB/s from the page cache")
+
+
 def main() -> None:
     """Print the report."""
     depth = int(sys.argv[1]) if len(sys.argv) > 1 else 15
@@ -73,7 +109,9 @@ def main() -> None:
         if large:
             rates[cores] = sum(level["found"] for level in large) / sum(level["job"] + level["complete"] for level in large)
             print(f"large levels: {rates[cores]:,.0f} states/s")
+            print(costs(large, cores))
         print(f"kept for each visited state: {kept:.1f} bytes\n")
+    scan()
     if len(rates) == 2:
         print(f"large levels, two cores to one: {rates[2] / rates[1]:.2f}x")
     print(f"load {os.getloadavg()[0]:.2f} at the end")
