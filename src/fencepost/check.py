@@ -28,8 +28,9 @@ SEARCH = ("max_states", "max_depth", "bits", "symmetry", "checkpoint", "resume",
 RANGES = {"walks": (1, 1 << 60), "depth": (1, 1_000_000), "seed": (0, (1 << 64) - 1), "walk": (0, 1 << 60)}
 """The least and the largest number for each option of a simulation."""
 
-SMALL = Options(workers=1, max_states=1_000, timeout=0.05)
-"""What ``auto`` lets the plain explorer try before it turns to the compiled one."""
+SMALL_STATES, SMALL_CALLS = 1_000, 2_000
+"""What ``auto`` lets the plain explorer try before it turns to the compiled one: states, and calls of the author's Python. Not seconds, so
+that the protocol alone decides which of them answers."""
 
 
 def check(
@@ -81,8 +82,8 @@ def _try_small(protocol: Protocol, invariants: Sequence[str] | None, options: Op
 
     stepper = Stepper(protocol, invariants)
     _check_liveness(stepper, options)
-    brief = replace(options, max_states=SMALL.max_states, timeout=SMALL.timeout)
-    explored = reference.explore(stepper, brief)
+    brief = replace(options, max_states=min(options.max_states or SMALL_STATES, SMALL_STATES), timeout=None)
+    explored = reference.explore(stepper, brief, most_calls=SMALL_CALLS)
     ours = explored.limit is not None and (options.max_depth is None or explored.depth < options.max_depth)
     return None if ours else _judge(stepper, "reference", explored, options, None)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import brute
@@ -11,9 +13,7 @@ import pytest
 from hypothesis import given
 from random_protocols import RandomProtocol, protocols, reduced, seeded
 
-from fencepost import (
-    Protocol,
-)
+from fencepost import Protocol, action, check, constant, invariant, require, state
 from fencepost.engines import reference
 from fencepost.engines.interface import Exploration, Found, Options
 from fencepost.step import Stepper
@@ -92,3 +92,42 @@ def test_agrees_with_the_naive_explorer_on_evenly_distributed_protocols(part: in
         if found is not None:
             small = reduced(random, lambda r, kg=keep_going, dl=deadlock: difference(r, kg, dl) is not None)
             pytest.fail(f"seed {seed}, {keep_going=}, {deadlock=}: {difference(small, keep_going, deadlock)}\n{small!r}")
+
+
+class Field(Protocol):
+    """A square field that is walked over, every state looked at by so many invariants."""
+
+    side: int = constant(10)
+    looks: int = constant(1)
+    x: int = state(0)
+    y: int = state(0)
+
+    @action
+    def right(self) -> None:
+        require(self.x < self.side - 1)
+        self.x += 1
+
+    @action
+    def up(self) -> None:
+        require(self.y < self.side - 1)
+        self.y += 1
+
+    @invariant(look=lambda p: range(p.looks))
+    def inside(self, look: int) -> bool:
+        return self.x < self.side and self.y < self.side
+
+
+@pytest.mark.parametrize(("side", "looks", "engine"), [(10, 1, "reference"), (40, 0, "embedded"), (10, 30, "embedded")])
+def test_which_engine_answers_depends_on_the_protocol_and_not_on_the_clock(
+    side: int, looks: int, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every look at the clock takes an hour."""
+    hours = itertools.count(step=3600)
+    monkeypatch.setattr(reference, "time", SimpleNamespace(monotonic=lambda: float(next(hours))))
+    result = check(Field(side=side, looks=looks), workers=1).must_hold()
+    assert (result.engine, result.distinct_states) == (engine, side * side)
+
+
+def test_automatic_keeps_to_a_limit_that_was_given() -> None:
+    result = check(Field(), max_states=50, workers=1)
+    assert (result.verdict, result.limit) == ("not complete", "the limit of 50 states")

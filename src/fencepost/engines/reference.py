@@ -24,9 +24,12 @@ Link = tuple[int, int, tuple[int, ...]]
 """How a state was discovered: the fingerprint of its parent, the number of the action, the numbers of its choices."""
 
 
-def explore(stepper: Stepper, options: Options, report: Report | None = None) -> Exploration:
-    """Explore every reachable state. Limits, violations and errors of the protocol end it early and are reported."""
-    return _Search(stepper, options, report).run()
+def explore(stepper: Stepper, options: Options, report: Report | None = None, most_calls: int | None = None) -> Exploration:
+    """Explore every reachable state. Limits, violations and errors of the protocol end it early and are reported.
+
+    ``most_calls`` is one more limit: of calls of the author's Python, looked at between levels.
+    """
+    return _Search(stepper, options, report, most_calls).run()
 
 
 @dataclass
@@ -48,10 +51,11 @@ def _recording(stepper: Stepper) -> Recording | None:
 
 
 class _Search:
-    def __init__(self, stepper: Stepper, options: Options, report: Report | None) -> None:
+    def __init__(self, stepper: Stepper, options: Options, report: Report | None, most_calls: int | None) -> None:
         self.stepper = stepper
         self.options = options
         self.report = report
+        self.most_calls = most_calls
         self.symmetry = Symmetry(stepper, options.symmetry) if options.symmetry else None
         self.result = Exploration(taken={r.index: 0 for r in stepper.roots}, new={r.index: 0 for r in stepper.roots})
         self.result.symmetry = self.symmetry
@@ -273,6 +277,8 @@ class _Search:
             result.limit = f"the depth limit of {options.max_depth:,}"
         elif options.max_states is not None and result.distinct >= options.max_states:
             result.limit = f"the limit of {options.max_states:,} states"
+        elif self.most_calls is not None and self.stepper.evaluations >= self.most_calls:
+            result.limit = f"the limit of {self.most_calls:,} calls of Python"
         elif options.timeout is not None and time.monotonic() - self.started >= options.timeout:
             result.limit = f"the time limit of {options.timeout:g} seconds"
         elif options.max_memory is not None and peak_memory() >= options.max_memory:
