@@ -60,8 +60,11 @@ class Divider(Protocol):
 RAISING_LINE = 14
 
 ENDLESS = """
+import pathlib
 import time
 from fencepost import *
+
+began = None
 
 class Endless(Protocol):
     n: int = state(0)
@@ -69,7 +72,10 @@ class Endless(Protocol):
 
     @action
     def tick(self) -> None:
-        time.sleep(0.002)
+        global began
+        began = began or time.monotonic()
+        if time.monotonic() > began + 1:
+            pathlib.Path("running").touch()
         self.n += 1
 
     @action

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cli.commandline import COMMAND, COUNTER, Ran, environment
+from patience import PATIENCE
 
 from fencepost.cli import main
 
@@ -43,7 +44,7 @@ def process(tmp_path: Path) -> Callable[..., Ran]:
             stdout=subprocess.PIPE if stdout is None else stdout,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
             cwd=tmp_path,
             env=env or environment(),
         )

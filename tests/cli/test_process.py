@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from cli.commandline import COMMAND, ENDLESS, RAISING, Ran, environment
+from patience import PATIENCE, until
 
 Run = Callable[..., Ran]
 
@@ -63,7 +64,7 @@ def test_what_needs_no_engine_imports_none(process: Run, arguments: list[str], t
         f"main({arguments!r})\n"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", asked], capture_output=True, text=True, cwd=tmp_path, env=environment(), timeout=60
+        [sys.executable, "-c", asked], capture_output=True, text=True, cwd=tmp_path, env=environment(), timeout=PATIENCE
     )
     imported = ran.stderr.splitlines()[-1:] if not ran.stderr.endswith("\n") else []
     assert imported == []
@@ -122,7 +123,7 @@ def test_closed_streams_are_no_reason_to_fail(tmp_path: Path, process: Run) -> N
         option = "-D limit=many" if code == "151" else ""
         shell = f'{sys.executable} -m fencepost check counter.py {option} {closed}>&-; echo "code $?" >code'
         subprocess.run(
-            ["sh", "-c", shell], cwd=tmp_path, env=environment(), capture_output=True, timeout=60, check=False
+            ["sh", "-c", shell], cwd=tmp_path, env=environment(), capture_output=True, timeout=PATIENCE, check=False
         )
         assert (tmp_path / "code").read_text() == f"code {code}\n"
 
@@ -138,83 +139,72 @@ def test_what_can_not_be_encoded_is_escaped(process: Run, tmp_path: Path) -> Non
     assert "\\xe9" in ran.out
 
 
-def start(tmp_path: Path, *arguments: str, stderr: int) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def endless(tmp_path: Path, stderr: int) -> Iterator[subprocess.Popen[str]]:
+    """A check that goes on until it is interrupted. It makes the file ``running`` when it has run for longer than anybody is kept waiting
+    for progress."""
     (tmp_path / "endless.py").write_text(ENDLESS)
-    return subprocess.Popen(
-        [*COMMAND, "check", "endless.py", "--engine", "reference", *arguments],
+    running = subprocess.Popen(
+        [*COMMAND, "check", "endless.py", "--engine", "reference"],
         stdout=subprocess.PIPE,
         stderr=stderr,
         text=True,
         cwd=tmp_path,
         env=environment(),
     )
-
-
-def test_an_interrupt_tells_what_is_known(tmp_path: Path) -> None:
-    text = ENDLESS.replace("time.sleep(0.002)", "open('started', 'w').close(); time.sleep(0.002)")
-    (tmp_path / "endless.py").write_text(text)
-    running = subprocess.Popen(
-        [*COMMAND, "check", "endless.py", "--engine", "reference"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-        env=environment(),
-    )
     try:
-        deadline = time.monotonic() + 30
-        while not (tmp_path / "started").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        time.sleep(0.5)
-        running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=30)
+        yield running
     finally:
         running.kill()
+        running.communicate()
+
+
+def test_an_interrupt_tells_what_is_known_and_nobody_is_shown_progress_without_a_terminal(tmp_path: Path) -> None:
+    with endless(tmp_path, subprocess.PIPE) as running:
+        until((tmp_path / "running").exists, "the search")
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=PATIENCE)
     assert running.returncode == 130
     assert out.startswith("INTERRUPTED")
     assert "distinct states" in out
     assert err == ""
 
 
+def pieces(terminal: int) -> Iterator[bytes]:
+    """What is written to a terminal, as it comes, until the other end is closed."""
+    while select.select([terminal], [], [], PATIENCE)[0]:
+        try:
+            piece = os.read(terminal, 65536)
+        except OSError:  # what Linux says when the other end is closed
+            return
+        if not piece:
+            return
+        yield piece
+    raise AssertionError("nothing is written, and it is not closed")
+
+
 def test_progress_lives_on_a_terminal_and_leaves_it_clean(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
-    running = start(tmp_path, "--timeout", "2.5", stderr=theirs)
-    os.close(theirs)
-    shown = b""
-    try:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            if not select.select([ours], [], [], 1)[0]:
-                continue
-            try:
-                piece = os.read(ours, 65536)
-            except OSError:  # what Linux says when the other end is closed
-                break
-            if not piece:
-                break
-            shown += piece
-        out, _ = running.communicate(timeout=30)
-    finally:
-        running.kill()
-        os.close(ours)
-    drawn = shown.decode().split("\r")
+    shown, interrupted = "", False
+    with endless(tmp_path, theirs) as running:
+        os.close(theirs)
+        for piece in pieces(ours):
+            shown += piece.decode()
+            if shown.count("distinct") >= 3 and not interrupted:
+                running.send_signal(signal.SIGINT)
+                interrupted = True
+        out, _ = running.communicate(timeout=PATIENCE)
+    os.close(ours)
+    drawn = shown.split("\r")
     lines = [text for text in drawn if "distinct" in text]
-    assert running.returncode == 152
-    assert len(lines) >= 5
-    assert lines[-1].startswith("level ")
+    assert running.returncode == 130
+    assert all(line.startswith("level ") for line in lines)
     assert lines[0] != lines[-1]
-    assert "\n" not in shown.decode()
+    assert "\n" not in shown
     assert drawn[-1] == ""
     assert drawn[-2].strip() == ""
-    assert out.startswith("NOT COMPLETE")
+    assert out.startswith("INTERRUPTED")
     assert "\r" not in out
-
-
-def test_nobody_is_shown_progress_where_there_is_no_terminal(tmp_path: Path) -> None:
-    running = start(tmp_path, "--timeout", "1.5", stderr=subprocess.PIPE)
-    out, err = running.communicate(timeout=60)
-    assert (running.returncode, err) == (152, "")
-    assert out.startswith("NOT COMPLETE")
 
 
 def test_a_terminal_gets_colours(tmp_path: Path, process: Run) -> None:
@@ -228,16 +218,8 @@ def test_a_terminal_gets_colours(tmp_path: Path, process: Run) -> None:
         env=environment(TERM="xterm-256color"),
     )
     os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            piece = os.read(ours, 65536)
-        except OSError:
-            break
-        if not piece:
-            break
-        shown += piece
+    shown = b"".join(pieces(ours))
     os.close(ours)
-    assert running.wait(timeout=30) == 0
+    assert running.wait(PATIENCE) == 0
     assert b"\x1b[" in shown
     assert b"HOLDS" in shown

@@ -12,6 +12,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from patience import PATIENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 EXAMPLES = DOCS / "examples"
@@ -128,7 +130,7 @@ def _run(line: str, folder: str) -> str:
     }
     python = shlex.quote(sys.executable)
     line = re.sub(r"^(fencepost|pytest)\b", rf"{python} -m \1", line)
-    done = subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     return done.stdout + done.stderr
 
 
@@ -137,7 +139,7 @@ def _run(line: str, folder: str) -> str:
 VARIES = [
     (re.compile(r"^( *(?:time|peak memory|Python calls) ).*$", re.MULTILINE), r"\1"),
     (re.compile(r"[\d.,]+(?: million| billion)? a second"), "a second"),
-    (re.compile(r"\b(passed|failed) in [\d.]+s"), r"\1"),
+    (re.compile(r"\b(passed|failed) in [\d.]+s(?: \([\d:]+\))?"), r"\1"),
     (re.compile(r" {2,}"), "  "),
 ]
 """What differs from run to run, and with what to replace it before comparing."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from docs.documents import DOCS, EXAMPLES, Block, blocks, documents, run, same, selected
+from patience import PATIENCE
 
 from fencepost import Options, Protocol, Result, check
 from fencepost.loading import load
@@ -157,7 +158,7 @@ import two_phase
 two_phase.TwoPhaseCommit._declared_constants['impatient'].default = True
 sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--rootdir", {str(EXAMPLES)!r}, {str(EXAMPLES / "test_two_phase.py")!r}]))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 1
     assert "VIOLATED  consistent" in done.stdout
 

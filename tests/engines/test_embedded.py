@@ -858,7 +858,7 @@ def ended(**options: Any) -> Exploration:
         ({"max_states": 500}, "the limit of 500 states"),
         ({"max_depth": 12}, "the depth limit of 12"),
         ({"max_depth": 1}, "the depth limit of 1"),
-        ({"timeout": 0.3}, "the time limit of 0.3 seconds"),
+        ({"timeout": 0.05}, "the time limit of 0.05 seconds"),
         ({"timeout": 0.0}, "the time limit of 0 seconds"),
         ({"max_memory": 1}, "the memory limit of 1 bytes"),
     ],
@@ -867,7 +867,7 @@ def test_a_limit_is_told_and_nothing_holds(options: dict[str, Any], limit: str, 
     explored = ended(workers=workers, **options)
     assert explored.limit == limit
     assert not explored.complete and not explored.interrupted and explored.raised is None
-    assert explored.queue > 0 and explored.seconds < 30
+    assert explored.queue > 0
     if "max_depth" in options:
         assert explored.depth == options["max_depth"]
         # Diagonals of a grid.
@@ -880,7 +880,7 @@ def test_a_limit_is_told_and_nothing_holds(options: dict[str, Any], limit: str, 
 
 
 def test_a_limit_that_is_not_reached_is_none() -> None:
-    explored = embedded.explore(Stepper(Counter()), Options(max_states=15, max_depth=13, timeout=300, max_memory=2**40))
+    explored = embedded.explore(Stepper(Counter()), Options(max_states=15, max_depth=13, timeout=1e6, max_memory=2**40))
     assert explored.limit is None and explored.complete and explored.distinct == 14
 
 
@@ -900,15 +900,17 @@ def test_an_interrupt_ends_it_and_what_was_found_is_told(workers: int) -> None:
         if progress.distinct > 1_000:
             raise KeyboardInterrupt
 
-    explored = embedded.explore(Stepper(Endless()), Options(workers=workers, timeout=60), report)
+    explored = embedded.explore(Stepper(Endless()), Options(workers=workers), report)
     assert explored.interrupted and not explored.complete and explored.limit is None
-    assert explored.distinct >= seen[-1].distinct > 1_000 and explored.queue > 0 and explored.seconds < 50
+    assert explored.distinct >= seen[-1].distinct > 1_000 and explored.queue > 0
 
 
-def test_progress_only_grows() -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_progress_only_grows(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "TICK", 0.0)
     seen: list[Progress] = []
-    explored = embedded.explore(Stepper(Endless()), Options(timeout=0.7), seen.append)
-    assert len(seen) >= 2
+    explored = embedded.explore(Stepper(Endless()), Options(workers=workers, max_states=20_000), seen.append)
+    assert len(seen) >= 100 and seen[0].distinct < 1_000 < seen[-1].distinct
     for one, other in zip(seen, seen[1:], strict=False):
         assert one.generated <= other.generated and one.distinct <= other.distinct and one.depth <= other.depth
         assert one.seconds <= other.seconds

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -505,9 +506,18 @@ def test_one_walk_is_shown() -> None:
     assert "The walk: 9 states" in str(result) and "  8  " in str(result)
 
 
-def test_time_ends_it() -> None:
-    result = check(Counters(), engine="simulate", timeout=0.3)
-    assert result.limit == "the time limit of 0.3 seconds" and result.walks is not None and result.walks.walks > 0
+def test_time_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once some walks are done, five seconds go by at once."""
+    now = [0.0]
+    monkeypatch.setattr(simulate, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(simulate, "TICK", 0.0)
+
+    def report(progress: Any) -> None:
+        now[0] += 5.0 * bool(progress.walks)
+
+    result = check(Counters(), engine="simulate", timeout=5.0, report=report)
+    assert result.limit == "the time limit of 5 seconds" and result.walks is not None and result.walks.walks > 0
+    assert result.seconds >= 5.0
 
 
 def test_ctrl_c_tells_what_is_known() -> None:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
-import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE, until
+
 MISSING = next((name for name in ("chromium", "chromedriver") if shutil.which(name) is None), None)
 """What is not installed that a browser needs: on Debian, ``apt-get install chromium chromium-driver``."""
 
-PATIENCE = 60.0
-"""Seconds after which what is waited for is taken never to come; nothing waits longer than it needs."""
+STARTED = re.compile(r"started successfully on port (\d+)")
+"""What chromedriver says when it listens."""
 
 KEYS = {
     "Enter": "\ue007", "Escape": "\ue00c", "ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014", "ArrowDown": "\ue015",
@@ -30,26 +31,18 @@ class Browser:
     """One headless browser with one page."""
 
     def __init__(self, profile: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
         home = {**os.environ, "HOME": str(profile)}
-        self._driver = subprocess.Popen(
-            ["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=home
-        )
-        self._session = f"http://127.0.0.1:{port}/session"
+        log = profile / "chromedriver.log"
+        with open(log, "wb") as output:
+            self._driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=output, stderr=output, env=home)
+        until(lambda: STARTED.search(log.read_text()) or self._driver.poll() is not None, "chromedriver")
+        started = STARTED.search(log.read_text())
+        assert started is not None, log.read_text()
+        self._session = f"http://127.0.0.1:{started[1]}/session"
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
                  "--disable-component-update", "--disable-sync", "--hide-scrollbars", f"--user-data-dir={profile}"]  # fmt: skip
         wanted = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": {"args": flags}, "goog:loggingPrefs": {"browser": "ALL"}}}}
-        until = time.monotonic() + PATIENCE
-        while True:
-            try:
-                self._session += "/" + self._ask("POST", "", wanted)["sessionId"]
-                return
-            except urllib.error.URLError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.05)
+        self._session += "/" + self._ask("POST", "", wanted)["sessionId"]
 
     def close(self) -> None:
         """End the browser."""
@@ -57,7 +50,7 @@ class Browser:
             self._ask("DELETE", "")
         finally:
             self._driver.terminate()
-            self._driver.wait(10)
+            self._driver.wait(PATIENCE)
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         data = None if method != "POST" else json.dumps(body or {}).encode()
@@ -80,10 +73,7 @@ class Browser:
 
     def until(self, condition: str) -> None:
         """Wait until a JavaScript expression is true."""
-        until = time.monotonic() + PATIENCE
-        while not self.run(f"return Boolean({condition})"):
-            assert time.monotonic() < until, f"never true: {condition}"
-            time.sleep(0.02)
+        until(lambda: self.run(f"return Boolean({condition})"), condition)
 
     def _settled(self, work: Any) -> None:
         """Do something that makes the page show another view, and wait for that."""

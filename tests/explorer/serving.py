@@ -9,11 +9,13 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from patience import PATIENCE
+
 from fencepost import Options, Protocol
 from fencepost.explorer.app import LOOPBACK, Explorer, listen, server
 from fencepost.explorer.session import Session
 
-LIMITS = Options(workers=1, max_states=30_000_000, timeout=120)
+LIMITS = Options(workers=1)
 
 
 class Page:
@@ -26,7 +28,7 @@ class Page:
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
         """The status and the body of an answer; headers by their names, ``_`` for ``-``."""
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=60)
+        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=PATIENCE)
         given = {"content-type": "application/json", **{n.replace("_", "-"): v for n, v in headers.items()}}
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         connection.request(method, path, data, given)
@@ -56,5 +58,5 @@ def served(protocol: Protocol) -> Iterator[Page]:
     finally:
         explorer.stop({})
         serving.should_exit = True
-        thread.join(20)
+        thread.join(PATIENCE)
         bound.close()

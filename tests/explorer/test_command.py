@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from cli.commandline import COMMAND, COUNTER, environment
+from patience import PATIENCE
 
 import fencepost
 from fencepost.cli import main
@@ -155,10 +156,10 @@ def test_as_a_process(counter: Path) -> None:
     said = process.stdout.readline()
     found = re.match(r"counter: http://(127\.0\.0\.1:\d+)/ ", said)
     assert found is not None, process.communicate()
-    connection = http.client.HTTPConnection(found[1], timeout=60)
+    connection = http.client.HTTPConnection(found[1], timeout=PATIENCE)
     connection.request("GET", "/")
     assert connection.getresponse().status == 200
     connection.close()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, err) == (0, "", "")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from explorer.walks import Coin, Lamp
+from explorer.walks import Coin, Lamp, Ticking
+from patience import PATIENCE, until
 
 import fencepost
 from fencepost import OptionError, Options, Protocol
@@ -17,7 +18,7 @@ from fencepost.trace import to_itf, to_json
 from fencepost.trace.json import behaviour
 from fencepost.trace.reading import protocol_of, read, replayed
 
-LIMITS = Options(workers=1, max_states=50_000, timeout=60)
+LIMITS = Options(workers=1, max_states=50_000)
 
 
 @pytest.fixture(scope="module")
@@ -194,26 +195,26 @@ def test_files_that_hold_no_such_behaviour(defect: fencepost.Result) -> None:
 def test_find_from_here_and_from_the_start() -> None:
     session = Session(Lamp())
     on = taken(session, "press(p=p1)")
-    found = Search(session.protocol, "broken and pressed == 1", on.state, LIMITS).wait(60)
+    found = Search(session.protocol, "broken and pressed == 1", on.state, LIMITS).wait(PATIENCE)
     assert not found.running
     assert found.trace is not None
     assert [s.title for s in found.trace.steps] == ["breaks", "counts"]
     assert found.said == "Found 2 steps from here: no way is shorter."
     end = session.along(on, found.trace.steps)
     assert [n.step.title for n in end.line[1:] if n.step] == ["press(p=p1)", "breaks", "counts"]
-    found = Search(session.protocol, "broken", None, LIMITS).wait(60)
+    found = Search(session.protocol, "broken", None, LIMITS).wait(PATIENCE)
     assert found.trace is not None
     assert session.graft(found.trace).depth == 2
-    assert Search(session.protocol, "not on", None, LIMITS).wait(60).said == "It is true in the initial state."
-    assert "never true from here: all " in Search(session.protocol, "on and broken", on.state, LIMITS).wait(60).said
+    assert Search(session.protocol, "not on", None, LIMITS).wait(PATIENCE).said == "It is true in the initial state."
+    assert "never true from here: all " in Search(session.protocol, "on and broken", on.state, LIMITS).wait(PATIENCE).said
     # What can not be told is not what is sought.
-    assert "never true" in Search(session.protocol, "1 / 0", None, LIMITS).wait(60).said
+    assert "never true" in Search(session.protocol, "1 / 0", None, LIMITS).wait(PATIENCE).said
     with pytest.raises(OptionError, match="unknown"):
         Search(session.protocol, "nowhere", None, LIMITS)
 
 
 def test_find_meets_what_the_protocol_raises() -> None:
-    found = Search(Lamp(faulty=True), "pressed == 2", None, LIMITS).wait(60)
+    found = Search(Lamp(faulty=True), "pressed == 2", None, LIMITS).wait(PATIENCE)
     assert found.trace is None
     assert "this is not for the lamp" in found.said
 
@@ -222,18 +223,19 @@ def test_find_starts_from_any_initial_state() -> None:
     protocol = Coin()
     session = Session(protocol)
     for start in session.starts:
-        found = Search(protocol, f"heads != {start.state.variables()['heads']}", start.state, LIMITS).wait(60)
+        found = Search(protocol, f"heads != {start.state.variables()['heads']}", start.state, LIMITS).wait(PATIENCE)
         assert found.trace is not None
         assert len(found.trace.steps) == 1
 
 
 def test_a_search_is_limited_and_can_be_stopped() -> None:
-    protocol = load("bookkeeper-4.13")()
-    search = Search(protocol, "False", None, Options(workers=1, max_states=2_000, timeout=60))
-    assert "limit of 2,000 states" in search.wait(120).said
-    search = Search(protocol, "False", None, Options(workers=1, max_states=40_000_000, timeout=100))
+    search = Search(Ticking(), "False", None, Options(workers=1, max_states=2_000))
+    assert "limit of 2,000 states" in search.wait(PATIENCE).said
+    search = Search(Ticking(), "False", None, Options(workers=1))
+    until(lambda: search.finding.distinct > 1_000, "the search to get on")
+    assert search.finding.running
     search.stop()
-    assert search.wait(120).said.startswith("Stopped")
+    assert search.wait(PATIENCE).said.startswith("Stopped.")
 
 
 def test_a_long_diagram_is_drawn_in_parts() -> None:

@@ -105,3 +105,14 @@ class Wide(Protocol):
     @invariant
     def small(self) -> bool:
         return self.at < 700
+
+
+class Ticking(Protocol):
+    """Two clocks that go on for ever: a search is never done."""
+
+    clocks = model_values("c", 2)
+    ticks = per_key(clocks, 0)
+
+    @action(c=clocks, by="c")
+    def tick(self, c: object) -> None:
+        self.ticks[c] += 1

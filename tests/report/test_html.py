@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 from report.behaviours import Post, follow
 from report.small_ledger import SmallLedger
 
@@ -354,7 +355,7 @@ def test_a_step_can_be_chosen(violated: Result, tmp_path: Path, step: int, width
     ]
     flags += ["--disable-sync", f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900", "--dump-dom"]
     command = ["chromium", *flags, f"{file.as_uri()}#behaviour-0-step-{step}"]
-    root = read(subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout)
+    root = read(subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout)
     section = root.one("section", id="behaviour-0")
     trace = violated.violations[0].trace
     assert trace is not None

@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import dataclass, field
 
 import pytest
+from patience import PATIENCE
 from report.behaviours import follow
 from report.small_ledger import SmallLedger
 
@@ -155,7 +156,7 @@ def test_too_many_states_are_refused() -> None:
 def test_graphviz_reads_it() -> None:
     text = to_dot(Clock(), follow(Clock(), ["first"]))
     plain = subprocess.run(
-        ["dot", "-Tplain"], input=text, capture_output=True, text=True, check=True, timeout=60
+        ["dot", "-Tplain"], input=text, capture_output=True, text=True, check=True, timeout=PATIENCE
     ).stdout
     assert len(re.findall(r"^node ", plain, re.MULTILINE)) == 9
     assert len(re.findall(r"^edge ", plain, re.MULTILINE)) == len(read_dot(text).edges)
