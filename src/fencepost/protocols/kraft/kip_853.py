@@ -122,6 +122,12 @@ def pairs(protocol: KRaft) -> list[Pair]:
     return list(combinations(servers(protocol), 2))
 
 
+@cache
+def cuts_of(pairs: tuple[Pair, ...], most: int) -> list[frozenset[Pair]]:
+    """Every set of at most so many pairs, smallest first: thousands of them, and every choice between them is made anew."""
+    return [cut for size in range(most + 1) for cut in subsets(pairs, size)]
+
+
 def pairs_may_be_disconnected(protocol: KRaft) -> bool:
     """Whether any connection is ever cut."""
     return protocol.max_disconnected_pairs > 0
@@ -809,16 +815,8 @@ class KRaft(Protocol):
         of_lost = {pair for pair in pairs(self) if lost & set(pair)}
         too_many = len(now_cut) > self.max_disconnected_pairs
         most = len(now_cut) - 1 if too_many else self.max_disconnected_pairs
-        self._disconnect(
-            one_of(
-                [
-                    cut
-                    for size in range(len(of_lost), most + 1)
-                    for cut in subsets(pairs(self), size)
-                    if of_lost <= cut and cut != now_cut
-                ]
-            )
-        )
+        cuts = cuts_of(tuple(pairs(self)), most)
+        self._disconnect(one_of([cut for cut in cuts if of_lost <= cut and cut != now_cut]))
         self.connectivity_ctr += 1
 
     def _disconnected(self) -> frozenset[Pair]:
