@@ -20,6 +20,9 @@ from fencepost.trace.replay import actor, taken
 MAX_NODES = 200_000
 """The most states of one session."""
 
+MAX_ENABLED = 100
+"""The most states of which it is kept what is enabled: those that were asked about last."""
+
 MAX_EXPRESSIONS = 100
 """The most expressions that are kept read."""
 
@@ -119,6 +122,9 @@ class Session:
         self.protocol = protocol
         self.stepper = Stepper(protocol)
         self.actions = self.stepper.of_kind("action")
+        self._constraints = self.stepper.of_kind("constraint")
+        self._step_constraints = self.stepper.of_kind("step_constraint")
+        self._enabled: dict[int, list[Action]] = {}
         self.nodes: list[Node] = []
         self.starts = [self._grow(Node(len(self.nodes), state)) for state in self.stepper.initial_states()]
         if not self.starts:
@@ -142,6 +148,13 @@ class Session:
 
     def enabled(self, node: Node) -> list[Action]:
         """The actions that are enabled at a node, in the order of the protocol, those that raise included."""
+        found = self._enabled.pop(node.number, None) or self._all_enabled(node)
+        self._enabled[node.number] = found
+        while len(self._enabled) > MAX_ENABLED:
+            del self._enabled[next(iter(self._enabled))]
+        return found
+
+    def _all_enabled(self, node: Node) -> list[Action]:
         found = []
         for number, root in enumerate(self.actions):
             doc = root.declared.doc.split("\n\n")[0]
@@ -160,10 +173,10 @@ class Session:
 
     def _cut(self, before: State, after: State) -> str | None:
         """The constraint that keeps the checker from this step, or from going on after it."""
-        for root in self.stepper.of_kind("step_constraint"):
+        for root in self._step_constraints:
             if self.stepper.outcomes(root, before.ids, after.ids):
                 return root.title
-        for root in self.stepper.of_kind("constraint"):
+        for root in self._constraints:
             if self.stepper.outcomes(root, after.ids):
                 return root.title
         return None
@@ -173,20 +186,32 @@ class Session:
 
         Raises :class:`OptionError` if the step can not be taken there, :class:`fencepost.ProtocolRaised` if the protocol does.
         """
-        known = node.children.get(move)
-        if known is None:
-            number, choices = move
-            if not 0 <= number < len(self.actions):
-                raise OptionError(f"{self.protocol.name} has no action number {number}")
-            root = self.actions[number]
-            outcome = next((o for o in self.stepper.outcomes(root, node.state.ids) if o.choices == choices), None)
-            if outcome is None:
-                raise OptionError(f"{root.title} can not be taken like this after step {node.depth}")
-            step = taken(self.stepper, node.state, root, outcome)
-            known = self._grow(Node(len(self.nodes), step.state, node, step, move, node.depth + 1))
-            node.children[move] = known
+        known = self.child(node, move)
         self.visit(known)
         return known
+
+    def child(self, node: Node, move: Move) -> Node:
+        """The node that a step leads to, whatever line is being walked. Raises as :meth:`take`."""
+        known = node.children.get(move)
+        if known is None:
+            step = self._offered(node, move) or self._taken(node, move)
+            known = self._grow(Node(len(self.nodes), step.state, node, step, move, node.depth + 1))
+            node.children[move] = known
+        return known
+
+    def _offered(self, node: Node, move: Move) -> Step | None:
+        actions = self._enabled.get(node.number, ())
+        return next((offer.step for action in actions for offer in action.offers if offer.move == move), None)
+
+    def _taken(self, node: Node, move: Move) -> Step:
+        number, choices = move
+        if not 0 <= number < len(self.actions):
+            raise OptionError(f"{self.protocol.name} has no action number {number}")
+        root = self.actions[number]
+        outcome = self.stepper.outcome(root, node.state.ids, choices)
+        if outcome is None:
+            raise OptionError(f"{root.title} can not be taken like this after step {node.depth}")
+        return taken(self.stepper, node.state, root, outcome)
 
     def visit(self, node: Node) -> None:
         """Take note that the line through ``node`` is the one being walked."""
@@ -225,7 +250,8 @@ class Session:
         """Walk from ``node`` along steps of the same protocol; the node at their end. Raises as :meth:`graft`."""
         for step in steps:
             move, _ = move_of(self.stepper, self.actions, node.state, step)
-            node = self.take(node, move)
+            node = self.child(node, move)
+        self.visit(node)
         return node
 
     # -- judging ------------------------------------------------------------------------------------------------------
@@ -309,9 +335,10 @@ class Session:
         node = self.starts[path.start]
         for move in path.moves:
             try:
-                node = self.take(node, move)
+                node = self.child(node, move)
             except OptionError as error:
                 raise OptionError(f"{error}: {other}") from None
+        self.visit(node)
         if path.check and path.check != check_of(node.state):
             raise OptionError(f"the steps of the link lead to another state than they did: {other}")
         node.stays = node.stays or path.stays

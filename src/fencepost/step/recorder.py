@@ -124,6 +124,10 @@ class _Path:
     writes: dict[int, int] = field(default_factory=dict)
 
 
+class _NoSuchOption(Misbehaved):
+    """A choice was to be made for which there is no such option."""
+
+
 class _Recorder:
     """The cursor behind one evaluation: a state, the choices to take, and the trail of what happened."""
 
@@ -173,7 +177,7 @@ class _Recorder:
             raise NotAValue("a property can not choose")
         taken = self.script[self.taken] if self.taken < len(self.script) else 0
         if taken >= len(options):
-            raise Misbehaved("was not deterministic: the same choice had fewer options the second time")
+            raise _NoSuchOption("was not deterministic: the same choice had fewer options the second time")
         self.taken += 1
         self.path.trail.append(("choose", len(options), taken))
         self.path.labels.append(freeze(options[taken]))
@@ -278,6 +282,19 @@ class Stepper:
     def outcomes(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
         """Every outcome of ``root`` here, in the order of its choices; for a property: empty if it holds."""
         return [_outcome(path, ids) for path in self._paths(root, ids, after) if path.enabled]
+
+    def outcome(self, root: Root, ids: Sequence[int], choices: Sequence[int]) -> Outcome | None:
+        """The outcome of an action with these choices, by number; None if it has none. Looks at no other way through its choices."""
+        if any(number < 0 for number in choices):
+            return None
+        try:
+            path = self._run(root, ids, None, choices)
+        except ProtocolRaised as error:
+            if isinstance(error.__cause__, _NoSuchOption):
+                return None
+            raise
+        found = _outcome(path, ids)
+        return found if path.enabled and found.choices == tuple(choices) else None
 
     def apply(self, ids: Sequence[int], outcome: Outcome) -> tuple[int, ...]:
         """The row after an outcome."""

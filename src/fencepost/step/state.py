@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import zip_longest
 from typing import Any
 
 from fencepost.spec.context import Slot
@@ -126,6 +127,12 @@ class State:
         for index, slot in enumerate(self.store.slots):
             yield slot, self[index]
 
+    def touched(self) -> Iterator[tuple[Slot, Value]]:
+        """The slots that hold something else than their default, in declaration order."""
+        for index, number in enumerate(self.ids):
+            if number:
+                yield self.store.slots[index], self.store.values[index][number]
+
     def read(self, slot: Slot) -> Value:
         """The value a slot holds here; its default if no state has touched it."""
         index = self.store._index.get(slot.path)
@@ -144,11 +151,8 @@ class State:
 
     def changes(self, before: State) -> list[tuple[Slot, Value, Value]]:
         """The slots that differ from ``before``, each with its old and its new value."""
-        found = []
-        for index, slot in enumerate(self.store.slots):
-            old, new = before[index], self[index]
-            mine = self.ids[index] if index < len(self.ids) else 0
-            theirs = before.ids[index] if index < len(before.ids) else 0
-            if mine != theirs:
-                found.append((slot, old, new))
-        return found
+        store = self.store
+        numbers = enumerate(zip_longest(before.ids, self.ids, fillvalue=0))
+        return [
+            (store.slots[index], store.values[index][old], store.values[index][new]) for index, (old, new) in numbers if old != new
+        ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from fencepost.spec.network import Channel, NetworkShape
@@ -57,7 +58,7 @@ def channels(state: State) -> dict[tuple[Any, ...], Channel]:
     found: dict[tuple[Any, ...], Channel] = {}
     for name, shape in state.store.protocol.shapes.items():
         if isinstance(shape, NetworkShape):
-            slots = ((slot, value) for slot, value in state.slots() if slot.path[0] == name)
+            slots = ((slot, value) for slot, value in state.touched() if slot.path[0] == name)
             found |= {(name, *ends): held for ends, held in shape.channels(slots).items()}
     return found
 
@@ -99,8 +100,9 @@ def _reconcile(found: list[Passage], number: int, held: Counter[Key]) -> None:
             passage.ended = At(number)
 
 
+@lru_cache(maxsize=1024)  # a history that grows is drawn again with every step
 def _held(state: State, what: str) -> Counter[Key]:
-    """How many copies of each message the channels of a state hold, in flight or lost."""
+    """How many copies of each message the channels of a state hold, in flight or lost. Not to be changed."""
     found: Counter[Key] = Counter()
     for (*_, source, dest), channel in channels(state).items():
         held = channel.in_flight if what == IN_FLIGHT else channel.lost
