@@ -34,7 +34,7 @@ from fencepost import (
     step_constraint,
     step_invariant,
 )
-from fencepost.engines import simulate
+from fencepost.engines import lanes, simulate
 from fencepost.engines.interface import Exploration, Options
 from fencepost.liveness.graph import Terms
 from fencepost.liveness.lasso import is_violated, met
@@ -258,7 +258,7 @@ def test_workers_and_lanes_change_nothing(fixed: bool, monkeypatch: pytest.Monke
     expected = answer()
     assert bool(expected[0]) is not fixed
     assert answer(workers=2) == expected
-    monkeypatch.setattr(simulate, "LANES", 3)
+    monkeypatch.setattr(lanes, "LANES", 3)
     assert answer(workers=2) == expected
 
 

@@ -7,7 +7,6 @@ seed and its number, so everything that is reported can be done again. Nothing e
 from __future__ import annotations
 
 import contextlib
-import gc
 import math
 import secrets
 import time
@@ -21,14 +20,15 @@ from typing import NamedTuple
 import numpy as np
 
 from fencepost.compiler.machine import reserve
-from fencepost.compiler.native import REF_BITS, move_fields
+from fencepost.compiler.native import move_fields
 from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, STEP_PROPERTY, Array, Tables
 from fencepost.engines import walks
-from fencepost.engines.embedded import QUESTIONS, TICK
+from fencepost.engines.embedded import QUESTIONS, TICK, uncollected
 from fencepost.engines.interface import Exploration, Found, Options, Progress, Report, Walks
-from fencepost.engines.kernel import PARKED, PARKS, Arena, Work
+from fencepost.engines.kernel import PARKED, PARKS, Work
+from fencepost.engines.lanes import arena_for, cells_for, lanes_for, walkers_for, work_for
 from fencepost.engines.memory import memory_limit, peak_memory, resident_memory
-from fencepost.engines.walks import END, LEAF_ROOM, NEXT, SKETCH_BITS, STOP, Past, Plan, Temporal, Walkers
+from fencepost.engines.walks import END, NEXT, STOP, Plan, Temporal, Walkers
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.liveness.graph import Terms
 from fencepost.liveness.lasso import is_violated, met
@@ -42,10 +42,6 @@ from fencepost.trace.words import kind_of
 
 WALKS = 10_000
 DEPTH = 100
-LANES = 1024
-"""Walks that a worker has under way at once: so many can wait for Python together."""
-MOST_REMEMBERED = 1 << 24
-"""States that the walks of a worker may have behind them: what they remember of each takes some 32 bytes."""
 UNLIMITED = 1 << 62
 NOWHERE: Array = np.zeros(0, np.int32)
 """Where walks whose paths do not matter write them down."""
@@ -56,15 +52,12 @@ def explore(stepper: Stepper, options: Options, report: Report | None = None) ->
 
     Raises :class:`fencepost.SystemFailure` if the protocol outgrows the engine's tables or the machine.
     """
-    collecting = gc.isenabled()
-    gc.disable()
-    simulation = Simulation(stepper, options, report)
-    try:
-        return simulation.run()
-    finally:
-        if collecting:
-            gc.enable()
-        simulation.close()
+    with uncollected():
+        simulation = Simulation(stepper, options, report)
+        try:
+            return simulation.run()
+        finally:
+            simulation.close()
 
 
 def key_of(root: Root, whole: bool) -> int:
@@ -124,18 +117,19 @@ class Simulation:
         self.memory_limit = memory_limit(options.max_memory)
         self.tables = Tables(stepper)
         self.starts = stepper.initial_states()
-        self.lanes = 1 if self.only is not None else max(1, min(LANES // max(1, self.workers // 4), MOST_REMEMBERED // self.depth))
+        self.lanes = 1 if self.only is not None else lanes_for(self.depth, self.workers)
         self.terms = Terms(stepper)
         self.first_start = 2 * self.lanes * self.workers
-        self.arena = self._arena()
-        self.work = [self._work(self.lanes) for _ in range(self.workers)]
+        self.arena = arena_for(self.first_start + len(self.starts), self.tables.layout.words)
+        self.plan = self._plan(np.zeros(0, np.int64))
+        self.work = [work_for(self.lanes, len(stepper.roots)) for _ in range(self.workers)]
         self.walkers = [self._walkers(t, self.lanes) for t in range(self.workers)]
+        self.counted = list(self.walkers)
         self.control = np.zeros(32, np.int64)
         self.pool = ThreadPoolExecutor(self.workers)
         self.compiled = self.tables.compiled()
         self.questions: list[tuple[int, list[int], int]] = []
         self.raised: tuple[int, int] | None = None
-        self.plan = self._plan(np.zeros(0, np.int64))
 
     def close(self) -> None:
         """Let the workers go."""
@@ -144,58 +138,9 @@ class Simulation:
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
-    def _arena(self) -> Arena:
-        """Two states for each lane, then the initial states."""
-        n = self.first_start + len(self.starts)
-        return Arena(
-            cells=self._cells(n),
-            fp=reserve(n, np.uint64),
-            fp_high=reserve(n, np.uint64),
-            ref=reserve(n, np.int64),
-            meta=reserve(n, np.int64),
-            leaves=reserve(n * LEAF_ROOM, np.int32),
-            image=np.zeros((0, 0), np.uint64),
-            image_high=np.zeros((0, 0), np.uint64),
-        )
-
-    def _cells(self, n: int) -> Array:
-        words = self.tables.layout.words
-        return reserve(n * words, np.uint64).reshape(n, words)
-
-    def _work(self, lanes: int) -> Work:
-        roots = len(self.stepper.roots) + 1
-        none, nothing = np.zeros(1, np.int64), np.zeros(1, np.uint64)
-        return Work(
-            table=nothing, counts=np.zeros(16, np.int64), parked=np.zeros(lanes, np.int64), keys=nothing, begins=none,
-            starts=none, leaf_count=none, cut_count=none, new_count=none, fresh=np.zeros(1, np.int64), held=nothing,
-            scratch=np.zeros(1 << 16, np.int32), stack=np.zeros(1 << 16, np.int64), best_fp=np.zeros(roots, np.uint64),
-            best_high=np.zeros(roots, np.uint64), best_position=np.full(roots, -1, np.int64), best_order=none, best_outcome=none,
-        )  # fmt: skip
-
-    def _walkers(self, worker: int, n: int) -> Walkers:
-        roots = len(self.stepper.roots) + 1
-        return Walkers(
-            base=2 * n * worker,
-            walk=np.full(n, -1, np.int64), step=np.zeros(n, np.int64), at=np.zeros(n, np.int64), broken=np.zeros(n, np.uint8),
-            longest=np.zeros(1, np.int64), sketch=np.zeros(1 << SKETCH_BITS, np.uint8), chosen=reserve(1 << REF_BITS, np.int64),
-            lowest=np.full(roots, -1, np.int64), lowest_step=np.full(roots, -1, np.int64),
-            lowest_loop=np.full(roots, -1, np.int64), ref=np.zeros(1, np.int64), fp=np.zeros(1, np.uint64), past=self._past(n),
-        )  # fmt: skip
-
-    def _past(self, lanes: int) -> Past:
-        terms = self.terms
-        # Nothing is remembered if there is nothing to judge by it.
-        n, depth = (lanes, self.depth) if terms.predicates else (1, 1)
-
-        def history(*words: int) -> Array:
-            return reserve(n * depth * math.prod(words), np.uint64).reshape(n, depth, *words)
-
-        demands, truths = np.zeros(terms.words, np.uint64), np.zeros(terms.truth_words, np.uint64)
-        return Past(
-            fp=history(), enabled=history(terms.words), stepped=history(terms.words), truths=history(terms.truth_words),
-            marks=np.zeros((n, walks.MARKS), np.int64), somewhere=demands.copy(), everywhere=demands.copy(),
-            true_somewhere=truths.copy(), true_everywhere=truths.copy(), taken=demands,
-        )  # fmt: skip
+    def _walkers(self, worker: int, lanes: int) -> Walkers:
+        """Idle lanes. Each has two states in the arena, and after those of all lanes are the initial states."""
+        return walkers_for(2 * lanes * worker, lanes, len(self.stepper.roots), self.plan.temporal, self.depth)
 
     def _plan(self, starts: Array) -> Plan:
         """What all walks have in common, if these are the positions of the initial states."""
@@ -232,7 +177,7 @@ class Simulation:
         moves = self.tables.fit()
         kept = self.arena.cells
         if self.tables.layout.words > kept.shape[1]:
-            self.arena = self.arena._replace(cells=self._cells(len(kept)))
+            self.arena = self.arena._replace(cells=cells_for(len(kept), self.tables.layout.words))
             self.arena.cells[:, : kept.shape[1]] = kept
         if len(moves):
             move_fields(self.arena.cells, 0, len(kept), moves)
@@ -248,7 +193,7 @@ class Simulation:
         try:
             self._begin()
             if self.plan.starts.size and self.raised is None and (options.keep_going or not result.found):
-                self._walk(first, last)
+                self.walk(first, last)
         except KeyboardInterrupt:
             result.interrupted = True
         except SystemFailure as error:
@@ -277,7 +222,7 @@ class Simulation:
         self.arena.ref[positions], self.arena.meta[positions] = INITIAL, PARKED
         # As if each were the first state of a walk of that number.
         walkers = self._walkers(0, len(self.starts))
-        work = self._work(len(self.starts))
+        work = work_for(len(self.starts), len(self.stepper.roots))
         walkers.walk[:], walkers.at[:] = np.arange(len(self.starts)), positions
         self.control[END] = UNLIMITED
         self._settle([(work, walkers)])
@@ -287,15 +232,32 @@ class Simulation:
             self.result.raised_at = Found("raised", "", self.starts[self.raised[0]], [])
         self.plan = self._plan(positions[self.arena.meta[positions] >= 0])
 
-    def _walk(self, first: int, last: int) -> None:
+    def walk(self, first: int, last: int) -> None:
         """Take the walks numbered from ``first`` up to ``last``, unless a limit comes before."""
         self.control[NEXT], self.control[END] = first, last
+        self.advance()
+
+    def advance(self) -> None:
+        """Let the walks that are under way, and those that are still to begin, run to their ends."""
         groups = list(zip(self.work, self.walkers, strict=True))
         while self.result.limit is None:
             self._run_workers()
             self._settle(groups)
+            if self.enough():
+                self.control[END] = min(self.control[END], self.control[NEXT])
             if self.control[NEXT] >= self.control[END] and all((w.walk < 0).all() for w in self.walkers):
                 break
+
+    def enough(self) -> bool:
+        """Whether to begin no more walks here."""
+        return False
+
+    def end(self, last: int) -> int:
+        """The number before which walks still matter: ``last``, or less if one of them ended it."""
+        ends = [] if self.options.keep_going else [violation.walk for violation in self._violations(self.counted)]
+        if self.raised is not None:
+            ends.append(self.raised[0])
+        return min([last, *(number + 1 for number in ends)])
 
     def _run_workers(self) -> None:
         """Let every worker walk until it comes back. Watches limits meanwhile."""
@@ -310,9 +272,9 @@ class Simulation:
             try:
                 if not wait(futures, timeout=TICK).not_done:
                     break
-                self._watch()
+                self.watch()
                 # What is parked has waited long enough.
-                if any(w.counts[PARKS] for w in self.work):
+                if self.enough() or any(w.counts[PARKS] for w in self.work):
                     self.control[STOP] = 1
             except KeyboardInterrupt as error:
                 interrupted = error
@@ -322,7 +284,7 @@ class Simulation:
         self.seconds["walk"] += time.monotonic() - begin
         if interrupted is not None:
             raise interrupted
-        self._watch()
+        self.watch()
 
     def _settle(self, groups: Sequence[tuple[Work, Walkers]], patient: bool = False) -> None:
         """Complete parked states, asking Python where no path is known. Comes back early at a limit, unless it is ``patient``."""
@@ -335,7 +297,7 @@ class Simulation:
             while self.questions:
                 self._ask(*self.questions[-1])
                 self.questions.pop()
-                self._watch()
+                self.watch()
                 if self.result.limit is not None and not patient:
                     return
             self._fit()
@@ -396,7 +358,7 @@ class Simulation:
     def _tell(self) -> None:
         """Walk again what violated something or raised; without --continue only the first thing that the lowest walk met."""
         result, going_on = self.result, self.options.keep_going
-        violations = self._violations(self.walkers)
+        violations = self._violations(self.counted)
         if self.raised is not None and violations and not going_on:
             if self.raised < violations[0][:2]:
                 violations = []
@@ -447,8 +409,8 @@ class Simulation:
 
     # -- limits and counts --------------------------------------------------------------------------------------------
 
-    def _watch(self) -> None:
-        """Look at the limits, and tell how far we are."""
+    def watch(self, stage: str = "") -> None:
+        """Look at the limits, and tell how far we are. ``stage``: what a cluster is at, if it walks."""
         options, result = self.options, self.result
         now = time.monotonic()
         memory = resident_memory()
@@ -471,28 +433,29 @@ class Simulation:
                     memory=memory,
                     evaluations=self.stepper.evaluations,
                     exploding=self.tables.exploding(),
-                    doing="" if walks.wander.signatures else "compiling the loops, once on this machine",
+                    doing="" if stage or walks.wander.signatures else "compiling the loops, once on this machine",
                     walks=result.walks.walks if result.walks else 0,
+                    stage=stage,
                 )
             )
 
     def _count(self) -> None:
         """Add up what the workers counted."""
         tables, result = self.tables, self.result
-        chosen = np.sum([w.chosen[: tables.outcomes] for w in self.walkers], axis=0)
+        chosen = np.sum([w.chosen[: tables.outcomes] for w in self.counted], axis=0)
         steps = int(chosen[1:].sum())
         result.taken = dict(
             enumerate(np.bincount(tables.outcome_root[1 : tables.outcomes], chosen[1:], len(self.stepper.roots)).astype(int).tolist())
         )
         result.generated = steps + max(int(chosen[INITIAL]), len(self.starts))
-        result.distinct = round(estimate(np.max([w.sketch for w in self.walkers], axis=0)))
-        result.depth = max(int(w.longest[0]) for w in self.walkers)
+        result.distinct = round(estimate(np.max([w.sketch for w in self.counted], axis=0)))
+        result.depth = max(int(w.longest[0]) for w in self.counted)
         result.walks = Walks(self.seed, self.depth, int(chosen[INITIAL]), steps, {})
 
     def _unseen(self) -> dict[str, tuple[Value, ...]]:
         """The truth values and members of enums that no walk has seen in the parts of the state that start out with one."""
         tables, store = self.tables, self.stepper.store
-        taken = np.flatnonzero(np.any([w.chosen[: tables.outcomes] for w in self.walkers], axis=0))
+        taken = np.flatnonzero(np.any([w.chosen[: tables.outcomes] for w in self.counted], axis=0))
         seen: dict[int, set[int]] = {}
         for state in self.starts:
             for slot, number in enumerate(state.ids):

@@ -111,8 +111,8 @@ class Walkers(NamedTuple):
     """The walks of one worker. Lane n has the positions ``base`` + 2n and the next one, for its states in turn.
 
     ``walk``: the number of the walk in each lane, -1 for none; ``step``: how many steps it has taken; ``at``: the position of its
-    state; ``broken``: whether that state, or the step to it, violates something. ``longest``: the most states of one. ``chosen``: how often each outcome was
-    taken, the first being that by which walks begin.
+    state; ``broken``: whether that state, or the step to it, violates something; ``counted``: how many of its states were counted when
+    the walk was begun elsewhere. ``longest``: the most states of one. ``chosen``: how often each outcome was taken, the first being that by which walks begin.
     ``lowest``, ``lowest_step``: for each root, and for deadlock after them, the lowest walk that violates it, and after how many
     steps; -1 for none; ``lowest_loop``: for a temporal property, at which step its loop begins. ``ref``, ``fp``: the child that is
     being built.
@@ -123,6 +123,7 @@ class Walkers(NamedTuple):
     step: Array
     at: Array
     broken: Array
+    counted: Array
     longest: Array
     sketch: Array
     chosen: Array
@@ -147,6 +148,23 @@ def start_of(plan, number):
     return plan.starts[np.int64(random_bits(plan.seed, number, 0) % np.uint64(plan.starts.size))]
 
 
+@inner
+def begin(walkers, plan, lane, number, counted):
+    """Put a walk into a lane, at its first state."""
+    walkers.walk[lane] = number
+    walkers.step[lane] = 0
+    walkers.at[lane] = start_of(plan, number)
+    walkers.broken[lane] = 0
+    walkers.counted[lane] = counted
+
+
+@njit
+def begin_again(walkers, plan, numbers, counted):
+    """Put walks into lanes, one into each from the first on, of which so many states were counted before."""
+    for lane in range(numbers.size):
+        begin(walkers, plan, lane, numbers[lane], counted[lane])
+
+
 @njit
 def wander(c, arena, w, walkers, plan, control, path):
     """Let every lane run until it is parked or no walk is left to begin. ``path``: if not empty, takes down the outcomes of a walk."""
@@ -157,10 +175,7 @@ def wander(c, arena, w, walkers, plan, control, path):
                 number = atomic_add(control, NEXT, 1)
                 if number >= atomic_load(control, END):
                     break
-                walkers.walk[lane] = number
-                walkers.step[lane] = 0
-                walkers.at[lane] = start_of(plan, number)
-                walkers.broken[lane] = 0
+                begin(walkers, plan, lane, number, 0)
             elif walkers.walk[lane] >= atomic_load(control, END):
                 walkers.walk[lane] = -1
                 continue
@@ -195,7 +210,8 @@ def wander(c, arena, w, walkers, plan, control, path):
 def visit(c, arena, w, walkers, plan, control, lane):
     """Count a walk's state, which is complete; the outcome by which the walk goes on, -1 if it ends here."""
     position, step = walkers.at[lane], walkers.step[lane]
-    walkers.chosen[arena.ref[position] & REF_MASK] += 1
+    if step >= walkers.counted[lane]:
+        walkers.chosen[arena.ref[position] & REF_MASK] += 1
     walkers.longest[0] = max(walkers.longest[0], step + 1)
     meta = arena.meta[position]
     if meta == OUTSIDE:
