@@ -1,7 +1,8 @@
-"""Where Spark is: started quietly, given one level at a time, and whatever goes wrong with it said in one line."""
+"""Where Spark is: started quietly, given one job at a time, and whatever goes wrong with it said in one line."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -10,8 +11,8 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import IO, Any
 
 from fencepost.errors import SystemFailure
@@ -48,7 +49,7 @@ def require_java() -> None:
     """Raises :class:`fencepost.SystemFailure` unless there is a Java that Spark runs on."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    needed = f"the spark engine needs Java {JAVA} or newer"
+    needed = f"Spark needs Java {JAVA} or newer"
     if java is None:
         raise SystemFailure(f"{needed}, and there is none: install one, or set JAVA_HOME to where it is")
     try:
@@ -58,6 +59,16 @@ def require_java() -> None:
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     if found and int(found[1]) < JAVA:
         raise SystemFailure(f"{needed}, and {java} is Java {found[1]}: set JAVA_HOME to where a newer one is")
+
+
+def require_spark() -> None:
+    """Raises :class:`fencepost.SystemFailure` unless all is there that Spark needs on this machine."""
+    try:
+        import pyarrow  # noqa: F401
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        raise SystemFailure(f"Spark needs {error.name}: pip install 'fencepost[spark]'") from None
+    require_java()
 
 
 class Cluster:
@@ -73,31 +84,45 @@ class Cluster:
         self._session: Any = None
         self._own: Any = None
         self._log: IO[bytes] | None = None
+        self._starting: Future[Any] | None = None
         self._jobs = ThreadPoolExecutor(1)
 
     @property
     def session(self) -> Any:
         """The session. Raises :class:`fencepost.SystemFailure` if it can not be had."""
         if self._session is None:
-            from pyspark.sql import SparkSession
-
-            self._session = SparkSession.getActiveSession()
-            if self._session is None:
-                require_java()
-                os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-                if not self.debug:
-                    self._log = tempfile.TemporaryFile(prefix="fencepost-spark-log-")
-                self._session = self._own = _started(self.master, self._log)
+            self._session = self._starting.result() if self._starting is not None else _active() or self._start()
         return self._session
+
+    def begin(self) -> None:
+        """Start it, if it has to be started, while something else is done: until :meth:`ready`."""
+        if self._session is None and _active() is None:
+            self._starting = self._jobs.submit(self._start)
+
+    def ready(self) -> bool:
+        """Whether nobody has to wait for it any more."""
+        return self._starting is None or self._starting.done()
+
+    def _start(self) -> Any:
+        require_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if not self.debug:
+            self._log = tempfile.TemporaryFile(prefix="fencepost-spark-log-")
+        self._own = _started(self.master, self._log)
+        return self._own
 
     @property
     def cores(self) -> int:
         """How many tasks run at a time."""
-        return int(self.session.sparkContext.defaultParallelism)
+        session = self.session
+        with _failing():
+            return int(session.sparkContext.defaultParallelism)
 
-    def share(self, arrays: dict[str, Any]) -> Any:
+    def share(self, value: Any) -> Any:
         """A broadcast variable."""
-        return self.session.sparkContext.broadcast(arrays)
+        session = self.session
+        with _failing():
+            return session.sparkContext.broadcast(value)
 
     def run(self, plan: Plan, name: str, tell: Callable[[str], None]) -> list[bytes]:
         """Run a level as one job, ``name`` in Spark's own pages; what its tasks tell.
@@ -105,53 +130,98 @@ class Cluster:
         Meanwhile ``tell`` is called with what it is at, and may raise KeyboardInterrupt, which cancels the job.
         """
         session = self.session
-        context = session.sparkContext
-        group = f"fencepost-{uuid.uuid4().hex[:8]}"
 
-        def job() -> list[bytes]:
-            context.setJobGroup(group, name)
-            rows = (
+        def rows() -> Any:
+            return (
                 session.range(0, plan.homes, 1, plan.homes)
                 .mapInArrow(stages.Expand(plan), stages.SCHEMA)
                 .repartitionById(len(plan.runs), "to")
                 .mapInArrow(stages.Deduplicate(plan), stages.SCHEMA)
                 .repartitionById(plan.homes, "to")
                 .mapInArrow(stages.Build(plan), stages.SCHEMA)
-                .select("payload")
-                .collect()
             )
-            return [bytes(row.payload) for row in rows]
 
-        future = self._jobs.submit(job)
+        job = Job(session, self._jobs, rows, name, STAGES)
         try:
-            while wait([future], TICK).not_done:
-                tell(self._stage(group))
-            return future.result()
+            while not job.wait(TICK):
+                tell(job.stage())
+            return job.result()
         except KeyboardInterrupt:
-            context.cancelJobGroup(group)
+            job.cancel()
             raise
-        except Exception as error:
-            raise SystemFailure(f"Spark failed: {reason(error)}") from error
 
-    def _stage(self, group: str) -> str:
-        """What a job is at."""
-        tracker = self.session.sparkContext.statusTracker()
-        doing = ""
-        for number in tracker.getJobIdsForGroup(group):
-            info = tracker.getJobInfo(number)
-            for what, stage in zip(STAGES, sorted(info.stageIds) if info else (), strict=False):
-                at = tracker.getStageInfo(stage)
-                if at is not None and at.numActiveTasks:
-                    doing = f"{what} ({at.numCompletedTasks} of {at.numTasks})"
-        return doing
+    def start(self, task: Any, count: int, name: str, doing: str) -> Job:
+        """Start ``count`` tasks that have nothing to do with each other, ``name`` in Spark's own pages."""
+        session = self.session
+        return Job(session, self._jobs, lambda: session.range(0, count, 1, count).mapInArrow(task, stages.SCHEMA), name, (doing,))
 
     def close(self) -> None:
         """Stop what was started here."""
+        if self._starting is not None:
+            wait([self._starting])
         self._jobs.shutdown(wait=False, cancel_futures=True)
         if self._own is not None:
             _stop(self._own)
         if self._log is not None:
             self._log.close()
+
+
+class Job:
+    """A job that is under way, and what its tasks tell when it is done. ``doing``: what each of its stages is called."""
+
+    def __init__(self, session: Any, thread: ThreadPoolExecutor, rows: Callable[[], Any], name: str, doing: Sequence[str]) -> None:
+        self._context = session.sparkContext
+        self._group = f"fencepost-{uuid.uuid4().hex[:8]}"
+        self._doing = doing
+
+        def collected() -> list[bytes]:
+            self._context.setJobGroup(self._group, name)
+            return [bytes(row.payload) for row in rows().select("payload").collect()]
+
+        self._future = thread.submit(collected)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long at the most; whether it is done."""
+        return not wait([self._future], seconds).not_done
+
+    def result(self) -> list[bytes]:
+        """What its tasks told. Raises :class:`fencepost.SystemFailure` if one of them, or Spark itself, failed."""
+        with _failing():
+            return self._future.result()
+
+    def stage(self) -> str:
+        """What it is at. Raises :class:`fencepost.SystemFailure` if Spark is gone."""
+        doing = ""
+        with _failing():
+            tracker = self._context.statusTracker()
+            for number in tracker.getJobIdsForGroup(self._group):
+                info = tracker.getJobInfo(number)
+                for what, stage in zip(self._doing, sorted(info.stageIds) if info else (), strict=False):
+                    at = tracker.getStageInfo(stage)
+                    if at is not None and at.numActiveTasks:
+                        doing = f"{what} ({at.numCompletedTasks} of {at.numTasks})"
+        return doing
+
+    def cancel(self) -> None:
+        """End it."""
+        with contextlib.suppress(Exception):  # a cluster that is gone has ended it
+            self._context.cancelJobGroup(self._group)
+
+
+@contextlib.contextmanager
+def _failing() -> Iterator[None]:
+    """Says in one line what goes wrong with Spark in here."""
+    try:
+        yield
+    except Exception as error:
+        raise SystemFailure(f"Spark failed: {reason(error)}") from error
+
+
+def _active() -> Any:
+    """The session that is active in this process, if one is."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
 
 
 def _started(master: str, log: IO[bytes] | None) -> Any:

@@ -29,7 +29,7 @@ from fencepost.engines.interface import Exploration, Options, Progress, Report
 from fencepost.engines.kernel import Arena
 from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
 from fencepost.spark import checkpoint, level, loops, stages
-from fencepost.spark.cluster import Cluster, require_java
+from fencepost.spark.cluster import Cluster, require_spark
 from fencepost.spark.level import Piece, Plan, Run, Shape
 from fencepost.spark.storage import Storage, open_storage
 from fencepost.spec.protocol import TEMPORAL
@@ -77,12 +77,7 @@ def explore(stepper: Stepper, options: Options, report: Report | None = None) ->
 
 
 def _refuse(stepper: Stepper, options: Options) -> None:
-    try:
-        import pyarrow  # noqa: F401
-        import pyspark  # noqa: F401
-    except ImportError as error:
-        raise SystemFailure(f"the spark engine needs {error.name}: pip install 'fencepost[spark]'") from None
-    require_java()
+    require_spark()
     if stepper.of_kind(*TEMPORAL):
         name = stepper.of_kind(*TEMPORAL)[0].name
         raise OptionError(
@@ -325,8 +320,7 @@ class Search:
         if self._tables is None or self._tables[0] != version:
             if self._tables is not None and not self._tables[0][0]:
                 self._tables[1].unpersist()
-            arrays = {name: np.ascontiguousarray(a[: used[name]]) for name, a in compiled._asdict().items()}
-            arrays |= {name: getattr(tables, name)[: used[name]] for name in ("trie_root", "trie_known")}
+            arrays = level.shared(tables, compiled)
             self._tables = (version, Held(arrays) if small else self.cluster.share(arrays), uuid.uuid4().hex)
         return self._tables[1:]
 

@@ -8,13 +8,13 @@ which it was discovered: less what the outcome did, the fingerprint is the paren
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 
 from fencepost.compiler.native import repack
-from fencepost.compiler.tables import Array
+from fencepost.compiler.tables import Array, Compiled, Tables
 from fencepost.engines.kernel import META_BITS, Arena
 from fencepost.spark.storage import Storage, open_storage
 
@@ -32,6 +32,23 @@ class Shape(msgspec.Struct, frozen=True):
     def places(self) -> Array:
         """The place of each slot."""
         return np.frombuffer(self.held, np.int32).copy()
+
+
+class Tabled(Protocol):
+    """What tasks find the compiled protocol by: ``tables`` is the broadcast variable with its arrays, ``tables_id`` names them."""
+
+    @property
+    def tables(self) -> Any: ...
+
+    @property
+    def tables_id(self) -> str: ...
+
+
+def shared(tables: Tables, compiled: Compiled) -> dict[str, Array]:
+    """The arrays that executors get, as far as they are in use."""
+    used = tables.used()
+    arrays = {name: np.ascontiguousarray(a[: used[name]]) for name, a in compiled._asdict().items()}
+    return arrays | {name: getattr(tables, name)[: used[name]] for name in ("trie_root", "trie_known")}
 
 
 class Piece(msgspec.Struct, frozen=True):

@@ -33,7 +33,12 @@ def settle(c, g, old, new, w, wide, actions, asks):
     """Complete parked rows as far as master tries go; those for which they do not stay parked, and the next chunk is built."""
     kernel.settle(c, g, old, new, w, np.int64(0), wide, actions, asks)
     w.counts[PARKS] = 0
-    # What the entries of an outcome say of the first node of a residual trie is a copy.
+    relink(c)
+
+
+@njit
+def relink(c):
+    """Let the entries of outcomes say what has become of their tries: what they tell of the first node of one is a copy."""
     for k in range(c.trie.size):
         c.word[k] = entry_of(c.pool, c.place, c.roots[c.trie[k]])
 

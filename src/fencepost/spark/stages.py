@@ -30,6 +30,7 @@ from fencepost.spark.level import (
     Piece,
     Plan,
     Run,
+    Tabled,
     bounds,
     joined,
     read_rows,
@@ -125,7 +126,7 @@ def room(name: str, count: int, dtype: Any) -> Array:
     return held[:count]
 
 
-def tables_of(plan: Plan) -> tuple[Compiled, Growing]:
+def tables_of(plan: Tabled) -> tuple[Compiled, Growing]:
     """This process's own copy of the compiled protocol, and what residual tries grow from."""
     if plan.tables_id not in _held:
         _held.clear()
@@ -143,6 +144,12 @@ def tables_of(plan: Plan) -> tuple[Compiled, Growing]:
     return _held[plan.tables_id]
 
 
+def same_version(driver: str) -> None:
+    """Raises RuntimeError in a task whose Fencepost is not the driver's."""
+    if driver != __version__:
+        raise RuntimeError(f"an executor has Fencepost {__version__}, the driver {driver}")
+
+
 class _Stage:
     """What the three stages have in common: the plan, and who am I."""
 
@@ -150,8 +157,7 @@ class _Stage:
         self.plan = plan
 
     def _check(self) -> None:
-        if self.plan.version != __version__:
-            raise RuntimeError(f"an executor has Fencepost {__version__}, the driver {self.plan.version}")
+        same_version(self.plan.version)
 
     def _name(self, what: str, number: int) -> str:
         return f"level-{self.plan.level}-{what}-{number}-{uuid.uuid4().hex[:12]}.bin"
