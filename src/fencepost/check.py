@@ -46,7 +46,7 @@ def check(
 
     ``engine``: ``embedded`` (compiled, all cores), ``reference`` (plain Python), ``auto``, which tries the second for a moment
     first, ``spark`` (a cluster for what outgrows one machine), or ``simulate``, which walks at random through a space that is too
-    large for the others. ``invariants``: names of the invariants and temporal properties to check, by default all. ``report`` is
+    large for the others, on all cores of this machine or, with ``master``, on Spark. ``invariants``: names of the invariants and temporal properties to check, by default all. ``report`` is
     called with progress.
     Any field of :class:`fencepost.Options` may be given by name: ``check(protocol, deadlock=True, max_depth=20)``.
 
@@ -70,8 +70,15 @@ def check(
         engine = "embedded"
     stepper = Stepper(protocol, invariants, options.checking)
     _check_liveness(stepper, options)
-    explorer = import_module("fencepost.spark" if engine == "spark" else f"fencepost.engines.{engine}")
+    explorer = import_module(_module(engine, options))
     return _judge(stepper, engine, explorer.explore(stepper, options, report), options, report)
+
+
+def _module(engine: str, options: Options) -> str:
+    """Where an engine is."""
+    if engine == "simulate" and options.master is not None:
+        return "fencepost.spark.simulate"
+    return "fencepost.spark" if engine == "spark" else f"fencepost.engines.{engine}"
 
 
 def _try_small(protocol: Protocol, invariants: Sequence[str] | None, options: Options) -> Result | None:

@@ -208,8 +208,10 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
         "--fingerprint-bits", metavar="64|128", type=_bits, default=64, help="128 beyond a billion states"
     )
 
-    spark = parser.add_argument_group("on Spark (--engine spark; checkpoints can then be at a URL)")
-    spark.add_argument("--master", metavar="URL", help="where Spark is; by default, all cores of this machine")
+    spark = parser.add_argument_group("on Spark (--engine spark, whose checkpoints can be at a URL; --engine simulate with --master)")
+    spark.add_argument(
+        "--master", metavar="URL", help="where Spark is; by default, all cores of this machine, for which simulate needs no Spark"
+    )
     spark.add_argument(
         "--handover", metavar="N", type=_count, help="the largest level that is expanded in this process (1,000,000, or what memory allows)"
     )
@@ -422,7 +424,9 @@ def _options(given: argparse.Namespace) -> Options:
 
     if given.engine == "reference" and (given.checkpoint or given.resume):
         raise OptionError("the reference engine keeps no checkpoints: use --engine embedded")
-    for option in ("master", "handover", "checkpoint_every"):
+    if given.master is not None and given.engine not in ("spark", "simulate"):
+        raise OptionError("--master is for --engine spark and --engine simulate")
+    for option in ("handover", "checkpoint_every"):
         if getattr(given, option) is not None and given.engine != "spark":
             raise OptionError(f"--{option.replace('_', '-')} is for --engine spark")
     for option in ("checkpoint", "resume"):

@@ -109,7 +109,9 @@ class Line:
         self._drawn_at = now
         # What a search finds, a simulation walks through: its rate is that of its steps.
         counted = progress.distinct if progress.walks is None else progress.generated
-        self._samples.append(_Sample(now, counted, counted - progress.queue))
+        # On a cluster what was counted comes in all at once, at the end of a job.
+        if not progress.stage or not self._samples or counted != self._samples[-1].distinct:
+            self._samples.append(_Sample(now, counted, counted - progress.queue))
         while len(self._samples) > 2 and now - self._samples[0].at > WINDOW:
             self._samples.popleft()
         self._write(self._text(progress))
@@ -145,10 +147,11 @@ class Line:
             "steps": f"{progress.generated:,} states ({per_second(rate)})",
             "mean": f"{progress.generated / walks:,.0f} a walk" if walks else "",
             "distinct": f"about {progress.distinct:,} distinct",
+            "stage": progress.stage,
             "memory": numbers.size(progress.memory) if progress.memory else "",
             "seconds": duration(progress.seconds),
         }
-        return self._fitting(parts, ("memory", "mean", "distinct", "seconds"))
+        return self._fitting(parts, ("memory", "mean", "stage", "distinct", "seconds"))
 
     def _fitting(self, parts: dict[str, str], dispensable: Sequence[str]) -> str:
         """The parts in one line, without as many of the dispensable ones as is needed."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from fencepost.spark import cluster, engine, stages
+from fencepost.engines import lanes
+from fencepost.spark import cluster, engine, simulate, stages
 from fencepost.spark.level import Plan
 
 
@@ -21,12 +24,35 @@ class Here(cluster.Cluster):
         def unpersist(self) -> None:
             """Nothing was sent anywhere."""
 
-    def share(self, arrays: dict[str, object]) -> object:
-        return self.Shared(arrays)
+    def share(self, value: Any) -> object:
+        return self.Shared(value)
+
+    def begin(self) -> None:
+        """There is nothing to begin."""
+
+    def start(self, task: Any, count: int, name: str, doing: str) -> Any:
+        numbers = pa.record_batch([pa.array(range(count), pa.int64())], names=["id"])
+        return Done([batch.column(3)[0].as_py() for batch in task(iter([numbers]))])
 
     def run(self, plan: Plan, name: str, tell: Callable[[str], None]) -> list[bytes]:
         tell("")
         return stages.here(plan)
+
+
+class Done:
+    """A job whose tasks have run."""
+
+    def __init__(self, told: list[bytes]) -> None:
+        self.told = told
+
+    def wait(self, _: float) -> bool:
+        return True
+
+    def result(self) -> list[bytes]:
+        return self.told
+
+    def cancel(self) -> None:
+        """It is over."""
 
 
 @pytest.fixture
@@ -37,6 +63,17 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "FEWEST_ROWS", 4)
     monkeypatch.setattr(stages, "BLOCK", 40)
     monkeypatch.setattr(stages, "FIRST_CHUNK", 3)
+
+
+@pytest.fixture
+def walking_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Walks are cut into many small tasks, and these run in this process."""
+    monkeypatch.setattr(simulate, "Cluster", Here)
+    monkeypatch.setattr(simulate, "FEWEST", 2)
+    monkeypatch.setattr(simulate, "FIRST_SHARE", 5)
+    monkeypatch.setattr(simulate, "GROWTH", 2)
+    monkeypatch.setattr(simulate, "MOST_PARKED", 2)
+    monkeypatch.setattr(lanes, "LANES", 3)
 
 
 @pytest.fixture(scope="session")

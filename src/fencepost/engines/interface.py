@@ -40,8 +40,8 @@ class Options:
     most states of one, by default 100; ``seed``, by default a random one; ``walk``, the number of the only one to take.
 
     For the Spark engine, ``checkpoint`` and ``resume`` may be URLs, and it saves every ``checkpoint_levels`` levels. ``master``: where
-    Spark is, by default on all cores of this machine; ``handover``: the largest level that is expanded in this process; ``debug``: let
-    Spark talk.
+    Spark is, by default on all cores of this machine; a simulation is taken there only if it is given. ``handover``: the largest level that is
+    expanded in this process; ``debug``: let Spark talk.
     """
 
     workers: int = 2
@@ -88,7 +88,7 @@ class Progress:
     yet expanded; ``evaluations`` is calls of the author's Python; ``memory`` is resident bytes of the process.
     ``exploding`` names slots whose number of values is out of hand, with that number; ``doing`` is what takes time other than
     exploring, if anything does. ``walks`` is how many walks of a simulation were begun, None if it is a search; ``depth`` is then the
-    states of the longest. On Spark, ``shuffled`` is bytes that went from task to task, ``stage`` what a level is at.
+    states of the longest. On Spark, ``shuffled`` is bytes that went from task to task, ``stage`` what a job is at.
     """
 
     generated: int = 0

@@ -1,0 +1,423 @@
+"""Simulation on Spark: random walks on every core of a cluster.
+
+The driver deals the numbers of walks out to tasks, a **round** at a time. A task has the compiled tables and takes its walks with the
+loops of `engines.walks`; it never sees the author's Python. A walk that falls off a trie there is told to the driver by its
+number and step, and goes on there: the driver takes it from its seed, to its end, asking Python where no path is known, while the next round is on
+its way. What it learns, tasks get with the round after that; if most walks parked, at once.
+
+A walk is decided by its seed and its number, and what tasks tell is added up from whole tasks only, so the answer is that of a simulation in
+one process, to the number, if both take the same walks.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from fencepost import __version__
+from fencepost.compiler.tables import INITIAL, Array
+from fencepost.engines import simulate, walks
+from fencepost.engines.embedded import QUESTIONS, uncollected
+from fencepost.engines.interface import Exploration, Options, Report
+from fencepost.engines.kernel import META_BITS, META_MASK, PARKED, PARKS
+from fencepost.engines.lanes import arena_for, lanes_for, walkers_for, work_for
+from fencepost.engines.walks import END, LEAF_ROOM, NEXT, STOP, Plan, Walkers
+from fencepost.report import numbers
+from fencepost.spark import loops, stages
+from fencepost.spark.cluster import TICK, Cluster, Job, require_spark
+from fencepost.spark.level import cell_type, shared
+from fencepost.step import Stepper
+
+ROUND = 4.0
+"""Seconds that a round is to take: a job costs half a second, and between two of them tasks learn what Python was asked."""
+FIRST_SHARE = 1 << 12
+"""Walks that a task gets in the first round, when nobody knows yet how many it can take."""
+GROWTH = 8
+"""How many times as many it gets in a round as in the one before, at most."""
+FEWEST = 64
+"""Walks that are worth a task of their own."""
+MOST_PARKED = 1 << 16
+"""Walks of a round that fall off a trie until it ends, at most; fewer, if the driver can not take so many in the time of a round."""
+GRACE = 5.0
+"""Seconds after a limit until a round that has not come back is given up."""
+
+Span = tuple[int, int]
+"""Numbers of walks: the first, and the one after the last."""
+
+
+def explore(stepper: Stepper, options: Options, report: Report | None = None) -> Exploration:
+    """Walk at random on Spark until enough walks are done or something is violated; one single walk is taken in this process.
+
+    Raises :class:`fencepost.SystemFailure` if what Spark needs is not installed.
+    """
+    if options.walk is not None:
+        return simulate.explore(stepper, options, report)
+    require_spark()
+    with uncollected():
+        simulation = Distributed(stepper, options, report)
+        try:
+            return simulation.run()
+        finally:
+            simulation.close()
+
+
+# -- what goes to tasks and comes back --------------------------------------------------------------------------------
+
+
+class Common(NamedTuple):
+    """What all rounds have in common: the plan of the walks, with the number of roots and the rows of the initial states, the
+    enabled leaves of which are one after the other.
+    """
+
+    plan: Plan
+    roots: int
+    cells: Array
+    fp: Array
+    leaf_count: Array
+    leaves: Array
+
+
+class Round(msgspec.Struct, frozen=True):
+    """What every task of a round gets to know. ``shares``: the walks of each task, in ascending order. ``common`` and ``tables`` are
+    broadcast variables; ``item``, ``width``: bytes of a value and values of a row.
+
+    After ``seconds``, or with ``most_parked`` walks parked, a task begins no more walks; after ``limit`` it breaks off.
+    """
+
+    shares: tuple[tuple[Span, ...], ...]
+    common: Any
+    tables: Any
+    tables_id: str
+    item: int
+    width: int
+    seconds: float
+    limit: float | None
+    most_parked: int
+    version: str
+
+
+class Walked(msgspec.Struct):
+    """What a task did. ``violated``: per root, the lowest walk that violates it, after how many steps, and where its loop begins.
+    ``parked``: the walks that fell off a trie and at which step, as two arrays of 64-bit numbers; ``left``: those that it did not begin.
+    """
+
+    chosen: stages.Counts
+    sketch: bytes
+    longest: int
+    violated: dict[int, tuple[int, int, int]]
+    parked: tuple[bytes, bytes]
+    left: list[Span]
+    begun: int
+    seconds: float
+
+
+reports = msgspec.msgpack.Decoder(Walked)
+
+
+# -- a task -----------------------------------------------------------------------------------------------------------
+
+
+class Walk:
+    """The only stage of a round."""
+
+    def __init__(self, plan: Round) -> None:
+        self.plan = plan
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        stages.same_version(self.plan.version)
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                with Task(self.plan) as walking:
+                    told = walking.take(self.plan.shares[task])
+                yield stages.row(0, task, msgspec.msgpack.encode(told), report=True)
+
+
+class Task:
+    """The lanes of one task, in a process of an executor."""
+
+    def __init__(self, given: Round) -> None:
+        self.given = given
+        self.control = np.zeros(32, np.int64)
+        self.over, self.broken_off = threading.Event(), threading.Event()
+        self._clocks: list[threading.Timer] = []
+        if given.limit is not None:
+            self._at(given.limit, self.broken_off)
+        self.compiled, self.growing = stages.tables_of(given)
+        common: Common = given.common.value
+        plan, depth, roots = common.plan, common.plan.depth, common.roots
+        lanes, starts = lanes_for(depth), np.arange(len(common.fp))
+        positions = 2 * lanes + starts
+        self.plan = plan._replace(starts=positions)
+        self.arena = arena = arena_for(2 * lanes + len(starts), given.width, cell_type(given.item))
+        arena.cells[positions, : common.cells.shape[1]] = common.cells
+        arena.fp[positions], arena.ref[positions] = common.fp, INITIAL
+        arena.meta[positions] = ((positions * LEAF_ROOM) << META_BITS) | common.leaf_count
+        ends = np.cumsum(common.leaf_count)
+        for position, end, count in zip(positions.tolist(), ends.tolist(), common.leaf_count.tolist(), strict=True):
+            arena.leaves[position * LEAF_ROOM : position * LEAF_ROOM + count] = common.leaves[end - count : end]
+        self.work = work_for(lanes, roots)
+        self.walkers = walkers_for(0, lanes, roots, plan.temporal, depth)
+        self.asks = np.zeros((QUESTIONS, 3), np.int64)
+        self.parked: list[tuple[int, int]] = []
+
+    def __enter__(self) -> Task:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for clock in self._clocks:
+            clock.cancel()
+
+    def _at(self, seconds: float, what: threading.Event) -> None:
+        """In so many seconds, let something happen, and the loops come back."""
+
+        def ring() -> None:
+            what.set()
+            self.control[STOP] = 1
+
+        clock = threading.Timer(max(0.0, seconds), ring)
+        clock.daemon = True
+        clock.start()
+        self._clocks.append(clock)
+
+    def take(self, spans: Sequence[Span]) -> Walked:
+        """Take walks, and tell what they met."""
+        self._advance()  # the loops are compiled by the time that the clock runs
+        began = time.perf_counter()
+        self._at(self.given.seconds, self.over)
+        left: list[Span] = []
+        for first, last in spans:
+            begun = self._span(first, last)
+            if begun < last:
+                left.append((begun, last))
+        seconds = time.perf_counter() - began
+        walkers = self.walkers
+        which = np.flatnonzero(walkers.chosen[: self.compiled.outcome_root.size])
+        parked = np.array(self.parked, np.int64).reshape(-1, 2)
+        violated = {
+            root: (int(walkers.lowest[root]), int(walkers.lowest_step[root]), int(walkers.lowest_loop[root]))
+            for root in np.flatnonzero(walkers.lowest >= 0).tolist()
+        }
+        return Walked(
+            chosen=(which.tobytes(), walkers.chosen[which].tobytes()),
+            sketch=walkers.sketch.tobytes(),
+            longest=int(walkers.longest[0]),
+            violated=violated,
+            parked=(parked[:, 0].tobytes(), parked[:, 1].tobytes()),
+            left=left,
+            begun=sum(last - first for first, last in spans) - sum(last - first for first, last in left),
+            seconds=seconds,
+        )
+
+    def _span(self, first: int, last: int) -> int:
+        """Take walks with the numbers from ``first`` up to ``last``; the first that was not begun, or need not be."""
+        control, begun = self.control, last
+        control[NEXT], control[END] = first, last
+        if not self.plan.keep_going and (self.walkers.lowest >= 0).any():
+            return last  # only lower ones matter
+        while True:
+            # A clock that rings after this is noticed by the loops, one that rang before it right here.
+            control[STOP] = 0
+            if self.broken_off.is_set():
+                return min(begun, int(control[NEXT]))
+            if (self.over.is_set() or len(self.parked) >= self.given.most_parked) and control[NEXT] < control[END]:
+                begun = control[END] = int(control[NEXT])
+            if self._advance() and control[NEXT] >= control[END]:
+                return begun
+
+    def _advance(self) -> bool:
+        """Let walks run until they park or end, and complete what is parked, or put it aside; whether none is under way."""
+        walkers, work = self.walkers, self.work
+        walks.wander(self.compiled, self.arena, work, walkers, self.plan, self.control, simulate.NOWHERE)
+        if self.growing.top[0] < stages.POOL * 3 // 4:
+            walks.settle_walks(self.compiled, self.growing, self.arena, work, walkers, self.plan, self.control, self.asks)
+            loops.relink(self.compiled)
+        work.counts[PARKS] = 0
+        lanes = np.flatnonzero((walkers.walk >= 0) & (self.arena.meta[walkers.at] == PARKED))
+        self.parked += zip(walkers.walk[lanes].tolist(), walkers.step[lanes].tolist(), strict=True)
+        walkers.walk[lanes] = -1
+        return bool((walkers.walk < 0).all())
+
+
+# -- the driver -------------------------------------------------------------------------------------------------------
+
+
+class Distributed(simulate.Simulation):
+    """A simulation whose walks are taken on Spark. Until that is there, and where a task could not go on, they are taken here."""
+
+    def __init__(self, stepper: Stepper, options: Options, report: Report | None) -> None:
+        super().__init__(stepper, options, report)
+        self.cluster = Cluster(options.master, options.debug)
+        self.elsewhere = self._walkers(0, 1)
+        self.counted.append(self.elsewhere)
+        self.share = FIRST_SHARE
+        self.begun = 0
+        self.most_parked = self.lanes * self.workers
+        self.figures: list[dict[str, float]] = []
+        self._common: Any = None
+        self._tables: tuple[tuple[int, ...], Any, str] | None = None
+
+    def close(self) -> None:
+        """Stop what was started here."""
+        super().close()
+        self.cluster.close()
+
+    def enough(self) -> bool:
+        """Whether Spark is there."""
+        return self.cluster.ready()
+
+    def run(self) -> Exploration:
+        """Walk, and tell what was found."""
+        result = super().run()
+        result.profile["rounds on Spark"] = self.figures
+        return result
+
+    def walk(self, first: int, last: int) -> None:
+        """Take the walks numbered from ``first`` up to ``last``, unless a limit comes before."""
+        self.cluster.begin()
+        if not self.cluster.ready():
+            super().walk(first, last)
+            first = int(self.control[END])
+        left = [(first, last)]
+        parked = np.zeros((0, 2), np.int64)
+        while self.result.limit is None and (left or len(parked)):
+            end = self.end(last)
+            left = [(begin, min(stop, end)) for begin, stop in left if begin < end]
+            if 2 * len(parked) > self.begun:
+                # Tasks have to learn before anything else: as it is, most of their walks would park.
+                self._finish(parked)
+                parked = parked[:0]
+                continue
+            shares, left = dealt(left, self.share, self.cluster.cores)
+            job = self._sent(shares) if shares else None
+            try:
+                self._finish(parked)
+                parked = parked[:0]
+                if job is not None:
+                    told = self._told(job)
+                    parked, returned = self._add(told)
+                    left = sorted(left + returned)
+            except BaseException:
+                if job is not None:
+                    job.cancel()
+                raise
+
+    def _sent(self, shares: list[list[Span]]) -> Job:
+        """A round that is on its way."""
+        if self._common is None:
+            self._common = self.cluster.share(self._in_common())
+        tables, name = self._shared()
+        count = sum(last - first for share in shares for first, last in share)
+        timeout = self.options.timeout
+        plan = Round(
+            shares=tuple(tuple(share) for share in shares), common=self._common, tables=tables, tables_id=name,
+            item=np.dtype(self.dtype).itemsize, width=self.width, seconds=ROUND,
+            limit=None if timeout is None else timeout - (time.monotonic() - self.started),
+            most_parked=max(1, self.most_parked // len(shares)), version=__version__,
+        )  # fmt: skip
+        title = f"{self.stepper.protocol.name}, round {len(self.figures) + 1}: {numbers.plural(count, 'walk')} from number {shares[0][0][0]:,} on"
+        return self.cluster.start(Walk(plan), len(shares), title, "walking")
+
+    def _in_common(self) -> Common:
+        arena, starts = self.arena, self.plan.starts
+        metas = arena.meta[starts]
+        leaves = [arena.leaves[m >> META_BITS : (m >> META_BITS) + (m & META_MASK)] for m in metas.tolist()]
+        plan = self.plan._replace(starts=starts[:0])
+        return Common(
+            plan, len(self.stepper.roots), arena.cells[starts], arena.fp[starts], metas & META_MASK, np.concatenate(leaves)
+        )
+
+    def _shared(self) -> tuple[Any, str]:
+        """The compiled tables, and a name for them: sent anew only when they have grown."""
+        version = tuple(self.tables.used().values())
+        if self._tables is None or self._tables[0] != version:
+            if self._tables is not None:
+                self._tables[1].unpersist()
+            arrays = shared(self.tables, self.tables.compiled())
+            self._tables = (tuple(self.tables.used().values()), self.cluster.share(arrays), uuid.uuid4().hex)
+        return self._tables[1:]
+
+    def _finish(self, parked: Array) -> None:
+        """Take walks to their ends here that were broken off elsewhere: pairs of their number and of how many states were counted."""
+        began = time.monotonic()
+        for at in range(0, len(parked), self.lanes * self.workers):
+            some = parked[at : at + self.lanes * self.workers]
+            some = some[some[:, 0] < self.end(simulate.UNLIMITED)]
+            if self.result.limit is not None:
+                return
+            self.control[NEXT] = self.control[END] = simulate.UNLIMITED
+            for walkers, part in zip(self.walkers, np.array_split(some, self.workers), strict=True):
+                walks.begin_again(walkers, self.plan, part[:, 0].copy(), part[:, 1].copy())
+            self.advance()
+        if len(parked):
+            each = (time.monotonic() - began) / len(parked)
+            self.most_parked = min(MOST_PARKED, max(self.lanes, int(ROUND / max(each, 1e-6))))
+
+    def _told(self, job: Job) -> list[Walked]:
+        """What the tasks of a round tell; nothing if it does not come back in time after a limit was reached."""
+        reached: float | None = None
+        while not job.wait(TICK):
+            self.watch(job.stage() or "waiting for Spark")
+            if self.result.limit is not None:
+                reached = reached or time.monotonic()
+                if time.monotonic() - reached > GRACE:
+                    job.cancel()
+                    return []
+        return [reports.decode(told) for told in job.result()]
+
+    def _add(self, told: list[Walked]) -> tuple[Array, list[Span]]:
+        """Add what tasks counted; the walks that they parked, in ascending order, and those that they did not begin."""
+        sum_of, figures = self.elsewhere, {"walks": 0.0, "steps": 0.0, "parked": 0.0, "seconds": 0.0}
+        parked: list[Array] = [np.zeros((0, 2), np.int64)]
+        for one in told:
+            which, how_many = stages.dense(one.chosen)
+            sum_of.chosen[which] += how_many
+            np.maximum(sum_of.sketch, np.frombuffer(one.sketch, np.uint8), out=sum_of.sketch)
+            sum_of.longest[0] = max(sum_of.longest[0], one.longest)
+            for root, met in one.violated.items():
+                note_lowest(sum_of, root, *met)
+            parked.append(np.stack([np.frombuffer(part, np.int64) for part in one.parked], axis=1))
+            figures["walks"] += one.begun
+            figures["steps"] += int(how_many[which != INITIAL].sum())
+            figures["parked"] += len(parked[-1])
+            figures["seconds"] += one.seconds
+        self.figures.append(figures)
+        self.begun = sum(one.begun for one in told)
+        if self.begun:
+            # A short round tells little of how many walks a long one has time for.
+            self.share = max(FEWEST, min(GROWTH * self.share, int(ROUND * self.begun / max(figures["seconds"], 1e-3))))
+        together = np.concatenate(parked)
+        return together[np.argsort(together[:, 0])], [span for one in told for span in one.left]
+
+
+def note_lowest(walkers: Walkers, root: int, walk: int, step: int, loop: int) -> None:
+    """Keep the lowest walk that violates a root."""
+    if walkers.lowest[root] < 0 or (walk, step) < (walkers.lowest[root], walkers.lowest_step[root]):
+        walkers.lowest[root], walkers.lowest_step[root], walkers.lowest_loop[root] = walk, step, loop
+
+
+def dealt(spans: Sequence[Span], share: int, tasks: int) -> tuple[list[list[Span]], list[Span]]:
+    """The lowest walks of ascending spans for so many tasks, at most ``share`` for each and as many for one as for the other; and the rest."""
+    count = sum(last - first for first, last in spans)
+    tasks = max(1, min(tasks, -(-count // FEWEST)))
+    share = min(share, -(-count // tasks))
+    shares: list[list[Span]] = []
+    rest = list(reversed(spans))
+    while rest and len(shares) < tasks:
+        mine: list[Span] = []
+        room = share
+        while rest and room:
+            first, last = rest.pop()
+            end = min(last, first + room)
+            mine.append((first, end))
+            room -= end - first
+            if end < last:
+                rest.append((end, last))
+        shares.append(mine)
+    return shares, rest[::-1]
