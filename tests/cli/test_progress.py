@@ -74,6 +74,15 @@ def test_walks_have_a_line_of_their_own(clock: Clock, terminal: Terminal) -> Non
         assert "2,090,000 states (2.0 M/s)" in terminal.line()
 
 
+def test_what_comes_in_by_jobs_has_the_rate_of_the_last_two(clock: Clock, terminal: Terminal) -> None:
+    with Line(terminal, Small(), clock) as line:
+        for steps in (100_000, 500_000, 900_000):
+            for _ in range(20):  # a job of 4 seconds
+                clock.now += 0.2
+                line.report(Progress(generated=steps, distinct=400, seconds=clock.now, walks=1500, stage="walking (1 of 2)"))
+        assert "1,500 walks   900,000 states (100 k/s)   about 400 distinct" in terminal.line()
+
+
 def test_a_shorter_line_leaves_nothing_of_a_longer_one(clock: Clock, terminal: Terminal) -> None:
     line = Line(terminal, Small(), clock)
     clock.now += 1

@@ -345,6 +345,7 @@ class _Story:
 
     def profile(self, result: Result, most: int = 12) -> Iterator[Line]:
         yield from self._seconds(result.profile.get("seconds"))
+        yield from self._rounds(result.profile.get("rounds on Spark"))
         yield from self._ranked("Python calls", result.profile.get("evaluations"), result.evaluations, most)
         yield from self._values(result, result.profile.get("values"), most)
 
@@ -355,6 +356,21 @@ class _Story:
             shares = [numbers.percent(round(1e6 * v), round(1e6 * whole)) for v in phases.values()]
             yield from self.table(
                 [(n, numbers.seconds(v), s) for (n, v), s in zip(phases.items(), shares, strict=True)]
+            )
+
+    def _rounds(self, rounds: object) -> Iterator[Line]:
+        """What tasks on Spark did in a simulation, and how many of their walks the driver had to go on with."""
+        if isinstance(rounds, Sequence) and rounds:
+            taken, steps, parked, seconds = (sum(r[name] for r in rounds) for name in ("walks", "steps", "parked", "seconds"))
+            yield Line()
+            yield self.heading(f"Rounds on Spark: {numbers.count(len(rounds))}")
+            yield from self.table(
+                [
+                    ("walks", numbers.count(int(taken)), ""),
+                    ("parked walks", numbers.count(int(parked)), f"by round: {_parked_by_round(rounds)}"),
+                    ("steps", numbers.count(int(steps)), ""),
+                    ("time of tasks", numbers.seconds(seconds), ""),
+                ]
             )
 
     def _ranked(self, title: str, counts: object, total: int, most: int) -> Iterator[Line]:
@@ -553,6 +569,12 @@ def _simulated(result: Result, walks: Walks) -> list[tuple[str, str, str]]:
         ("peak memory", numbers.size(result.peak_memory_bytes), ""),
         ("Python calls", numbers.count(result.evaluations), ""),
     ]
+
+
+def _parked_by_round(rounds: Sequence[Mapping[str, float]], most: int = 8) -> str:
+    """The share of walks that were parked in each round; the last ones, if there are many."""
+    shares = [numbers.percent(int(r["parked"]), int(r["walks"])) if r["walks"] else "-" for r in rounds[-most:]]
+    return ("... " if len(rounds) > most else "") + ", ".join(shares)
 
 
 def _packed(items: Iterable[str], width: int) -> list[str]:

@@ -361,7 +361,7 @@ class Distributed(simulate.Simulation):
 
     def _told(self, job: Job) -> list[Walked]:
         """What the tasks of a round tell; nothing if it does not come back in time after a limit was reached."""
-        reached: float | None = None
+        began, reached = time.monotonic(), None
         while not job.wait(TICK):
             self.watch(job.stage() or "waiting for Spark")
             if self.result.limit is not None:
@@ -369,6 +369,7 @@ class Distributed(simulate.Simulation):
                 if time.monotonic() - reached > GRACE:
                     job.cancel()
                     return []
+        self.seconds["Spark"] = self.seconds.get("Spark", 0.0) + time.monotonic() - began
         return [reports.decode(told) for told in job.result()]
 
     def _add(self, told: list[Walked]) -> tuple[Array, list[Span]]:
