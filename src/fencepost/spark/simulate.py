@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost import __version__
+from fencepost.compiler.layout import packed, unpacked
 from fencepost.compiler.tables import INITIAL, Array
 from fencepost.engines import simulate, walks
 from fencepost.engines.embedded import QUESTIONS, uncollected
@@ -32,7 +33,7 @@ from fencepost.engines.walks import END, LEAF_ROOM, NEXT, STOP, Plan, Walkers
 from fencepost.report import numbers
 from fencepost.spark import loops, stages
 from fencepost.spark.cluster import TICK, Cluster, Job, require_spark
-from fencepost.spark.level import cell_type, shared
+from fencepost.spark.level import shared
 from fencepost.step import Stepper
 
 ROUND = 4.0
@@ -72,13 +73,13 @@ def explore(stepper: Stepper, options: Options, report: Report | None = None) ->
 
 
 class Common(NamedTuple):
-    """What all rounds have in common: the plan of the walks, with the number of roots and the rows of the initial states, the
-    enabled leaves of which are one after the other.
+    """What all rounds have in common: the plan of the walks, with the number of roots, and the initial states: the numbers of their values,
+    a column for each slot, and their enabled leaves, one state's after the other's.
     """
 
     plan: Plan
     roots: int
-    cells: Array
+    ids: Array
     fp: Array
     leaf_count: Array
     leaves: Array
@@ -86,7 +87,7 @@ class Common(NamedTuple):
 
 class Round(msgspec.Struct, frozen=True):
     """What every task of a round gets to know. ``shares``: the walks of each task, in ascending order. ``common`` and ``tables`` are
-    broadcast variables; ``item``, ``width``: bytes of a value and values of a row.
+    broadcast variables; ``words``: of a row.
 
     After ``seconds``, or with ``most_parked`` walks parked, a task begins no more walks; after ``limit`` it breaks off.
     """
@@ -95,8 +96,7 @@ class Round(msgspec.Struct, frozen=True):
     common: Any
     tables: Any
     tables_id: str
-    item: int
-    width: int
+    words: int
     seconds: float
     limit: float | None
     most_parked: int
@@ -155,8 +155,8 @@ class Task:
         lanes, starts = lanes_for(depth), np.arange(len(common.fp))
         positions = 2 * lanes + starts
         self.plan = plan._replace(starts=positions)
-        self.arena = arena = arena_for(2 * lanes + len(starts), given.width, cell_type(given.item))
-        arena.cells[positions, : common.cells.shape[1]] = common.cells
+        self.arena = arena = arena_for(2 * lanes + len(starts), given.words)
+        arena.cells[positions] = packed(common.ids, self.compiled.place, given.words)
         arena.fp[positions], arena.ref[positions] = common.fp, INITIAL
         arena.meta[positions] = ((positions * LEAF_ROOM) << META_BITS) | common.leaf_count
         ends = np.cumsum(common.leaf_count)
@@ -317,7 +317,7 @@ class Distributed(simulate.Simulation):
         timeout = self.options.timeout
         plan = Round(
             shares=tuple(tuple(share) for share in shares), common=self._common, tables=tables, tables_id=name,
-            item=np.dtype(self.dtype).itemsize, width=self.width, seconds=ROUND,
+            words=self.tables.layout.words, seconds=ROUND,
             limit=None if timeout is None else timeout - (time.monotonic() - self.started),
             most_parked=max(1, self.most_parked // len(shares)), version=__version__,
         )  # fmt: skip
@@ -330,17 +330,22 @@ class Distributed(simulate.Simulation):
         leaves = [arena.leaves[m >> META_BITS : (m >> META_BITS) + (m & META_MASK)] for m in metas.tolist()]
         plan = self.plan._replace(starts=starts[:0])
         return Common(
-            plan, len(self.stepper.roots), arena.cells[starts], arena.fp[starts], metas & META_MASK, np.concatenate(leaves)
+            plan, len(self.stepper.roots), unpacked(arena.cells[starts], self.tables.places), arena.fp[starts], metas & META_MASK,
+            np.concatenate(leaves),
         )
+
+    def _version(self) -> tuple[int, ...]:
+        """What of the compiled tables tasks have to know."""
+        return (self.tables.layout.version, *self.tables.used().values())
 
     def _shared(self) -> tuple[Any, str]:
         """The compiled tables, and a name for them: sent anew only when they have grown."""
-        version = tuple(self.tables.used().values())
+        version = self._version()
         if self._tables is None or self._tables[0] != version:
             if self._tables is not None:
                 self._tables[1].unpersist()
             arrays = shared(self.tables, self.tables.compiled())
-            self._tables = (tuple(self.tables.used().values()), self.cluster.share(arrays), uuid.uuid4().hex)
+            self._tables = (self._version(), self.cluster.share(arrays), uuid.uuid4().hex)
         return self._tables[1:]
 
     def _finish(self, parked: Array) -> None:
