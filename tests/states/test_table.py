@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pyarrow.parquet as pq
 import pytest
 from engines.random_protocols import seeded
@@ -105,6 +106,17 @@ def test_every_step(tmp_path: Path) -> None:
     }
     expected = {(signed(source), signed(target), action, title) for source, target, action, title in steps(build())}
     assert found == expected and space.manifest.edges == len(expected)
+
+
+def test_pandas_groups_by_actions_and_by_nothing_else(tmp_path: Path) -> None:
+    """A column of text comes to pandas as a categorical, which counts every value that it could have."""
+    protocol = shipped("ledger-chaining")(clients=1)
+    space = written(protocol, tmp_path / "space")
+    actions = {declared.name for declared in protocol.declared("action")}
+    for name in ("states", "edges"):
+        held = pandas.read_parquet(space.files(name))
+        assert set(held["action"].cat.categories) == actions
+        assert set(held["parameters"].cat.categories) == {"c=c1"}
 
 
 @pytest.mark.parametrize("seed", range(6))

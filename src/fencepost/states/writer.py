@@ -233,8 +233,11 @@ class Writer:
         self.depth = 0
         self.columns: list[Column] = []
         self.known = len(stepper.store.slots)
-        self._actions, self._action_texts = _dictionary([root.name for root in stepper.roots])
-        self._parameters, self._parameter_texts = _dictionary([parameters_text(root.parameters) for root in stepper.roots])
+        # By number of root, among which are properties too: they lead nowhere, and are no value of these columns.
+        self._actions, self._action_texts = _dictionary([root.name if root.kind == "action" else None for root in stepper.roots])
+        self._parameters, self._parameter_texts = _dictionary(
+            [parameters_text(root.parameters) if root.kind == "action" else None for root in stepper.roots]
+        )
         metadata = {b"fencepost": json.dumps(self.about, ensure_ascii=False).encode()}
         self._made = False
         with self._disk():
