@@ -162,6 +162,7 @@ def test_no_witness_from_another_version_of_the_file(counting: tuple[Path, Path]
 def test_what_the_fix_changed(spaces: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "diff", *spaces, "--parts", "meta,bookie", "--json", str(tmp_path / "diff.json"))
     assert code == 0 and "recovery_reads_fence=False" in out and f"Every state of {spaces[1]} is one of {spaces[0]}" in out
+    assert "\n\n\n" not in out
     told = json.loads((tmp_path / "diff.json").read_text())
 
     def projected(space: str) -> set[tuple[Any, ...]]:

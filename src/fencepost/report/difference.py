@@ -46,7 +46,7 @@ def _only(side: Side, mate: Side, trace: Trace | None, width: int) -> list[str]:
     lines = [f"{plural(side.only, 'state')} of {here} {'is' if side.only == 1 else 'are'} not in {there}."]
     if side.values:
         lines += ["Values that only these have:", *(f"  {name}: {', '.join(map(str, values))}" for name, values in side.values.items())]
-    lines += [f"The nearest of them, after {plural(len(trace.steps), 'step')}:", "", trace_story(trace, width=width)]
+    lines += [f"The nearest of them, after {plural(len(trace.steps), 'step')}:", "", trace_story(trace, width=width).rstrip("\n")]
     return lines
 
 
