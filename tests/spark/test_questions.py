@@ -87,6 +87,12 @@ def test_data_frames_hold_the_table(spark: Any, spaces: tuple[str, str]) -> None
         assert found == rows(space, table)
 
 
+def test_a_directory_is_sought_from_where_the_process_is(spark: Any, spaces: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's own virtual machine does not follow when a notebook changes its directory."""
+    monkeypatch.chdir(Path(spaces[1]).parent)
+    assert query.states(spark, Path(spaces[1]).name).count() == StateSpace(spaces[1]).manifest.states
+
+
 @pytest.mark.usefixtures("spark")
 def test_an_answer_for_people_and_for_programs(
     spaces: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -118,8 +118,8 @@ class StateSpace:
         return {name: kind for name, kind in self.manifest.columns.items() if name not in FIXED}
 
     def files(self, table: str) -> str:
-        """Where the files of ``states`` or ``edges`` are."""
-        return str(self.directory / table)
+        """Where the files of ``states`` or ``edges`` are: absolute, since Spark stays in the directory that it was started in."""
+        return str((self.directory / table).absolute())
 
     def protocol(self) -> Protocol:
         """The protocol that was explored, with its constants.
