@@ -105,12 +105,24 @@ class Command:
 
 
 def commands(block: Block) -> list[Command]:
-    """The commands of a console block: the lines that begin with ``$ ``, each with the lines up to the next one."""
+    """The commands of a block: what begins with ``$ ``, up to the end of the line that closes its quotes, each with the lines up to
+    the next one."""
     found: list[Command] = []
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         line, _, output = part.partition("\n")
+        while _is_open(line) and output:
+            more, _, output = output.partition("\n")
+            line += f"\n{more}"
         found.append(Command(block, line, output))
     return found
+
+
+def _is_open(line: str) -> bool:
+    try:
+        shlex.split(line)
+    except ValueError:
+        return True
+    return False
 
 
 def run(block: Block) -> list[tuple[Command, str]]:

@@ -1,16 +1,18 @@
 """Writes what the commands in the documents print today into the documents: python tests/docs/refresh.py [PAGE ...]
 
 A command that stands alone gets its whole output. One that is followed by lines gets the paragraphs that begin with the same words as
-the paragraphs there; ``...`` stays, for what is left out.
+the paragraphs there; ``...`` stays, for what is left out. The page of questions to state spaces gets its plots, too.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from docs import gallery
 from docs.documents import blocks, documents, run, selected
 
 
@@ -24,6 +26,28 @@ def refresh(document: Path) -> None:
     document.write_text(text)
 
 
+def refresh_gallery() -> None:
+    """Ask every question of the page anew, and draw its plots."""
+    from fencepost.spark.cluster import Cluster
+
+    cluster = Cluster("local[2]")
+    try:
+        assert cluster.session
+        with tempfile.TemporaryDirectory() as folder:
+            text = gallery.PAGE.read_text()
+            for question, printed in zip(gallery.questions(), gallery.answers(Path(folder)), strict=True):
+                print(question.block, flush=True)
+                old = f"$ {question.line}\n{question.output}"
+                text = text.replace(old, f"$ {question.line}\n{selected(printed, question.output)}", 1)
+            gallery.PAGE.write_text(text)
+            for name, drawn in gallery.plots(Path(folder)).items():
+                (gallery.IMAGES / name).write_text(drawn)
+    finally:
+        cluster.close()
+
+
 if __name__ == "__main__":
-    for page in map(Path, sys.argv[1:]) if sys.argv[1:] else documents():
+    for page in [Path(given).resolve() for given in sys.argv[1:]] or documents():
         refresh(page)
+        if page == gallery.PAGE:
+            refresh_gallery()

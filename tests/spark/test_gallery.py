@@ -1,0 +1,59 @@
+"""Every answer on the page of questions to state spaces is what its question is answered with, and every plot shows that."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docs import gallery
+from docs.documents import EXAMPLES, same, selected
+from states.tables import written
+
+from fencepost.protocols import shipped
+from fencepost.spark import query
+
+Nth = Callable[[int], str]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("gallery")
+
+
+@pytest.fixture(scope="module")
+def answer(spark: Any, folder: Path) -> Nth:
+    """The n-th answer: questions are asked when they are needed, in the order of the page, since they build on each other."""
+    coming, told = gallery.answers(folder), list[str]()
+
+    def nth(number: int) -> str:
+        while len(told) <= number:
+            told.append(next(coming))
+        return told[number]
+
+    return nth
+
+
+@pytest.mark.parametrize("number", range(len(gallery.questions())), ids=lambda number: str(gallery.questions()[number].block))
+def test_the_answer_is_that_of_the_page(number: int, answer: Nth) -> None:
+    shown = gallery.questions()[number].output
+    assert shown.strip(), "nothing is shown; run tests/docs/refresh.py docs/state-spaces.md"
+    assert same(shown) == same(selected(answer(number), shown)), "if it is right, run tests/docs/refresh.py docs/state-spaces.md"
+
+
+def test_plots_show_the_answers(answer: Nth, folder: Path) -> None:
+    answer(len(gallery.questions()) - 1)
+    page = gallery.PAGE.read_text()
+    for name, drawn in gallery.plots(folder).items():
+        assert f"(images/{name})" in page
+        assert (gallery.IMAGES / name).read_text() == drawn, f"if it is right, run tests/docs/refresh.py docs/state-spaces.md ({name})"
+
+
+def test_where_no_message_is_lost_it_is_never_too_late(spark: Any, tmp_path: Path) -> None:
+    """As the page says, which blames the losses."""
+    as_in_fixed: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 2, "recovery_reads_fence": True}
+    with_hope = runpy.run_path(str(EXAMPLES / "too_late.py"))["with_hope"]
+    space = written(shipped("bookkeeper-4.13")(**as_in_fixed, message_loss=False), tmp_path / "space").directory
+    assert with_hope(query.states(spark, space), query.edges(spark, space)).hope.all()
