@@ -13,7 +13,7 @@ import msgspec
 from fencepost.engines.checkpoint import SlotEntry, Subject
 from fencepost.errors import SystemFailure
 from fencepost.spark.level import Piece, Run, Shape
-from fencepost.spark.storage import Storage
+from fencepost.storage import Storage
 
 FORMAT = 2
 NAME = "manifest.json"

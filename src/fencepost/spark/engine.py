@@ -31,10 +31,10 @@ from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
 from fencepost.spark import checkpoint, level, loops, stages
 from fencepost.spark.cluster import Cluster, require_spark
 from fencepost.spark.level import Piece, Plan, Run, Shape
-from fencepost.spark.storage import Storage, open_storage
 from fencepost.spec.protocol import TEMPORAL
 from fencepost.step import Stepper
 from fencepost.step.state import LOW
+from fencepost.storage import Storage, open_storage
 
 HANDOVER = 1_000_000
 """The largest level that is expanded in this process for a cluster, unless told otherwise: about the one for which a job pays."""

@@ -16,7 +16,7 @@ import numpy as np
 from fencepost.compiler.native import repack
 from fencepost.compiler.tables import Array, Compiled, Tables
 from fencepost.engines.kernel import META_BITS, Arena
-from fencepost.spark.storage import Storage, open_storage
+from fencepost.storage import Storage, open_storage
 
 NO_IMAGES: Array = np.zeros((0, 0), np.uint64)
 """What rows have where there is no symmetry."""

@@ -1,13 +1,15 @@
-"""Where a search keeps its files: a folder of this machine, or one of any file system that pyarrow can reach by URL.
+"""Where files are kept: a folder of this machine, or one of any file system that pyarrow can reach by URL.
 
-Every file is written once, under a name that nobody else writes, and is a sequence of arrays without a header: who reads it knows
-their types and sizes from the manifest.
+Every file is written once, under a name that nobody else writes. Those of a search on Spark are sequences of arrays without a header:
+who reads one knows their types and sizes from the manifest. Those of a state space are Parquet, which pyarrow writes.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,14 @@ def _bytes(array: Array | bytes) -> memoryview | bytes:
     return memoryview(array.data).cast("B") if array.size else b""
 
 
+def reason(error: Exception) -> str:
+    """What the disk has to say, in a few words."""
+    number = getattr(error, "errno", None)
+    if number in errno.errorcode:
+        return os.strerror(number)
+    return getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def open_storage(place: Path | str) -> Storage:
     """The storage at a path or a URL. Raises :class:`fencepost.SystemFailure` if there is no such thing."""
     text = str(place)
@@ -40,8 +50,17 @@ class Storage:
         self.place = place
 
     def _refused(self, verb: str, name: str, error: Exception) -> SystemFailure:
-        what = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        return SystemFailure(f"{self.place}/{name} can not be {verb}: {what}")
+        return SystemFailure(f"{f'{self.place}/{name}'.rstrip('/')} can not be {verb}: {reason(error)}")
+
+    def below(self, name: str) -> Storage:
+        """The storage of a folder in this one."""
+        return open_storage(f"{self.place}/{name}")
+
+    def arrow(self) -> tuple[Any, str]:
+        """The file system as pyarrow has it, and what the folder is called there."""
+        from pyarrow import fs
+
+        return fs.LocalFileSystem(), self.place
 
     def create(self) -> None:
         """Make the folder, if it is missing."""
@@ -110,6 +129,22 @@ class Storage:
         except OSError as error:
             raise self._refused("removed", name, error) from None
 
+    def rename(self, name: str, new: str) -> None:
+        """Give a file another name, in one step; a file that has that name is replaced."""
+        try:
+            os.replace(os.path.join(self.place, name), os.path.join(self.place, new))
+        except OSError as error:
+            raise self._refused("renamed", name, error) from None
+
+    def delete(self) -> None:
+        """Remove the folder with all that is in it, if it is there."""
+        try:
+            shutil.rmtree(self.place)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise self._refused("removed", "", error) from None
+
     def blocks(self, name: str, dtype: Any, offset: int, count: int, size: int = 1 << 20) -> Iterator[Array]:
         """``count`` numbers from byte ``offset`` on, at most ``size`` of them at a time."""
         width = np.dtype(dtype).itemsize
@@ -132,6 +167,9 @@ class Remote(Storage):
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}"
 
+    def arrow(self) -> tuple[Any, str]:
+        return self.files, self.root
+
     def create(self) -> None:
         try:
             self.files.create_dir(self.root, recursive=True)
@@ -150,10 +188,7 @@ class Remote(Storage):
     def replace(self, name: str, content: bytes) -> None:
         fresh = f"{name}.new"
         self.write(fresh, content)
-        try:
-            self.files.move(self._path(fresh), self._path(name))
-        except Exception as error:
-            raise self._refused("written", name, error) from None
+        self.rename(fresh, name)
 
     def read(self, name: str, dtype: Any, offset: int, count: int) -> Array:
         size = count * np.dtype(dtype).itemsize
@@ -191,3 +226,17 @@ class Remote(Storage):
             pass
         except Exception as error:
             raise self._refused("removed", name, error) from None
+
+    def rename(self, name: str, new: str) -> None:
+        try:
+            self.files.move(self._path(name), self._path(new))
+        except Exception as error:
+            raise self._refused("renamed", name, error) from None
+
+    def delete(self) -> None:
+        try:
+            self.files.delete_dir(self.root)
+        except FileNotFoundError:
+            pass
+        except Exception as error:
+            raise self._refused("removed", "", error) from None
