@@ -18,7 +18,7 @@ import numpy as np
 
 from fencepost.spark.level import run_blocks, write_run
 from fencepost.spark.loops import mark_visited
-from fencepost.spark.storage import open_storage
+from fencepost.storage import open_storage
 
 CONSTANTS = {"recovery_reads_fence": "true", "send_limit": "2"}
 HANDOVER = 200_000

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def _bytes(array: Array | bytes) -> memoryview | bytes:
 
 def reason(error: Exception) -> str:
     """What the disk has to say, in a few words."""
-    number = getattr(error, "errno", None)
+    number = getattr(error, "errno", None) or 0
     if number in errno.errorcode:
         return os.strerror(number)
     return getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
@@ -81,14 +82,16 @@ class Storage:
 
     def replace(self, name: str, content: bytes) -> None:
         """Write a file in one step: whoever reads it finds all of the old one or all of the new one."""
+        fresh = os.path.join(self.place, f"{name}.new")
         try:
-            fresh = os.path.join(self.place, f"{name}.new")
             with open(fresh, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(fresh, os.path.join(self.place, name))
         except OSError as error:
+            with suppress(OSError):
+                os.remove(fresh)
             raise self._refused("written", name, error) from None
 
     def read(self, name: str, dtype: Any, offset: int, count: int) -> Array:

@@ -19,9 +19,8 @@ import fencepost
 from fencepost import OptionError, Protocol, SystemFailure, Table, action, constant, invariant, require, state, table
 from fencepost.protocols import shipped
 from fencepost.spec.values import show
-from fencepost.states import writer
 from fencepost.states.manifest import StateSpace
-from fencepost.states.writer import Files
+from fencepost.states.files import Files
 from fencepost.step.state import LOW
 
 SMALL: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1}
@@ -153,8 +152,8 @@ def test_kinds_of_columns(tmp_path: Path) -> None:
 
 def test_many_small_files_hold_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = rows(written(shipped("ledger-chaining")(clients=2), tmp_path / "one", max_depth=12), "states")
-    monkeypatch.setattr(writer, "FILE_ROWS", 100)
-    monkeypatch.setattr(writer, "FEW", 2)
+    monkeypatch.setattr("fencepost.states.files.FILE_ROWS", 100)
+    monkeypatch.setattr("fencepost.states.columns.FEW", 2)
     assert rows(written(shipped("ledger-chaining")(clients=2), tmp_path / "many", max_depth=12), "states") == whole
     assert len(list((tmp_path / "many" / "states").iterdir())) > 4
 
@@ -178,11 +177,11 @@ def test_a_search_that_ends_early_says_so(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_nothing(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write, calls = Files.write, []
 
-    def refuse(self: Files, columns: dict[str, Any]) -> None:
-        calls.append(columns)
+    def refuse(self: Files, *given: Any) -> None:
+        calls.append(given)
         if len(calls) > 3:
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(self, columns)
+        write(self, *given)
 
     monkeypatch.setattr(Files, "write", refuse)
     result = fencepost.check(Zoo(), engine=engine, states=tmp_path / "space", workers=1)

@@ -34,7 +34,7 @@ class Options:
     property. ``bits``: of a fingerprint, 64 or 128. ``checking``: run the author's Python again on a sample and compare.
     ``symmetry``: explore one state of each that differ only in who is who among the members of these constants; True stands for all
     that are declared symmetric. ``checkpoint``: a directory to save to, between levels, at most every ``checkpoint_every`` seconds and for at most a tenth of
-    the time; ``resume``: one to go on from. ``states``: a directory for the state space as a table; ``edges``: its steps too.
+    the time; ``resume``: one to go on from. ``states``: a directory, or a URL, for the state space as a table; ``edges``: its steps too.
 
     For simulation alone: ``walks``, how many, by default 10,000 or, with a ``timeout``, as many as there is time for; ``depth``, the
     most states of one, by default 100; ``seed``, by default a random one; ``walk``, the number of the only one to take.
@@ -58,7 +58,7 @@ class Options:
     checkpoint_every: float = 2.0
     checkpoint_levels: int = 1
     resume: Path | str | None = None
-    states: Path | None = None
+    states: Path | str | None = None
     edges: bool = False
     walks: int | None = None
     depth: int | None = None

@@ -17,6 +17,7 @@ from fencepost.errors import SystemFailure
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import decode
 from fencepost.step.state import Store
+from fencepost.storage import open_storage
 from fencepost.trace.words import constant_text
 
 SCHEMA = 1
@@ -86,25 +87,24 @@ def _home(protocol: type[Protocol]) -> str:
 
 
 class StateSpace:
-    """A state space in a directory.
+    """A state space in a directory, or at a URL.
 
     Raises :class:`fencepost.SystemFailure` if there is none, or none that this version of Fencepost can read.
     """
 
     def __init__(self, directory: Path | str) -> None:
-        self.directory = Path(directory)
+        self.directory = directory
+        content = open_storage(directory).load(NAME)
+        if content is None:
+            raise SystemFailure(f"{directory} holds no state space: there is no {NAME} in it (fencepost check PROTOCOL --states {directory} makes one)")
         try:
-            held = json.loads((self.directory / NAME).read_bytes())
+            held = json.loads(content)
             schema = held.get("schema")
             if schema != SCHEMA:
                 raise SystemFailure(f"{directory} was written by another version of Fencepost (schema {schema}, not {SCHEMA}): check again")
             self.manifest = msgspec.convert(held, Manifest)
-        except FileNotFoundError:
-            raise SystemFailure(f"{directory} holds no state space: there is no {NAME} in it (fencepost check PROTOCOL --states {directory} makes one)") from None
-        except OSError as error:
-            raise SystemFailure(f"{self.directory / NAME} can not be read: {error.strerror or error}") from None
         except (ValueError, AttributeError, msgspec.MsgspecError) as error:
-            raise SystemFailure(f"{self.directory / NAME} is no manifest of a state space: {error}") from None
+            raise SystemFailure(f"{directory}/{NAME} is no manifest of a state space: {error}") from None
 
     @property
     def title(self) -> str:
@@ -119,7 +119,7 @@ class StateSpace:
 
     def files(self, table: str) -> str:
         """Where the files of ``states`` or ``edges`` are: absolute, since Spark stays in the directory that it was started in."""
-        return str((self.directory / table).absolute())
+        return f"{open_storage(self.directory).place}/{table}"
 
     def protocol(self) -> Protocol:
         """The protocol that was explored, with its constants.

@@ -6,7 +6,7 @@ from typing import Any
 
 from fencepost.errors import SystemFailure
 from fencepost.states.manifest import StateSpace
-from fencepost.states.writer import parameters_text
+from fencepost.states.columns import parameters_text
 from fencepost.step import State, Stepper
 from fencepost.step.state import LOW
 from fencepost.trace import Trace, replay
