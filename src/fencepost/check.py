@@ -151,10 +151,9 @@ def _check_table(engine: str, options: Options) -> None:
     if options.states is None:
         return
     against = {
-        "the embedded engine writes it: leave out the engine": engine == "spark",
         "it has every state: leave out symmetry": options.symmetry,
         "its fingerprints have 64 bits: leave out the 128": options.bits != 64,
-        "it is written from the first state on: leave out resume": options.resume is not None,
+        "only engine spark can go on with one: leave out resume": options.resume is not None and engine != "spark",
     }
     for reason, given in against.items():
         if given:
@@ -171,8 +170,8 @@ def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Option
     ]
     manifest = _complete_table(explored)
     result = _result(stepper.protocol, engine, explored, violations)
-    if manifest is not None:
-        result.table = Table(str(options.states), manifest.states, manifest.edges, manifest.depth, manifest.complete)
+    if manifest is not None and explored.table is not None:
+        result.table = Table(str(explored.table.directory), manifest.states, manifest.edges, manifest.depth, manifest.complete)
     permutations = len(explored.symmetry.permutations) if explored.symmetry is not None else 1
     result.collision_probability = collision_probability(explored.generated, explored.distinct, options.bits, permutations)
     if explored.raised_at is not None:
@@ -189,7 +188,7 @@ def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Option
 
 
 def _complete_table(explored: Exploration) -> Manifest | None:
-    """Complete the state space that was written down, if one was; nothing is left of it if the machine failed."""
+    """Complete the state space that was written down, if one was. If the machine failed, nothing is left of it but what a search can go on with."""
     table = explored.table
     if table is None:
         return None

@@ -172,7 +172,7 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
     told = parser.add_argument_group("results")
     _behaviour_options(told)
     told.add_argument(
-        "--states", metavar="DIR", type=Path, help="every state as a table, in Parquet files: see fencepost query"
+        "--states", metavar="DIR", type=_place, help="every state as a table, in Parquet files: see fencepost query"
     )
     told.add_argument("--edges", action="store_true", help="with --states: every step too")
     told.add_argument("--profile", action="store_true", help="say where the time went")
@@ -438,7 +438,7 @@ def _options(given: argparse.Namespace) -> Options:
         _must_be_writable_folder("checkpoint", given.checkpoint)
     if given.edges and given.states is None:
         raise OptionError("--edges is written next to the states: give --states DIR too")
-    if given.states is not None:
+    if isinstance(given.states, Path):
         _must_be_writable_folder("states", given.states)
     return Options(
         workers=given.workers or _cores(),

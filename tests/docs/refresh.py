@@ -12,8 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from docs import gallery
 from docs.documents import blocks, documents, run, selected
+
+from docs import gallery
 
 
 def refresh(document: Path) -> None:

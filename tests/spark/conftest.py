@@ -38,6 +38,10 @@ class Here(cluster.Cluster):
         tell("")
         return stages.here(plan)
 
+    def each(self, task: Any, count: int, doing: str, name: str, tell: Callable[[str], None]) -> list[bytes]:
+        tell(doing)
+        return stages.each_here(task, count)
+
 
 class Done:
     """A job whose tasks have run."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docs import gallery
 from docs.documents import EXAMPLES, same, selected
 from states.tables import written
 
+from docs import gallery
 from fencepost.protocols import shipped
 from fencepost.spark import query
 

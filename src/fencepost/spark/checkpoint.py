@@ -13,6 +13,7 @@ import msgspec
 from fencepost.engines.checkpoint import SlotEntry, Subject
 from fencepost.errors import SystemFailure
 from fencepost.spark.level import Piece, Run, Shape
+from fencepost.states.writer import Mark
 from fencepost.storage import Storage
 
 FORMAT = 2
@@ -20,7 +21,7 @@ NAME = "manifest.json"
 
 
 class Manifest(Subject):
-    """Everything about a search at the end of a level, and where its states are."""
+    """Everything about a search at the end of a level, and where its states are. ``table``: the one that they are also written to."""
 
     engine: str
     depth: int
@@ -39,6 +40,7 @@ class Manifest(Subject):
     slots: list[SlotEntry]
     found: list[tuple[str, str, int, list[int]]]
     reported: list[str]
+    table: Mark | None = None
 
     @property
     def files(self) -> set[str]:

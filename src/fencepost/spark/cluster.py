@@ -141,14 +141,11 @@ class Cluster:
                 .mapInArrow(stages.Build(plan), stages.SCHEMA)
             )
 
-        job = Job(session, self._jobs, rows, name, STAGES)
-        try:
-            while not job.wait(TICK):
-                tell(job.stage())
-            return job.result()
-        except KeyboardInterrupt:
-            job.cancel()
-            raise
+        return _told(Job(session, self._jobs, rows, name, STAGES), tell)
+
+    def each(self, task: Any, count: int, doing: str, name: str, tell: Callable[[str], None]) -> list[bytes]:
+        """Run ``count`` tasks that have nothing to do with each other as one job; otherwise as :meth:`run`."""
+        return _told(self.start(task, count, name, doing), tell)
 
     def start(self, task: Any, count: int, name: str, doing: str) -> Job:
         """Start ``count`` tasks that have nothing to do with each other, ``name`` in Spark's own pages."""
@@ -222,6 +219,17 @@ def _active() -> Any:
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession()
+
+
+def _told(job: Job, tell: Callable[[str], None]) -> list[bytes]:
+    """What the tasks of a job tell, in the end."""
+    try:
+        while not job.wait(TICK):
+            tell(job.stage())
+        return job.result()
+    except KeyboardInterrupt:
+        job.cancel()
+        raise
 
 
 def _started(master: str, log: IO[bytes] | None) -> Any:

@@ -31,6 +31,7 @@ from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
 from fencepost.spark import checkpoint, level, loops, stages
 from fencepost.spark.cluster import Cluster, require_spark
 from fencepost.spark.level import Piece, Plan, Run, Shape
+from fencepost.spark.table import Sheets, resumed
 from fencepost.spec.protocol import TEMPORAL
 from fencepost.step import Stepper
 from fencepost.step.state import LOW
@@ -64,7 +65,8 @@ def explore(stepper: Stepper, options: Options, report: Report | None = None) ->
         # On one machine the embedded engine is the faster one, as long as there is memory.
         local = options.master is None or options.master.startswith("local")
         handover = sys.maxsize if local else HANDOVER
-    explorer = Explorer(stepper, replace(options, checkpoint=None, resume=None), report, handover)
+    fresh = replace(options, checkpoint=None, resume=None, states=None if options.resume is not None else options.states)
+    explorer = Explorer(stepper, fresh, report, handover)
     try:
         if options.resume is None:
             with uncollected():
@@ -103,9 +105,9 @@ def _refuse(stepper: Stepper, options: Options) -> None:
 
 
 class Held:
-    """The compiled tables for a level that is expanded in this process; what a broadcast variable is for executors."""
+    """What tasks in this process are given where executors get a broadcast variable."""
 
-    def __init__(self, value: dict[str, Array]) -> None:
+    def __init__(self, value: Any) -> None:
         self.value = value
 
 
@@ -134,6 +136,8 @@ class Search:
         self.figures: list[dict[str, float]] = []
         self.last_is_whole = True
         self._tables: tuple[tuple[int, ...], Any, str] | None = None
+        self.table = self.result.table
+        self.sheets = Sheets(self.table) if self.table is not None else None
 
     def run(self) -> Exploration:
         """Explore, and tell what was found."""
@@ -146,10 +150,12 @@ class Search:
                     stack.callback(shutil.rmtree, self.storage.place, True)
                 if self.options.resume is not None:
                     self._resume()
+                    self._write_states()
                 if self.options.resume is None:
                     self._take_over()
                 while explorer.level_size and not explorer.finished():
                     self._next_level()
+                self._mend()
                 result.complete = not explorer.level_size and result.limit is None and result.raised is None
             except KeyboardInterrupt:
                 result.interrupted = True
@@ -218,15 +224,17 @@ class Search:
         order = np.lexsort((high, low))
         return low[order], high[order], all_outcomes[order]
 
-    def _piece(self, order: Array) -> Piece:
-        """Write states of the explorer's newest level, at these positions, as a piece."""
+    def _piece(self, order: Array, outcomes: Array | None = None) -> Piece:
+        """Write states of the explorer's newest level, at these positions, as a piece; with the outcomes that led to them, if they are to be
+        written down.
+        """
         new = self.explorer.new
         leaves = np.empty(int(loops.gather_leaves(new, order, order, order, True)), np.int32)
         metas = np.empty(len(order), np.int64)
         loops.gather_leaves(new, order, metas, leaves, False)
         arena = Arena(new.cells[order], new.fp[order], new.fp_high[order], order, metas, leaves, level.NO_IMAGES, level.NO_IMAGES)
         name = self._name("rows", len(self.pieces))
-        return level.write_piece(self.storage, name, arena, len(order), len(leaves), self._shape(), self.wide)
+        return level.write_piece(self.storage, name, arena, len(order), len(leaves), self._shape(), self.wide, outcomes)
 
     def _shape(self) -> int:
         """The number of the layout of rows as it is now."""
@@ -252,6 +260,7 @@ class Search:
         missing = sorted(kept.files - names)
         if missing:
             raise checkpoint.refused(self.storage, f"is damaged: there is no {missing[0]}")
+        writer = resumed(explorer.stepper, self.options, kept.table, self.storage.place)
         try:
             restored = restore_slots(explorer.stepper.store, kept.slots)
             if restored != [(i, list(range(len(e.values)))) for i, e in enumerate(kept.slots)]:
@@ -270,6 +279,8 @@ class Search:
         self.level, self.pieces, self.runs = kept.level, list(kept.pieces), [list(runs) for runs in kept.runs]
         self.shapes = list(kept.shapes)
         self.kept, self.saved_level = kept, kept.level
+        self.result.table = self.table = writer
+        self.sheets = Sheets(writer) if writer is not None else None
 
     # -- a level ------------------------------------------------------------------------------------------------------
 
@@ -285,10 +296,13 @@ class Search:
         began = time.perf_counter()
         told = self._run(plan)
         done = time.perf_counter()
+        self.last_is_whole = False  # until all of it is accounted for, there is nothing to save
+        self._take_steps(told)
         self.level += 1
-        self.last_is_whole = actions
         self._account(plan, told)
+        self.last_is_whole = actions
         self.figures[-1] |= {"job": done - began, "complete": time.perf_counter() - done}
+        self._write_states()
         stale = {piece.file for piece in before} | {run.file for runs in plan.runs for run in runs}
         self._remove(stale - self._files())
         if actions and self.level - self.saved_level >= options.checkpoint_levels:
@@ -310,6 +324,7 @@ class Search:
             pieces=tuple(self.pieces), rows=rows, homes=-(-total // rows), runs=tuple(tuple(runs) for runs in self.runs),
             tables=shared, tables_id=name, roots=len(tables.root_kind), leaves=tables.leaves, outcomes=tables.outcomes,
             most_leaves=steps * tables.widest_fork, stepwise=tables.keeps_loops, actions=actions, version=__version__,
+            sheet=self.sheets.next(small, Held if small else self.cluster.share) if self.sheets is not None else None,
         )  # fmt: skip
 
     def _shared(self, small: bool) -> tuple[Any, str]:
@@ -332,6 +347,42 @@ class Search:
             name = f"{self.explorer.stepper.protocol.name}, level {self.result.depth}: {plan.total:,} states"
             told = self.cluster.run(plan, name, self._tell)
         return [stages.reports.decode(one) for one in told]
+
+    def _take_steps(self, told: Iterable[stages.Told]) -> None:
+        """Make the steps out of the level that was expanded part of the table, if they were written down."""
+        if self.table is not None and self.table.edges is not None:
+            self.table.take_edges(one.steps for one in told if isinstance(one, stages.Expanded) and one.steps is not None)
+
+    def _write_states(self) -> None:
+        """Write down the level that was built, if states are written to a table and it is not there yet."""
+        if self.table is None or not self.explorer.level_size or self.table.depth == self.result.depth:
+            return
+        begin = time.perf_counter()
+        plan = self._plan(True)
+        small = isinstance(plan.tables, Held)
+        told = self._each(stages.Write(plan), plan.homes, small, "writing states", f"level {self.result.depth}: writing {plan.total:,} states")
+        self.table.take_level(stages.written.decode(one) for one in told)
+        assert self.table.depth == self.result.depth
+        if self.figures:
+            self.figures[-1]["write"] = time.perf_counter() - begin
+
+    def _mend(self) -> None:
+        """Write files again whose columns turned out to hold text, if they are too many to leave them to this process alone."""
+        if self.table is None or self.result.distinct <= self.handover:
+            return
+        self.table.begin()
+        stale = self.table.stale()
+        if stale:
+            task = stages.Mend(self.table.storage.place, stale)
+            told = self._each(task, len(stale), False, "writing columns as text", f"writing {len(stale)} files again")
+            for one in told:
+                self.table.replace(*msgspec.msgpack.decode(one, type=tuple[str, str]))
+
+    def _each(self, task: Any, count: int, small: bool, doing: str, name: str) -> list[bytes]:
+        """So many tasks of one stage, on Spark or in this process: what they tell."""
+        if small:
+            return stages.each_here(task, count)
+        return self.cluster.each(task, count, doing, f"{self.explorer.stepper.protocol.name}, {name}", self._tell)
 
     def _tell(self, stage: str) -> None:
         """Report how far the search is."""
@@ -425,7 +476,8 @@ class Search:
         metas = explorer.new.meta[positions]
         inside = metas >= 0
         if inside.any():
-            self.pieces.append(self._piece(positions[inside]))
+            outcomes = ref[inside] & REF_MASK if self.table is not None else None
+            self.pieces.append(self._piece(positions[inside], outcomes))
         np.add.at(explorer.work[0].new_count, ref[inside] & REF_MASK, 1)
         self.storage.remove(file)
         return int((metas == kernel.PARKED).sum())
@@ -518,8 +570,11 @@ class Search:
             seconds=explorer.earlier.seconds + time.monotonic() - explorer.started, level=self.level, queue=explorer.level_size,
             shapes=list(self.shapes), pieces=list(self.pieces), runs=[list(runs) for runs in self.runs], tables=name, tables_digest=checkpoint.digest(content),
             slots=slot_entries(explorer.stepper.store), found=found, reported=sorted(explorer.reported),
+            table=self.table.mark() if self.table is not None else None,
         )  # fmt: skip
         self.storage.replace(checkpoint.NAME, msgspec.json.encode(manifest))
+        if self.table is not None:
+            self.table.kept = manifest.table
         self.kept, self.saved_level = manifest, self.level
         # What only the checkpoint before this one needed, and what tasks that were tried again have left behind.
         self._sweep(self._files())

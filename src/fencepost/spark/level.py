@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
+from fencepost.compiler.layout import unpacked
 from fencepost.compiler.native import repack
 from fencepost.compiler.tables import Array, Compiled, Tables
 from fencepost.engines.kernel import META_BITS, Arena
@@ -69,12 +70,24 @@ class Run(msgspec.Struct, frozen=True):
     states: int
 
 
+class Sheet(msgspec.Struct, frozen=True):
+    """The table that the states are written to, as every task gets to know it: its directory, the level to be written, whether steps are
+    too, and the columns, a broadcast variable.
+    """
+
+    place: str
+    depth: int
+    edges: bool
+    columns: Any
+
+
 class Plan(msgspec.Struct, frozen=True):
     """A level, as every task of it gets to know it.
 
     The states of ``pieces``, one after the other, are numbered; home h has those from ``h * rows`` on. ``tables`` is the broadcast
     variable with the arrays of the compiled protocol, ``tables_id`` names them. ``shapes``: every layout that rows have had, the last one
-    being that of the level. ``actions``: whether the successors of what is found will be asked for.
+    being that of the level. ``actions``: whether the successors of what is found will be asked for. ``sheet``: where the states are
+    written down, if they are.
     """
 
     place: str
@@ -94,6 +107,7 @@ class Plan(msgspec.Struct, frozen=True):
     stepwise: bool
     actions: bool
     version: str
+    sheet: Sheet | None = None
 
     @property
     def words(self) -> int:
@@ -128,10 +142,16 @@ def bounds(targets: int) -> list[int]:
 # -- pieces -----------------------------------------------------------------------------------------------------------
 
 
-def write_piece(storage: Storage, file: str, arena: Arena, rows: int, leaves: int, shape: int, wide: bool) -> Piece:
-    """Write the first rows of an arena, which are in the order of fingerprints, and their leaves, which are in the order of rows."""
+def write_piece(
+    storage: Storage, file: str, arena: Arena, rows: int, leaves: int, shape: int, wide: bool, outcomes: Array | None = None
+) -> Piece:
+    """Write the first rows of an arena, which are in the order of fingerprints, and their leaves, which are in the order of rows.
+
+    ``outcomes``: those that led to the states, for :func:`read_states`.
+    """
     highs = [arena.fp_high[:rows]] if wide else []
-    storage.write(file, arena.fp[:rows], *highs, arena.meta[:rows], arena.leaves[:leaves], arena.cells[:rows].reshape(-1))
+    last = [] if outcomes is None else [outcomes.astype(np.uint32)]
+    storage.write(file, arena.fp[:rows], *highs, arena.meta[:rows], arena.leaves[:leaves], arena.cells[:rows].reshape(-1), *last)
     return Piece(file, rows, leaves, shape)
 
 
@@ -174,6 +194,21 @@ def read_rows(plan: Plan, home: int, with_cells: bool) -> tuple[Arena, list[tupl
         image=NO_IMAGES,
         image_high=NO_IMAGES,
     ), spans
+
+
+def read_states(plan: Plan, home: int, block: int) -> Iterator[tuple[Array, Array, Array]]:
+    """The states of a home, in blocks: their fingerprints (low halves), the outcomes that led to them, and the numbers of their values."""
+    storage = plan.storage()
+    for piece, first, end in plan.segments(home):
+        shape = plan.shapes[piece.shape]
+        cells_at = (16 if plan.wide else 8) * piece.rows + 8 * piece.rows + 4 * piece.leaves
+        outcomes_at = cells_at + 8 * shape.words * piece.rows
+        for begin in range(first, end, block):
+            n = min(block, end - begin)
+            fps = storage.read(piece.file, np.uint64, 8 * begin, n)
+            cells = storage.read(piece.file, np.uint64, cells_at + 8 * shape.words * begin, n * shape.words)
+            outcomes = storage.read(piece.file, np.uint32, outcomes_at + 4 * begin, n)
+            yield fps, outcomes, unpacked(cells.reshape(n, shape.words), shape.places)
 
 
 def joined(parts: list[Array]) -> Array:

@@ -2,7 +2,8 @@
 
 **Expand** takes the states of a home and gives their successors' fingerprints, one packed block for each target. **Deduplicate** takes what
 all homes found in the range of one target, keeps the first step to each state that was never seen, and tells the homes of their
-parents. **Build** makes the rows of those, next to their parents, judges them, and tells the driver.
+parents. **Build** makes the rows of those, next to their parents, judges them, and tells the driver. If states are written to a table, a job
+of its own follows, of one stage: **Write**.
 
 A task only ever writes new files, under names that no other attempt has, and says what they are in its report. What no report that
 reached the driver speaks of does not exist.
@@ -40,6 +41,8 @@ from fencepost.spark.level import (
     write_piece,
     write_run,
 )
+from fencepost.spark.parts import mended, write_states, write_steps
+from fencepost.states.files import Part
 
 SCHEMA = "to int, source int, report boolean, payload binary"
 ARROW = pa.schema(
@@ -56,7 +59,7 @@ Counts = tuple[bytes, bytes]
 
 class Expanded(msgspec.Struct, tag="expanded"):
     """What a task of the first stage did. ``stuck``: the least state without successors; ``broken``: per property, the least step
-    that breaks it, as its parent's fingerprint and the outcome.
+    that breaks it, as its parent's fingerprint and the outcome; ``steps``: the file they are in, if they were asked for.
     """
 
     leaves: Counts
@@ -67,6 +70,7 @@ class Expanded(msgspec.Struct, tag="expanded"):
     sent: int
     shuffled: int
     seconds: float
+    steps: Part | None = None
 
 
 class Deduplicated(msgspec.Struct, tag="deduplicated"):
@@ -94,6 +98,7 @@ class Built(msgspec.Struct, tag="built"):
 
 Told = Expanded | Deduplicated | Built
 reports = msgspec.msgpack.Decoder(Told)
+written = msgspec.msgpack.Decoder(Part)
 
 
 def row(to: int, source: int, payload: bytes, report: bool = False) -> pa.RecordBatch:
@@ -221,8 +226,9 @@ class Expand(_Stage):
                 payload = packed(low[part], ref[part], *([high[part]] if plan.wide else []))
                 shuffled += len(payload)
                 yield row(target, home, payload)
+        steps = write_steps(plan, home, c, old, work)
         told = Expanded(
-            _sparse(work.leaf_count), _sparse(work.cut_count), stuck, broken, n, len(low), shuffled, time.perf_counter() - begin
+            _sparse(work.leaf_count), _sparse(work.cut_count), stuck, broken, n, len(low), shuffled, time.perf_counter() - begin, steps
         )
         yield row(home % len(plan.runs), home, msgspec.msgpack.encode(told), report=True)
 
@@ -361,13 +367,49 @@ class Build(_Stage):
             new = new._replace(meta=metas, leaves=leaves)
         piece = None
         if rows:
-            shape, leaves_written = len(plan.shapes) - 1, int(work.counts[LEAF_TOP])
-            piece = write_piece(storage, self._name("rows", home), new, rows, leaves_written, shape, plan.wide)
+            outcomes = new.ref[:rows] & REF_MASK if plan.sheet is not None else None
+            shape, written = len(plan.shapes) - 1, int(work.counts[LEAF_TOP])
+            piece = write_piece(storage, self._name("rows", home), new, rows, written, shape, plan.wide, outcomes)
         found = np.bincount(new.ref[:rows] & REF_MASK, minlength=1)
         violated = {
             root: (int(work.best_fp[root]), int(work.best_high[root])) for root in np.flatnonzero(work.best_position >= 0).tolist()
         }
         return Built(home, piece, parked, _sparse(found), violated, time.perf_counter() - begin)
+
+
+class Write(_Stage):
+    """The only stage of a job that writes a level down, when it is complete: a task for each home."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        self._check()
+        for home in numbers(batches):
+            part = write_states(self.plan, home, tables_of(self.plan)[0])
+            yield row(0, home, msgspec.msgpack.encode(part), report=True)
+
+
+class Mend:
+    """The only stage of a job that writes files of a table of states again, in which some columns are to become text: a task for each."""
+
+    def __init__(self, directory: str, stale: dict[str, list[str]]) -> None:
+        self.directory = directory
+        self.stale = list(stale.items())
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in numbers(batches):
+            name, columns = self.stale[number]
+            fresh = mended(self.directory, name, columns)
+            yield row(0, number, msgspec.msgpack.encode((name, fresh)), report=True)
+
+
+def numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+    """The numbers of the tasks to be done."""
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def each_here(task: Any, count: int) -> list[bytes]:
+    """What tasks of one stage tell, in this process."""
+    return [batch.column(3)[0].as_py() for batch in task(row(number, number, b"") for number in range(count))]
 
 
 def here(plan: Plan) -> list[bytes]:

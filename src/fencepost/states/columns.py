@@ -139,8 +139,8 @@ class Columns:
         self._parts: list[Column] = []
         # By number of root, among which are properties too: they lead nowhere, and are no value of these columns.
         steps = [root if root.kind == "action" else None for root in stepper.roots]
-        self._actions, self._action_texts = dictionary([root and root.name for root in steps])
-        self._parameters, self._parameter_texts = dictionary([root and parameters_text(root.parameters) for root in steps])
+        self._actions, self._action_texts = dictionary([root.name if root else None for root in steps])
+        self._parameters, self._parameter_texts = dictionary([parameters_text(root.parameters) if root else None for root in steps])
 
     @property
     def version(self) -> int:

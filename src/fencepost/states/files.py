@@ -143,15 +143,13 @@ class Files:
         self.rows += table.num_rows
 
     def take(self, kinds: Kinds, parts: Iterable[Part]) -> None:
-        """Add files that other processes wrote, with columns of these kinds."""
+        """Add files that other processes wrote, with columns of these kinds: all of them, or none if the disk refuses one."""
         self.close()
-        for part in sorted(parts, key=lambda part: part.order):
-            self._add(part.name, kinds)
-            self.rows += part.rows
-
-    def _add(self, name: str, kinds: Kinds | None) -> None:
-        self._parts.append(kinds)
-        self.place.storage.rename(name, part_name(len(self._parts)))
+        taken = sorted(parts, key=lambda part: part.order)
+        for number, part in enumerate(taken, len(self._parts) + 1):
+            self.place.storage.rename(part.name, part_name(number))
+        self._parts += [kinds] * len(taken)
+        self.rows += sum(part.rows for part in taken)
 
     def _wait(self) -> None:
         last, self._last = self._last, None
@@ -167,7 +165,8 @@ class Files:
             self._wait()
         finally:
             file.close()
-        self._add(self._name, self._kinds)
+        self.place.storage.rename(self._name, part_name(len(self._parts) + 1))
+        self._parts.append(self._kinds)
 
     def abandon(self) -> None:
         """Let go of the file that is being written: it will not be needed."""
@@ -180,10 +179,13 @@ class Files:
                     file.close()
         self._thread.shutdown()
 
-    def go_back(self, count: int, rows: int) -> None:
-        """Forget, and remove, all but the first ``count`` files, which have so many rows."""
+    def stand(self, count: int, rows: int) -> None:
+        """Speak of the first ``count`` files alone, which have so many rows."""
         self._parts = [*self._parts[:count], *[None] * (count - len(self._parts))]
         self.rows = rows
+
+    def sweep(self) -> None:
+        """Remove every file but those spoken of."""
         kept = set(self.names)
         for name in self.place.storage.names():
             if name not in kept:
@@ -192,7 +194,7 @@ class Files:
     @property
     def names(self) -> list[str]:
         """What the files are called."""
-        return part_names(len(self._parts))
+        return [part_name(number) for number in range(1, len(self._parts) + 1)]
 
     def stale(self, kinds: Kinds) -> dict[str, list[str]]:
         """The files that do not have columns of these kinds, with the columns: they have to become text."""
@@ -228,11 +230,6 @@ class Files:
         for name in self.place.storage.names():
             if name.startswith(UNFINISHED):
                 self.place.storage.remove(name)
-
-
-def part_names(count: int) -> list[str]:
-    """What the first files of a table are called that have rows."""
-    return [part_name(number) for number in range(1, count + 1)]
 
 
 def part_name(number: int) -> str:

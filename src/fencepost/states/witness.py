@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.errors import SystemFailure
-from fencepost.states.manifest import StateSpace
 from fencepost.states.columns import parameters_text
+from fencepost.states.manifest import StateSpace
 from fencepost.step import State, Stepper
 from fencepost.step.state import LOW
 from fencepost.trace import Trace, replay

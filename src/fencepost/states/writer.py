@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from fencepost.compiler.tables import Array
 from fencepost.errors import SystemFailure
 from fencepost.states.columns import Columns
-from fencepost.states.files import BLOCK, Files, Part, Place, part_names, writing
+from fencepost.states.files import BLOCK, Files, Part, Place, writing
 from fencepost.states.manifest import EDGES, NAME, Manifest
 from fencepost.step import Stepper
 from fencepost.storage import open_storage
@@ -47,7 +46,9 @@ class Writer:
         self.kept = mark
         self.states = Files(Place(self.storage, "states"))
         self.edges = Files(Place(self.storage, "edges")) if edges else None
+        self._begun = mark is None
         if mark is not None:
+            self._stand(mark)
             return
         self.storage.create()
         if self.storage.names():
@@ -83,9 +84,9 @@ class Writer:
 
     def take_level(self, parts: Iterable[Part]) -> None:
         """The next level, in files that were written with the columns as they are now."""
-        self.depth += 1
         with writing(self.directory):
             self.states.take(self.columns.kinds, parts)
+        self.depth += 1
 
     def take_edges(self, parts: Iterable[Part]) -> None:
         """Steps, in files."""
@@ -93,39 +94,56 @@ class Writer:
         with writing(self.directory):
             self.edges.take(EDGES, parts)
 
+    def stale(self) -> dict[str, list[str]]:
+        """The files of states that have to be written again, by columns that turned out to hold text. :meth:`finish` does it too."""
+        self.columns.learn(self.stepper.store)
+        with writing(self.directory):
+            self.states.close()
+            return self.states.stale(self.columns.final_kinds())
+
+    def replace(self, name: str, fresh: str) -> None:
+        """Take a file of states that was written again."""
+        self.states.replace(name, fresh)
+
     # -- stopping, and going on ---------------------------------------------------------------------------------------
 
     def mark(self) -> Mark:
-        """How far the table is: at the end of a level. All that was written until then is in complete files."""
+        """How far the table is. All that was written until then is in complete files."""
         with writing(self.directory):
             for files in self._files:
                 files.close()
         counts = [(files.count, files.rows) for files in self._files]
         return Mark(self.storage.place, self.depth, counts[0], counts[1] if self.edges is not None else None)
 
-    def missing(self, mark: Mark) -> str | None:
-        """A file that a table must have to go on from its mark, and has not."""
-        for files, (count, _) in self._marked(mark):
+    def missing(self) -> str | None:
+        """A file that a table must have to be gone on with, and has not."""
+        for files in self._files:
             there = set(files.place.storage.names())
-            lost = next((name for name in part_names(count) if name not in there), None)
+            lost = next((name for name in files.names if name not in there), None)
             if lost is not None:
                 return f"{files.place.storage.place}/{lost}"
         return None
 
-    def go_back(self, mark: Mark) -> None:
-        """Make the table what it was at its mark; what was written later is removed."""
-        self.storage.remove(NAME)
-        for files, (count, rows) in self._marked(mark):
-            files.go_back(count, rows)
+    def _stand(self, mark: Mark) -> None:
         self.depth = mark.depth
-
-    def _marked(self, mark: Mark) -> Iterator[tuple[Files, tuple[int, int]]]:
-        yield self.states, mark.states
+        self.states.stand(*mark.states)
         if self.edges is not None and mark.edges is not None:
-            yield self.edges, mark.edges
+            self.edges.stand(*mark.edges)
+
+    def begin(self) -> None:
+        """Before anything new is written to a table that is gone on with: from now on it is not complete, and ends where its mark is."""
+        if not self._begun:
+            self._sweep()
+        self._begun = True
+
+    def _sweep(self) -> None:
+        self.storage.remove(NAME)
+        for files in self._files:
+            files.sweep()
 
     def finish(self, complete: bool, ended: str | None) -> Manifest:
         """Complete the directory. ``ended``: what ended the search, unless it was ``complete``."""
+        self.begin()
         self.columns.learn(self.stepper.store)
         kinds = self.columns.final_kinds()
         manifest = Manifest(
@@ -144,8 +162,9 @@ class Writer:
         for files in self._files:
             files.abandon()
         with suppress(SystemFailure):  # what made it necessary is the failure to be told
-            if self.kept is not None:
-                self.go_back(self.kept)
-                return
-            for files in self._files:
-                files.place.storage.delete()
+            if self.kept is None:
+                for files in self._files:
+                    files.place.storage.delete()
+            elif self._begun:
+                self._stand(self.kept)
+                self._sweep()

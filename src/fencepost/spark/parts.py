@@ -1,0 +1,71 @@
+"""What tasks write of the state space as a table: files of states, and files of steps.
+
+Only the driver can tell what the number of a value stands for. It has met every value of a level when that level is complete, so states
+are written by a job that follows, with its columns as a broadcast variable. Steps are written by the tasks that expand a level: actions
+and their parameters are known from the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from fencepost.compiler.tables import Array, Compiled
+from fencepost.engines.kernel import Arena, Work
+from fencepost.engines.recording import steps_of
+from fencepost.spark import level
+from fencepost.spark.level import Plan, Sheet
+from fencepost.states.files import BLOCK, Part, Place, writing
+from fencepost.storage import open_storage
+
+SOME = BLOCK // 4
+"""States whose steps are listed together."""
+
+
+def write_states(plan: Plan, home: int, c: Compiled) -> Part | None:
+    """Write the states of a home."""
+    sheet = _sheet(plan)
+
+    def blocks() -> Iterator[Any]:
+        for fps, outcomes, rows in level.read_states(plan, home, BLOCK):
+            yield sheet.columns.value.states(sheet.depth, fps, fps ^ c.delta[outcomes], c.outcome_root[outcomes], rows)
+
+    return _written(sheet, "states", home, blocks())
+
+
+def write_steps(plan: Plan, home: int, c: Compiled, old: Arena, work: Work) -> Part | None:
+    """Write the steps out of the states of a home, whose rows are these; nothing if steps are not asked for."""
+    if plan.sheet is None or not plan.sheet.edges:
+        return None
+    columns = plan.sheet.columns.value
+    roots = np.arange(plan.roots, dtype=np.uint16)
+    no_demands = np.zeros((plan.roots, 0), np.uint64)
+
+    def blocks() -> Iterator[Any]:
+        for begin in range(0, len(old.fp), SOME):
+            order: Array = np.arange(begin, min(begin + SOME, len(old.fp)))
+            counts, targets, taken, _ = steps_of(c, old, work, order, roots, no_demands)
+            sources = np.repeat(old.fp[order], counts)
+            for at in range(0, len(sources), BLOCK):
+                part = slice(at, at + BLOCK)
+                yield columns.edges(sources[part], targets[part], taken[part])
+
+    return _written(plan.sheet, "edges", home, blocks())
+
+
+def mended(directory: str, name: str, columns: Iterable[str]) -> str:
+    """Write a file of states again, in which these columns are text; what the new one is called."""
+    with writing(directory):
+        return Place(open_storage(directory), "states").write_as_text(name, columns)
+
+
+def _sheet(plan: Plan) -> Sheet:
+    assert plan.sheet is not None
+    return plan.sheet
+
+
+def _written(sheet: Sheet, table: str, home: int, blocks: Iterator[Any]) -> Part | None:
+    with writing(sheet.place):
+        return Place(open_storage(sheet.place), table).write(home, blocks)
