@@ -172,7 +172,7 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
     told = parser.add_argument_group("results")
     _behaviour_options(told)
     told.add_argument(
-        "--states", metavar="DIR", type=_place, help="every state as a table, in Parquet files: see fencepost query"
+        "--states", metavar="DIR", type=_place, help="every state as a table, in Parquet files, in a new directory or at a URL: see fencepost query"
     )
     told.add_argument("--edges", action="store_true", help="with --states: every step too")
     told.add_argument("--profile", action="store_true", help="say where the time went")

@@ -18,8 +18,11 @@ class Here(cluster.Cluster):
 
     cores = 2  # type: ignore[assignment]
 
-    class Shared(engine.Held):
+    class Shared:
         """A broadcast variable."""
+
+        def __init__(self, value: object) -> None:
+            self.value = value
 
         def unpersist(self) -> None:
             """Nothing was sent anywhere."""
@@ -37,10 +40,6 @@ class Here(cluster.Cluster):
     def run(self, plan: Plan, name: str, tell: Callable[[str], None]) -> list[bytes]:
         tell("")
         return stages.here(plan)
-
-    def each(self, task: Any, count: int, doing: str, name: str, tell: Callable[[str], None]) -> list[bytes]:
-        tell(doing)
-        return stages.each_here(task, count)
 
 
 class Done:

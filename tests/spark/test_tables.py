@@ -169,6 +169,26 @@ class TestHere:
         assert contents(got) == contents(written(Late(), tmp_path / "embedded", engine="embedded"))
         assert spilled(tmp_path / "spark") == []
 
+    def test_an_interrupt_while_a_level_is_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        jobs = []
+
+        class Interrupted(engine.Cluster):  # the one of the fixture
+            def each(self, task: Any, count: int, *given: Any) -> list[bytes]:
+                jobs.append(task)
+                told = super().each(task, count, *given)
+                if len(jobs) == 3:
+                    raise KeyboardInterrupt
+                return told
+
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "Cluster", Interrupted)
+            cut = check(Late(), tmp_path / "spark", checkpoint=tmp_path / "checkpoint")
+        assert cut.interrupted and cut.table is not None and cut.table.depth == cut.depth - 1
+        read = StateSpace(tmp_path / "spark").manifest
+        assert read.ended == "it was interrupted" and read.states == pq.read_table(tmp_path / "spark" / "states").num_rows
+        got = written(Late(), tmp_path / "spark", resume=tmp_path / "checkpoint")
+        assert contents(got) == contents(written(Late(), tmp_path / "embedded", engine="embedded"))
+
     def test_a_table_that_ends_early_can_be_read_and_gone_on_with(self, tmp_path: Path) -> None:
         place, directory = tmp_path / "checkpoint", f"file://{tmp_path}/spark"
         for depth in (4, 5, 8):
