@@ -141,6 +141,13 @@ def test_a_full_disk_is_said() -> None:
     assert reason(RuntimeError(text)) == "/d/f can not be written: No space left"
 
 
+def test_another_version_is_said() -> None:
+    text = "\n  An exception was thrown from the Python worker.\nTraceback (most recent call last):\n  File \"a\"\nModuleNotFoundError: {}\n"
+    said = reason(RuntimeError(text.format("No module named 'fencepost.spark.later'")))
+    assert said.startswith("the executors have another Fencepost than the driver, without fencepost.spark.later")
+    assert reason(RuntimeError(text.format("No module named 'fencepost'"))).startswith("the executors have no Fencepost")
+
+
 def test_pyspark_is_imported_for_spark_only() -> None:
     code = (
         "import sys\nfrom fencepost.cli import main\n"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import IO, Any
 
+from fencepost import __version__
 from fencepost.errors import SystemFailure
 from fencepost.spark import stages
 from fencepost.spark.level import Plan
@@ -292,6 +293,9 @@ def reason(error: BaseException) -> str:
     text = str(error)
     if "No module named 'fencepost'" in text:
         return "the executors have no Fencepost: install fencepost[spark] for their Python (PYSPARK_PYTHON says which that is)"
+    lacking = re.search(r"No module named '(fencepost\.[\w.]+)'", text)
+    if lacking:
+        return f"the executors have another Fencepost than the driver, without {lacking[1]}: install {__version__} for their Python"
     # The last line of a Python traceback says it, in whatever Java wrapped around it.
     told = re.findall(r"^(?:\w+\.)*(\w+): (.+)$", text, re.MULTILINE)
     ours = [message for kind, message in told if kind in ("SystemFailure", "RuntimeError")]
