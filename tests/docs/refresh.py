@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from docs.documents import blocks, documents, run, selected
+from docs.gallery import IMAGES, PAGE, answers, plots, questions
 
 from docs import gallery
 
@@ -35,14 +36,14 @@ def refresh_gallery() -> None:
     try:
         assert cluster.session
         with tempfile.TemporaryDirectory() as folder:
-            text = gallery.PAGE.read_text()
-            for question, printed in zip(gallery.questions(), gallery.answers(Path(folder)), strict=True):
+            text = PAGE.read_text()
+            for question, printed in zip(questions(), answers(Path(folder)), strict=True):
                 print(question.block, flush=True)
                 old = f"$ {question.line}\n{question.output}"
                 text = text.replace(old, f"$ {question.line}\n{selected(printed, question.output)}", 1)
-            gallery.PAGE.write_text(text)
-            for name, drawn in gallery.plots(Path(folder)).items():
-                (gallery.IMAGES / name).write_text(drawn)
+            PAGE.write_text(text)
+            for name, drawn in plots(Path(folder)).items():
+                (IMAGES / name).write_text(drawn)
     finally:
         cluster.close()
 
@@ -50,5 +51,5 @@ def refresh_gallery() -> None:
 if __name__ == "__main__":
     for page in [Path(given).resolve() for given in sys.argv[1:]] or documents():
         refresh(page)
-        if page == gallery.PAGE:
+        if page == PAGE:
             refresh_gallery()

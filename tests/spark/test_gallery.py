@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from docs.documents import EXAMPLES, same, selected
+from docs.gallery import IMAGES, PAGE, answers, plots, questions
 from states.tables import written
 
 from docs import gallery
@@ -26,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def answer(spark: Any, folder: Path) -> Nth:
     """The n-th answer: questions are asked when they are needed, in the order of the page, since they build on each other."""
-    coming, told = gallery.answers(folder), list[str]()
+    coming, told = answers(folder), list[str]()
 
     def nth(number: int) -> str:
         while len(told) <= number:
@@ -36,19 +37,19 @@ def answer(spark: Any, folder: Path) -> Nth:
     return nth
 
 
-@pytest.mark.parametrize("number", range(len(gallery.questions())), ids=lambda number: str(gallery.questions()[number].block))
+@pytest.mark.parametrize("number", range(len(questions())), ids=lambda number: str(questions()[number].block))
 def test_the_answer_is_that_of_the_page(number: int, answer: Nth) -> None:
-    shown = gallery.questions()[number].output
+    shown = questions()[number].output
     assert shown.strip(), "nothing is shown; run tests/docs/refresh.py docs/state-spaces.md"
     assert same(shown) == same(selected(answer(number), shown)), "if it is right, run tests/docs/refresh.py docs/state-spaces.md"
 
 
 def test_plots_show_the_answers(answer: Nth, folder: Path) -> None:
-    answer(len(gallery.questions()) - 1)
-    page = gallery.PAGE.read_text()
-    for name, drawn in gallery.plots(folder).items():
+    answer(len(questions()) - 1)
+    page = PAGE.read_text()
+    for name, drawn in plots(folder).items():
         assert f"(images/{name})" in page
-        assert (gallery.IMAGES / name).read_text() == drawn, f"if it is right, run tests/docs/refresh.py docs/state-spaces.md ({name})"
+        assert (IMAGES / name).read_text() == drawn, f"if it is right, run tests/docs/refresh.py docs/state-spaces.md ({name})"
 
 
 def test_where_no_message_is_lost_it_is_never_too_late(spark: Any, tmp_path: Path) -> None:
