@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-PATIENCE = 300.0
+PATIENCE = 600.0
 """Seconds after which what is waited for is taken never to come. Nothing waits longer than it needs, and a slow machine that compiles
 every loop for the first time needs minutes."""
 

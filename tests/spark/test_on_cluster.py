@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +15,45 @@ from typing import Any
 
 import pyspark
 import pytest
+from patience import PATIENCE, until
 
 from fencepost import check
 from fencepost.protocols import shipped
 
 CONSTANTS: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1, "recovery_reads_fence": True}
-PATIENCE = 300.0
-"""Seconds until a test gives up."""
+
+DRIVER = """
+import sys
+import time
+from pathlib import Path
+
+from fencepost.cli import main
+from fencepost.spark import cluster
+
+folder, pause = Path(sys.argv[1]), int(sys.argv[2])
+run, TICK = cluster.Cluster.run, cluster.TICK
+
+
+def paused(self, plan, name, tell):
+    def told(stage):
+        tell(stage)
+        if stage and plan.level >= pause:
+            cluster.TICK = TICK
+            (folder / "at work").touch()
+            while not (folder / "go on").exists():
+                time.sleep(0.02)
+
+    if plan.level >= pause and not (folder / "go on").exists():
+        cluster.TICK = 0.01  # so that no job is over before it was looked at
+    return run(self, plan, name, told)
+
+
+cluster.Cluster.run = paused
+sys.exit(main(sys.argv[3:]))
+"""
+"""The command line. From a given level on it waits, its job under way, until it may go on."""
+
+MASTER = re.compile(r"Starting Spark master at (spark://[\d.]+:\d+)")
 
 
 @dataclass
@@ -59,22 +90,11 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def until(condition: Any, what: str) -> None:
-    """Wait for something that another process does."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain for {what}"
-        time.sleep(0.05)
-
-
 @pytest.fixture(scope="module")
 def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
     """A master and two workers of one core each."""
     folder = tmp_path_factory.mktemp("cluster")
     home = os.path.dirname(pyspark.__file__)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     environment = {
         **os.environ, "SPARK_HOME": home, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "PYSPARK_PYTHON": sys.executable,
@@ -87,9 +107,10 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
             command = [os.path.join(home, "bin", "spark-class"), *words]
             return subprocess.Popen(command, stdout=file, stderr=file, env=environment)
 
-    master = f"spark://127.0.0.1:{port}"
-    started = [start(f"{base}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")]
+    started = [start(f"{base}.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")]
     try:
+        until(lambda: MASTER.search(log.read_text()), "the master to listen")
+        (master,) = MASTER.findall(log.read_text())
         for n in range(2):
             words = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g", "--work-dir", str(folder / str(n))]
             started.append(start(f"{base}.worker.Worker", *words, master))
@@ -100,21 +121,21 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
             kill(process)
 
 
-def begin(daemons: Daemons, folder: Path, *words: str) -> subprocess.Popen[bytes]:
-    """Start a check on the cluster."""
+def begin(daemons: Daemons, folder: Path, pause: int, *words: str) -> subprocess.Popen[bytes]:
+    """Start a check on the cluster that waits at a level."""
     constants = [part for name, value in CONSTANTS.items() for part in ("-D", f"{name}={value}")]
     command = [
-        sys.executable, "-m", "fencepost", "check", "bookkeeper-4.13", *constants, "--engine", "spark", "--master", daemons.master,
-        "--json", str(folder / "result.json"), *words,
+        sys.executable, "-c", DRIVER, str(folder), str(pause), "check", "bookkeeper-4.13", *constants, "--engine", "spark",
+        "--master", daemons.master, "--json", str(folder / "result.json"), *words,
     ]  # fmt: skip
     with open(folder / "output", "ab") as output:
         return subprocess.Popen(command, stdout=output, stderr=output, env=daemons.environment)
 
 
-def saved_depth(place: Path) -> int:
-    """The depth of a checkpoint."""
-    manifest = place / "manifest.json"
-    return int(json.loads(manifest.read_text())["depth"]) if manifest.exists() else 0
+def wait_until_at_work(driver: subprocess.Popen[bytes], folder: Path) -> None:
+    """Wait until a driver is at work on the level at which it waits."""
+    until((lambda: (folder / "at work").exists() or driver.poll() is not None), "the level")
+    assert driver.poll() is None, (folder / "output").read_text()
 
 
 def has_all(folder: Path) -> bool:
@@ -130,20 +151,19 @@ def has_all(folder: Path) -> bool:
 
 def test_a_driver_is_killed_and_the_search_goes_on(daemons: Daemons, tmp_path: Path) -> None:
     place = tmp_path / "checkpoint"
-    driver = begin(daemons, tmp_path, "--handover", "600", "--checkpoint", str(place))
-    until(lambda: saved_depth(place) >= 14 or driver.poll() is not None, "the fourteenth level")
+    driver = begin(daemons, tmp_path, 15, "--handover", "840", "--checkpoint", str(place))
+    wait_until_at_work(driver, tmp_path)
     kill(driver)
-    assert not (tmp_path / "result.json").exists() or not (tmp_path / "result.json").read_text()
-    again = begin(daemons, tmp_path, "--handover", "700", "--resume", str(place))
+    assert json.loads((place / "manifest.json").read_text())["depth"] >= 14
+    again = begin(daemons, tmp_path, 1_000, "--handover", "880", "--resume", str(place))
     assert again.wait(PATIENCE) == 0, (tmp_path / "output").read_text()
     assert has_all(tmp_path)
 
 
 def test_a_worker_is_killed_in_the_middle_of_a_level(daemons: Daemons, tmp_path: Path) -> None:
-    place = tmp_path / "checkpoint"
-    driver = begin(daemons, tmp_path, "--handover", "600", "--checkpoint", str(place))
-    until(lambda: saved_depth(place) >= 13 or driver.poll() is not None, "the thirteenth level")
-    assert driver.poll() is None, (tmp_path / "output").read_text()
+    driver = begin(daemons, tmp_path, 15, "--handover", "880", "--checkpoint", str(tmp_path / "checkpoint"))
+    wait_until_at_work(driver, tmp_path)
     kill(daemons.workers[0])
+    (tmp_path / "go on").touch()
     assert driver.wait(PATIENCE) == 0, (tmp_path / "output").read_text()
     assert has_all(tmp_path)
