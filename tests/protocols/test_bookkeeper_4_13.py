@@ -38,8 +38,6 @@ HOLDS = [
     (3, 3, 2, 1, True, True, 3_505_063, 38),
 ]
 
-SMALL = [row for row in HOLDS if row[0] < 3 and row[6] < 2_000]
-
 # What TLC finds, with one worker: bookies, write quorum, ack quorum, send limit, recovery reads fence, recover from current
 # fragment, message loss, what is violated, states in the shortest trace. Not from the current fragment: the published
 # specification with 0 for the minimum LAC.
@@ -96,13 +94,14 @@ def test_counts(bookies: int, wq: int, aq: int, sends: int, fence: bool, loss: b
     assert {"w1_tries_invalid_ensemble_change", "w2_tries_invalid_ensemble_change"} <= never
 
 
-@pytest.mark.parametrize(("bookies", "wq", "aq", "sends", "fence", "loss", "distinct", "depth"), SMALL)
-def test_counts_in_plain_python(
-    bookies: int, wq: int, aq: int, sends: int, fence: bool, loss: bool, distinct: int, depth: int
-) -> None:
-    checked = protocol(bookies, wq, aq, sends, recovery_reads_fence=fence, message_loss=loss)
-    result = check(checked, engine="reference").must_hold()
-    assert (result.distinct_states, result.depth) == (distinct, depth)
+def test_plain_python_agrees() -> None:
+    """With one bookie to the end, with two to some depth."""
+    result = check(protocol(1, 1, 1), engine="reference").must_hold()
+    assert (result.distinct_states, result.depth) == (259, 19)
+    shallow = Options(workers=1, max_depth=6)
+    plain, compiled = (check(protocol(2, 2, 2), engine=e, options=shallow) for e in ("reference", "embedded"))
+    assert plain.distinct_states == compiled.distinct_states == 427
+    assert plain.actions == compiled.actions
 
 
 @pytest.mark.parametrize(("bookies", "wq", "aq", "sends", "fence", "current", "loss", "violated", "length"), VIOLATED)

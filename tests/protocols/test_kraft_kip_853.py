@@ -82,7 +82,7 @@ def test_every_action_is_taken() -> None:
         KRaft.configured("removal", max_values_per_epoch=0, max_restarts=1),
         cluster(2, max_epoch=1, max_values_per_epoch=0, **added),
     ]
-    results = [check(protocol, options=Options(workers=1, max_states=50_000)) for protocol in protocols]
+    results = [check(protocol, options=Options(workers=1, max_depth=14)) for protocol in protocols]
     taken = {a.name for result in results for a in result.actions if a.taken}
     untaken = {declared.name for declared in KRaft.declared("action")} - taken
     assert untaken == {"diverging_fetch_request", "resend_begin_quorum_epoch_request"}

@@ -20,7 +20,7 @@ def test_named_configurations(name: str) -> None:
 
 @pytest.mark.parametrize("name", KRaftJoin.configurations)
 def test_plain_python_agrees(name: str) -> None:
-    options = Options(workers=1, max_depth=9)
+    options = Options(workers=1, max_depth=7)
     plain, compiled = (check(KRaftJoin.configured(name), engine=e, options=options) for e in ("reference", "embedded"))
     assert plain.distinct_states == compiled.distinct_states > 50
     assert plain.actions == compiled.actions

@@ -21,7 +21,7 @@ COUNTS = [
     (3, 4, 375_963, 40),
 ]
 
-SMALL = [row for row in COUNTS if row[2] < 2_000]
+SMALL = [row for row in COUNTS if row[2] < 1_000]
 
 CONFIGURATIONS = {"published": (375_963, 40), "small": (10_778, 36), "false-alarm": (392_542, 54)}
 
