@@ -531,7 +531,7 @@ def _explore(given: argparse.Namespace) -> int:
         webbrowser.open(address)
     with contextlib.suppress(KeyboardInterrupt):
         app.server(explorer, bound).run(sockets=[bound])
-    explorer.stop({})
+    explorer.close()
     return errors.HOLDS
 
 

@@ -56,7 +56,7 @@ def served(protocol: Protocol) -> Iterator[Page]:
     try:
         yield Page(explorer, bound.getsockname()[1])
     finally:
-        explorer.stop({})
         serving.should_exit = True
         thread.join(PATIENCE)
         bound.close()
+        explorer.close()

@@ -24,9 +24,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fencepost.engines.interface import Options
 from fencepost.errors import FencepostError, OptionError
-from fencepost.explorer.find import Search
-from fencepost.explorer.session import Node, Session
+from fencepost.explorer.apart import Keeper
+from fencepost.explorer.find import Search, Searcher, searching
+from fencepost.explorer.session import Node, Session, Told
 from fencepost.explorer.views import about, search_view, view
+from fencepost.explorer.watch import Watcher, evaluating
 from fencepost.report.diagram import diagram
 from fencepost.report.sequence import sequence
 from fencepost.report.svg import STYLE, svg
@@ -74,8 +76,14 @@ class Explorer:
         self.limits = limits or Options()
         self.name = secrets.token_hex(8)  # node numbers of an earlier session mean nothing in this one
         self.search: Search | None = None
-        self.searched_from: Node | None = None
         self.lock = threading.Lock()
+        self._keeper = Keeper([evaluating(session), searching(session)])
+        self._watcher = Watcher(session, self._keeper, 0)
+        self._searcher = Searcher(session, self._keeper, 1)
+
+    def close(self) -> None:
+        """End what works for the page in the background."""
+        self._keeper.close()
 
     def about(self, _: dict[str, Any]) -> dict[str, Any]:
         """What stays while a page is open, and the search that was running when it was."""
@@ -120,10 +128,10 @@ class Explorer:
         """Begin a search for a state, from one state or from the start; one runs at a time."""
         if self.search is not None and self.search.finding.running:
             raise OptionError("a search is running already: stop it first")
-        self.searched_from = self._node(given, "at") if given.get("at") is not None else None
+        start = self._node(given, "at") if given.get("at") is not None else None
         expression = _text(given.get("expression"), MAX_EXPRESSION)
-        state = self.searched_from.state if self.searched_from is not None else None
-        self.search = Search(self.session.protocol, expression, state, self.limits)
+        self._watcher.watch(expression, [start or self.session.starts[0]])  # what is wrong with it is better known at once
+        self.search = self._searcher.search(expression, start, self.limits)
         self.search.wait(0.2)  # most answers need no waiting for
         return self.found(given)
 
@@ -131,10 +139,11 @@ class Explorer:
         """How far the search is; with the way that it found, walked along, once it is over."""
         finding = self.search.finding if self.search is not None else None
         told: dict[str, Any] = {"search": search_view(finding)}
-        if finding is not None and finding.trace is not None:
-            begin = self.searched_from
-            trace = finding.trace
-            node = self.session.graft(trace) if begin is None else self.session.along(begin, trace.steps)
+        if finding is not None and finding.way is not None:
+            number, moves = finding.way
+            node = self.session.node(number)
+            for move in moves:
+                node = self.session.child(node, move)
             told["node"] = node.number
         return told
 
@@ -142,7 +151,7 @@ class Explorer:
         """Stop the search."""
         if self.search is not None:
             self.search.stop()
-            self.search.wait(0.5)
+            self.search.wait(0.2)
         return self.found(given)
 
     def kept(self, given: dict[str, Any]) -> Trace:
@@ -160,7 +169,15 @@ class Explorer:
             raise OptionError(f"there can be {MAX_WATCHES} expressions at a time")
         known = min(_count(given, "known"), tip.depth + 1)
         texts = [_text(watch, MAX_EXPRESSION) for watch in watches]
-        return view(self.session, tip, at, known=known, drawn=str(given.get("drawn", "")), watches=texts)
+        self._watcher.only(texts)
+        watched = {text: self._watched(text, tip.line) for text in texts}
+        return view(self.session, tip, at, known=known, drawn=str(given.get("drawn", "")), watched=watched)
+
+    def _watched(self, text: str, line: list[Node]) -> list[Told] | str:
+        try:
+            return self._watcher.watch(text, line)
+        except FencepostError as error:
+            return str(error)
 
 
 class Elsewhere(OptionError):

@@ -1,21 +1,39 @@
-"""Finding a state: the engine looks for the nearest one in which an expression is true, in a thread of its own."""
+"""Finding a state: the engine looks for the nearest one in which an expression is true, in a process of its own."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from typing import Any
 
 from fencepost.check import check
-from fencepost.engines.interface import Options, Progress
-from fencepost.errors import FencepostError, ProtocolRaised
+from fencepost.engines.interface import Options, Progress, Report
+from fencepost.errors import FencepostError, OptionError, ProtocolRaised
+from fencepost.explorer.apart import Copy, Job, Keeper, Worker
+from fencepost.explorer.session import Node, Session
 from fencepost.result import Result
 from fencepost.spec.protocol import Protocol, initial, invariant
 from fencepost.step import State
-from fencepost.trace import Expression, Trace
+from fencepost.trace import Expression
+from fencepost.trace.path import Move
 
 SOUGHT = "the_sought_state"
 """The name of the invariant that says: it is not here."""
+
+GRACE = 1.0
+"""Seconds that a search has to end by itself once it is to stop; while it compiles it does not look up."""
+
+SPARE = 60.0
+"""Seconds that a search may take beyond its limit, which it keeps by itself, before it is ended."""
+
+TICK = 0.1
+"""Seconds between two looks at how a search is."""
+
+STOPPED = "Stopped before it began."
+DIED = "The search failed: its process ended, perhaps for want of memory."
 
 
 def hunted(protocol: Protocol, expression: Expression, start: State | None) -> Protocol:
@@ -51,78 +69,161 @@ def hunted(protocol: Protocol, expression: Expression, start: State | None) -> P
 
 @dataclass(frozen=True)
 class Finding:
-    """How far a search is. ``said`` is what to tell when it is over, and what it does while it runs, if not just looking. ``trace`` is
-    the shortest way to the state, once found."""
+    """How far a search is. ``said`` is what to tell when it is over, and what it does while it runs, if not just looking.
+
+    ``way``: once found, the shortest way to the state, as the number of the node where it begins and the steps from there.
+    """
 
     running: bool
     said: str
     distinct: int = 0
     depth: int = 0
     seconds: float = 0.0
-    trace: Trace | None = None
+    way: tuple[int, list[Move]] | None = None
+
+
+def look_for(session: Session, expression: str, start: Node | None, options: Options, report: Report) -> Finding:
+    """Look for the nearest state from ``start``, or from the initial ones, in which an expression is true, for as long as that takes.
+
+    A search ends early if ``report`` raises :class:`KeyboardInterrupt`. Raises :class:`fencepost.OptionError` if the expression can
+    not be read; whatever else goes wrong is what it comes to.
+    """
+    sought = hunted(session.protocol, Expression(expression, session.protocol), None if start is None else start.state)
+    try:
+        result = check(sought, invariants=[SOUGHT], options=options, report=report)
+        way = None
+        if result.violation is not None and result.violation.trace is not None:
+            trace = result.violation.trace
+            end = session.graft(trace) if start is None else session.along(start, trace.steps)
+            first = end.line[0] if start is None else start
+            way = (first.number, [node.move for node in end.line[first.depth + 1 :]])
+        said = _told(result, "from the start" if start is None else "from here")
+        return Finding(False, said, result.distinct_states, result.depth, result.seconds, way)
+    except KeyboardInterrupt:
+        return Finding(False, STOPPED)
+    except (FencepostError, MemoryError) as error:
+        return Finding(False, f"The search failed: {error or 'out of memory'}")
+    except Exception as error:
+        return Finding(False, f"The search failed, which is a fault of Fencepost: {type(error).__name__}: {error}")
+
+
+def _told(result: Result, whence: str) -> str:
+    looked = f"{result.distinct_states:,} states"
+    if result.violation is not None:
+        if result.violation.trace is None:
+            return f"Nothing was searched: the assumption {result.violation.name} is false for these constants."
+        steps = len(result.violation.trace.steps)
+        if not steps:
+            return "It is true here already." if whence == "from here" else "It is true in the initial state."
+        return f"Found {steps} step{'s' * (steps != 1)} {whence}: no way is shorter."
+    if isinstance(result.error, ProtocolRaised):
+        return f"The protocol raised before it was found: {result.error}"
+    if result.failure is not None:
+        return f"The search failed: {result.failure}"
+    if result.interrupted:
+        return f"Stopped. It is true in none of the {looked} that were looked at."
+    if result.complete:
+        return f"It is never true {whence}: all {looked} were looked at."
+    return f"Not found within the limits ({result.limit}): it is true in none of the {looked} that were looked at."
+
+
+# -- apart ------------------------------------------------------------------------------------------------------------
+
+
+def searching(session: Session) -> Job:
+    """The job of a worker: to look for one state after another. Whatever it is told while it does ends the search."""
+
+    def job(line: Connection) -> None:
+        copy = Copy(session)
+        def report(progress: Progress) -> None:
+            if line.poll():
+                raise KeyboardInterrupt
+            line.send(Finding(True, progress.doing, progress.distinct, progress.depth, progress.seconds))
+
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                asked = line.recv()
+                if asked is None:  # to stop what is over
+                    continue
+                expression, start, links, options = asked
+                copy.learn(links)
+                try:
+                    line.send(look_for(session, expression, None if start is None else copy[start], options, report))
+                except OptionError as error:
+                    line.send(Finding(False, str(error)))
+
+    return job
+
+
+class Searcher:
+    """Looks for states of a session, one at a time, in a worker that is kept for the next. ``job`` is the number of
+    :func:`searching` with its ``keeper``."""
+
+    def __init__(self, session: Session, keeper: Keeper, job: int) -> None:
+        self._keeper, self._job = keeper, job
+        self._copied = len(session.nodes)
+        self._worker: Worker | None = None
+
+    def search(self, expression: str, start: Node | None, options: Options) -> Search:
+        """Begin to look for a state, as :func:`look_for` does. ``options`` limit its time and its memory."""
+        if self._worker is not None and self._worker.ended:
+            self._worker = None
+        worker = self._worker = self._worker or self._keeper.start(self._job)
+        links = [] if start is None else worker.news([start], self._copied)
+        return Search(worker, (expression, None if start is None else start.number, links, options), options)
 
 
 class Search:
-    """One search, which begins at once. ``options`` limit its time and its memory."""
+    """One search, which begins at once."""
 
-    def __init__(self, protocol: Protocol, expression: str, start: State | None, options: Options) -> None:
-        """Raises :class:`fencepost.OptionError` if the expression can not be read."""
-        self._hunted = hunted(protocol, Expression(expression, protocol), start)
-        self._from = "from the start" if start is None else "from here"
+    def __init__(self, worker: Worker, asked: tuple[Any, ...], options: Options) -> None:
+        self._worker = worker
         self._options = options
-        self._stop = threading.Event()
+        self._stopped: float | None = None
         self._finding = Finding(True, "Starting the engine")
-        self._thread = threading.Thread(target=self._run, name="find", daemon=True)
+        with contextlib.suppress(OSError):
+            worker.line.send(asked)
+        self._thread = threading.Thread(target=self._listen, name="find", daemon=True)
         self._thread.start()
 
     @property
     def finding(self) -> Finding:
         """How far it is."""
         found = self._finding
-        return replace(found, said="Stopping") if found.running and self._stop.is_set() else found
+        return replace(found, said="Stopping") if found.running and self._stopped is not None else found
 
     def stop(self) -> None:
-        """Ask it to end; it does so at its next report."""
-        self._stop.set()
+        """Ask it to end. It does so at its next report, or is ended a moment later, whatever it is doing."""
+        if self._stopped is None:
+            self._stopped = time.monotonic()
+            with contextlib.suppress(OSError):
+                self._worker.line.send(None)
 
     def wait(self, seconds: float | None = None) -> Finding:
         """Wait for its end, or so many seconds; how far it is."""
         self._thread.join(seconds)
         return self.finding
 
-    def _run(self) -> None:
-        try:
-            result = check(self._hunted, invariants=[SOUGHT], options=self._options, report=self._report)
-            trace = result.violation.trace if result.violation is not None else None
-            said = self._told(result)
-            self._finding = Finding(False, said, result.distinct_states, result.depth, result.seconds, trace)
-        except KeyboardInterrupt:
-            self._finding = Finding(False, "Stopped before it began.")
-        except (FencepostError, MemoryError) as error:
-            self._finding = Finding(False, f"The search failed: {error or 'out of memory'}")
-        except Exception as error:
-            self._finding = Finding(False, f"The search failed, which is a fault of Fencepost: {type(error).__name__}: {error}")
-
-    def _report(self, progress: Progress) -> None:
-        if self._stop.is_set():
-            raise KeyboardInterrupt
-        self._finding = Finding(True, progress.doing, progress.distinct, progress.depth, progress.seconds)
-
-    def _told(self, result: Result) -> str:
-        looked = f"{result.distinct_states:,} states"
-        if result.violation is not None:
-            if result.violation.trace is None:
-                return f"Nothing was searched: the assumption {result.violation.name} is false for these constants."
-            steps = len(result.violation.trace.steps)
-            if not steps:
-                return "It is true here already." if self._from == "from here" else "It is true in the initial state."
-            return f"Found {steps} step{'s' * (steps != 1)} {self._from}: no way is shorter."
-        if isinstance(result.error, ProtocolRaised):
-            return f"The protocol raised before it was found: {result.error}"
-        if result.failure is not None:
-            return f"The search failed: {result.failure}"
-        if result.interrupted:
-            return f"Stopped. It is true in none of the {looked} that were looked at."
-        if result.complete:
-            return f"It is never true {self._from}: all {looked} were looked at."
-        return f"Not found within the limits ({result.limit}): it is true in none of the {looked} that were looked at."
+    def _listen(self) -> None:
+        began = time.monotonic()
+        line, memory = self._worker.line, self._options.max_memory
+        late = None if self._options.timeout is None else began + 1.2 * self._options.timeout + SPARE
+        why = DIED
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                if line.poll(TICK):
+                    self._finding = line.recv()
+                    if not self._finding.running:
+                        return
+                now = time.monotonic()
+                if self._stopped is not None and now - self._stopped > GRACE:
+                    why = f"Stopped after {self._finding.distinct:,} states." if self._finding.distinct else STOPPED
+                    break
+                if late is not None and now > late:
+                    why = "Not found within the limits: the search did not end in time."
+                    break
+                if memory is not None and self._worker.memory > memory * 1.2 + (1 << 30):
+                    why = "Not found within the limits: the search took more memory than it may."
+                    break
+        self._worker.end()
+        self._finding = replace(self._finding, running=False, said=why)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised
-from fencepost.spec.protocol import Protocol
+from fencepost.spec.protocol import TEMPORAL, Protocol
 from fencepost.step import Outcome, Root, State, Stepper
 from fencepost.trace import Evaluated, Expression, Step, Trace
+from fencepost.trace.evidence import looked_at
 from fencepost.trace.path import Move, Path, check_of, move_of
 from fencepost.trace.replay import actor, taken
 
@@ -24,7 +25,18 @@ MAX_ENABLED = 100
 """The most states of which it is kept what is enabled: those that were asked about last."""
 
 MAX_EXPRESSIONS = 100
-"""The most expressions that are kept read."""
+"""The most expressions that are kept read, and of which a node keeps what they are."""
+
+MAX_TOLD = 2_000
+"""The most characters that are told of what an expression is."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an expression is in one state, in words, and whether it is ``false`` there."""
+
+    text: str
+    false: bool = False
 
 
 @dataclass(eq=False)
@@ -43,7 +55,7 @@ class Node:
     stays: bool = False
     children: dict[Move, Node] = field(default_factory=dict)
     next: Node | None = None
-    told: dict[str, Evaluated] = field(default_factory=dict)
+    told: dict[str, Told] = field(default_factory=dict)
 
     @property
     def line(self) -> list[Node]:
@@ -111,6 +123,15 @@ class Judgement:
         return not self.bindings and self.error is None
 
 
+@dataclass(frozen=True)
+class Promise:
+    """A temporal property. ``when``: how the lasso that is walked breaks it, in words; None if it does not, or there is none."""
+
+    name: str
+    doc: str
+    when: str | None = None
+
+
 class Session:
     """One walk through ``protocol``.
 
@@ -131,6 +152,7 @@ class Session:
             raise OptionError(f"{protocol.name} has no initial state with these constants, so there is nothing to walk through")
         self._expressions: dict[str, Expression] = {}
         self._judged: dict[int, list[Judgement]] = {}
+        self._temporal: dict[int, list[Promise]] = {}
 
     def node(self, number: int) -> Node:
         """The node of this number. Raises :class:`OptionError` if there is none."""
@@ -298,25 +320,41 @@ class Session:
             found.setdefault(root.name, root)
         return found
 
+    def temporal(self, tip: Node) -> list[Promise]:
+        """The temporal properties, and what is said of each if the line of ``tip`` is a lasso. Those that are off by default are left out."""
+        found = self._temporal.get(tip.number)
+        if found is None:
+            trace = self.trace(tip) if self.loop(tip) is not None else None
+            found = [self._promise(root, trace) for root in self._promised.values()]
+            if trace is not None:
+                self._temporal = {tip.number: found}
+        return found
+
+    def _promise(self, root: Root, trace: Trace | None) -> Promise:
+        broken = looked_at(trace, root.kind, root.name) if trace is not None else None
+        return Promise(root.name, root.declared.doc.split("\n\n")[0], None if broken is None else broken.when)
+
+    @cached_property
+    def _promised(self) -> dict[str, Root]:
+        return {root.name: root for root in self.stepper.of_kind(*TEMPORAL)}
+
     def broken(self, node: Node) -> list[str]:
         """The invariants that do not hold at a node, though they did, as far as can be told, before the step to it."""
         before = set() if node.parent is None else {j.name for j in self.judge(node.parent) if not j.holds}
         return [j.name for j in self.judge(node) if not j.holds and j.name not in before]
 
-    def watch(self, text: str, nodes: Sequence[Node]) -> list[Evaluated]:
-        """What an expression is at each of these nodes. Raises :class:`OptionError` if it can not be read."""
+    def watch(self, text: str, nodes: Sequence[Node]) -> list[Told]:
+        """What an expression is at each of these nodes, however long that takes: see :class:`fencepost.explorer.watch.Watcher`.
+
+        Raises :class:`OptionError` if it can not be read.
+        """
         expression = self._expressions.get(text)
         if expression is None:
             expression = Expression(text, self.protocol)
             if len(self._expressions) >= MAX_EXPRESSIONS:
                 self._expressions.clear()
             self._expressions[text] = expression
-        for node in nodes:
-            if text not in node.told:
-                if len(node.told) >= MAX_EXPRESSIONS:
-                    node.told.clear()
-                node.told[text] = expression.at(node.state)
-        return [node.told[text] for node in nodes]
+        return [_told(expression.at(node.state)) for node in nodes]
 
     # -- keeping ------------------------------------------------------------------------------------------------------
 
@@ -343,3 +381,8 @@ class Session:
             raise OptionError(f"the steps of the link lead to another state than they did: {other}")
         node.stays = node.stays or path.stays
         return node
+
+
+def _told(found: Evaluated) -> Told:
+    text = str(found)
+    return Told(text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}…", found.error is None and found.value is False)

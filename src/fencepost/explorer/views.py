@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from typing import Any
 
-from fencepost.errors import OptionError
 from fencepost.explorer.find import Finding
-from fencepost.explorer.session import Action, Node, Offer, Session
+from fencepost.explorer.session import Action, Node, Offer, Session, Told
 from fencepost.report.cards import Card, Row, cards
 from fencepost.report.diagram import diagram
 from fencepost.report.html import breakable, happening_html
@@ -44,12 +43,12 @@ def about(protocol: Protocol) -> dict[str, Any]:
 
 
 def view(
-    session: Session, tip: Node, at: Node, *, known: int = 0, drawn: str = "", watches: Sequence[str] = ()
+    session: Session, tip: Node, at: Node, *, known: int = 0, drawn: str = "", watched: Mapping[str, list[Told] | str] | None = None
 ) -> dict[str, Any]:
     """Everything that is shown at ``at``, a state on the line of ``tip``.
 
     ``known``: of how many states of this line the page has the items of its history already; ``drawn``: the key of the
-    diagram it has.
+    diagram it has; ``watched``: what each watched expression is along the line, or why it is not evaluated.
     """
     line = tip.line
     loop = session.loop(tip)
@@ -69,7 +68,8 @@ def view(
         "actors": _by_actor(actions),
         "stuck": not any(o.step.changes and not o.cut for action in actions for o in action.offers),
         "judged": _judged(session, line, at),
-        "watches": [_watched(session, text, line, at) for text in watches],
+        "temporal": [{"name": one.name, "doc": one.doc, "when": one.when} for one in session.temporal(tip)],
+        "watches": [_watched(text, told, at) for text, told in (watched or {}).items()],
     }
 
 
@@ -231,19 +231,16 @@ def _intervals(numbers: Iterable[int]) -> list[list[int]]:
     return found
 
 
-def _watched(session: Session, text: str, line: Sequence[Node], at: Node) -> dict[str, Any]:
-    try:
-        values = session.watch(text, line)
-    except OptionError as error:
-        return {"text": text, "error": str(error), "now": "", "runs": []}
+def _watched(text: str, told: list[Told] | str, at: Node) -> dict[str, Any]:
+    if isinstance(told, str):
+        return {"text": text, "error": told, "now": "", "runs": []}
     runs: list[dict[str, Any]] = []
     place = 0
-    for said, group in itertools.groupby(values, key=str):
-        those = list(group)
-        false = those[0].error is None and those[0].value is False
-        runs.append({"from": place, "to": place + len(those) - 1, "value": said, "false": false})
-        place += len(those)
-    return {"text": text, "error": None, "now": str(values[at.depth]), "runs": runs[:MAX_RUNS]}
+    for one, group in itertools.groupby(told):
+        count = len(list(group))
+        runs.append({"from": place, "to": place + count - 1, "value": one.text, "false": one.false})
+        place += count
+    return {"text": text, "error": None, "now": told[at.depth].text, "runs": runs[:MAX_RUNS]}
 
 
 # -- a search ---------------------------------------------------------------------------------------------------------
@@ -259,5 +256,5 @@ def search_view(finding: Finding | None) -> dict[str, Any] | None:
         "distinct": finding.distinct,
         "depth": finding.depth,
         "seconds": round(finding.seconds, 1),
-        "found": finding.trace is not None,
+        "found": finding.way is not None,
     }

@@ -67,6 +67,8 @@ class Expression:
             return Evaluated(error="require(...) was not satisfied")
         except NotAValue as error:
             return Evaluated(error=f"not a value: {error}")
+        except MemoryError:
+            return Evaluated(error="out of memory")
         except Exception as error:
             text = str(error).strip().splitlines()
             return Evaluated(error=f"{type(error).__name__}: {text[0]}" if text else type(error).__name__)

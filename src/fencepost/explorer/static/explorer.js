@@ -213,6 +213,15 @@ function judge() {
     make("span", { class: "mark", text: one.holds ? "✓" : "✗" }), make("span", { class: "name", html: one.html }),
     one.error ? make("span", { class: "raised", text: one.error }) : null,
     one.false.length ? make("span", { class: "since" }, "false", ...one.false.map(([from, to]) => jump(from, from === to ? `at ${from}` : to === items.length - 1 ? `from ${from} on` : `${from} to ${to}`, to))) : null)));
+  const lasso = shown.loop !== null, many = shown.temporal.length > 1;
+  const broken = lasso ? shown.temporal.filter(one => one.when) : [];
+  $("temporal").replaceChildren(...broken.map(one => make("li", { class: "wrong", "data-temporal": one.name, title: one.doc || undefined },
+    make("span", { class: "mark", text: "✗" }), make("span", { class: "name", text: one.name }), make("span", { class: "since", text: `${one.when}, for ever` }))));
+  const rest = shown.temporal.filter(one => !broken.includes(one)).map(one => one.name).join(", ");
+  $("promise").hidden = !shown.temporal.length;
+  $("promise").textContent = broken.length ? `${rest ? `The loop does not break ${rest}. ` : ""}Whether it is a fair one, check says.`
+    : lasso ? `The loop does not break ${rest}.`
+    : `Not judged here: ${rest}. ${many ? "These are" : "This is"} about whole behaviours: check judges ${many ? "them" : "it"}, and this page a walk that comes back to where it was.`;
   $("watches").replaceChildren(...shown.watches.map((watch, number) => make("li", {},
     make("span", { class: "mark", text: "=" }), make("span", { class: "name", text: watch.text }), make("button", { type: "button", class: "drop", "data-drop": number, "aria-label": `Stop watching ${watch.text}`, text: "×" }),
     watch.error ? make("span", { class: "error", text: watch.error }) : make("span", { class: "now", text: watch.now }),
@@ -293,15 +302,22 @@ async function follow(told) {
   const { search, node } = told;
   const running = search?.running ?? false;
   $("stop").hidden = !running;
+  if (!running) $("stop").disabled = false;
   $("said").classList.toggle("running", running);
   for (const id of ["find-here", "find-start"]) $(id).disabled = running;
   if (!search) { $("said").textContent = ""; return; }
-  $("said").textContent = running ? `${search.said || "Looking"} … ${search.distinct.toLocaleString("en")} states, level ${search.depth}, ${search.seconds} s` : search.said;
+  const far = search.distinct ? ` … ${search.distinct.toLocaleString("en")} states, level ${search.depth}, ${search.seconds} s` : " …";
+  $("said").textContent = running ? ($("stop").disabled ? "Stopping …" : `${search.said || "Looking"}${far}`) : search.said;
   if (node !== undefined) turn(node);
   if (running) setTimeout(async () => { const later = await attempt(() => ask("found")); if (later) follow(later); }, 250);
 }
 
-const stop = () => attempt(() => ask("stop"));
+function stop() {
+  if ($("stop").hidden) return;
+  $("said").textContent = "Stopping …";  // at once, whatever the engine is doing
+  $("stop").disabled = true;
+  return attempt(() => ask("stop"));
+}
 
 // -- clicks and keys --------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,203 @@
+"""Work that may never end, done in processes of their own, which can be ended at any moment.
+
+``10**10**10`` holds the interpreter until it is done, and so does a compiler: no thread can be stopped in these, and nothing else gets
+its turn. So typed expressions are evaluated, and states are looked for, by *workers*: copies of this process, which know the same
+protocol. The *keeper* makes them. It is forked before anything else runs and does nothing else, so it can fork whenever it is asked.
+
+What passes between processes is numbers and text: a state is named by the steps that lead to it, and the worker takes them again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import stat
+import struct
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+
+from fencepost.errors import SystemFailure
+from fencepost.explorer.session import Node, Session
+from fencepost.trace.path import Move
+
+Job = Callable[[Connection], None]
+"""What a worker does, until the other end of its connection is closed."""
+
+Link = tuple[int, int, Move]
+"""How a node is told: its number, that of its parent, and the step between them."""
+
+_ASKED = struct.Struct("!cq")
+_TOLD = struct.Struct("!q")
+
+
+class Keeper:
+    """Starts workers, which do one of ``jobs`` each, and ends them. What the process is at this moment is what they know.
+
+    They end with this process, however it ends.
+    """
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        """Raises :class:`SystemFailure` if there can be no more processes."""
+        self._line, its = socket.socketpair()
+        self._lock = threading.Lock()
+        self._pid = _forked()
+        if not self._pid:
+            try:
+                _let_go(keep=its.fileno())
+                _keep(its, jobs)
+            finally:
+                os._exit(0)  # whatever is to be done at the end of the process is not for its copies
+        its.close()
+
+    def start(self, job: int) -> Worker:
+        """A worker for the job of this number. Raises :class:`SystemFailure` if there can be none."""
+        mine, its = Pipe()
+        with its, self._lock:
+            try:
+                socket.send_fds(self._line, [_ASKED.pack(b"+", job)], [its.fileno()])
+                (pid,) = _TOLD.unpack(self._line.recv(_TOLD.size))
+            except (OSError, struct.error):
+                pid = -1
+        if pid < 0:
+            raise SystemFailure("there can be no process to work in: is the machine out of memory?")
+        return Worker(self, mine, pid)
+
+    def end(self, pid: int) -> int:
+        """End a worker, if it has not ended yet; the signal that ended it, 0 if none did."""
+        with self._lock:
+            try:
+                self._line.sendall(_ASKED.pack(b"-", pid))
+                (status,) = _TOLD.unpack(self._line.recv(_TOLD.size))
+            except (OSError, struct.error):  # the keeper is gone, and its workers with it
+                return int(signal.SIGKILL)
+        return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+
+    def close(self) -> None:
+        """End every worker."""
+        with self._lock:
+            if self._pid:
+                self._line.close()
+                os.waitpid(self._pid, 0)
+                self._pid = 0
+
+
+class Worker:
+    """A process with a job, from the outside."""
+
+    def __init__(self, keeper: Keeper, line: Connection, pid: int) -> None:
+        self.line = line
+        self.pid = pid
+        self.ended = False
+        self._keeper = keeper
+        self._knows: set[int] = set()
+
+    def news(self, nodes: Sequence[Node], known: int) -> list[Link]:
+        """What the worker has to be told of the way to these nodes, parents first. It knows those with numbers below ``known``."""
+        found: list[Link] = []
+        for node in nodes:
+            way: list[Link] = []
+            while node.parent is not None and node.number >= known and node.number not in self._knows:
+                way.append((node.number, node.parent.number, node.move))
+                self._knows.add(node.number)
+                node = node.parent
+            found += way[::-1]
+        return found
+
+    def end(self) -> int:
+        """End it, whatever it is doing; the signal that it ended by, 0 if it had ended by itself."""
+        self.ended = True
+        self.line.close()
+        return self._keeper.end(self.pid)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory it occupies; 0 where the system does not tell."""
+        try:
+            with open(f"/proc/{self.pid}/statm") as file:
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, IndexError):
+            return 0
+
+
+class Copy:
+    """The session within a worker, where nodes go by the numbers that they have outside."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._nodes = {node.number: node for node in session.nodes}
+
+    def learn(self, links: Sequence[Link]) -> None:
+        """Walk to nodes that were told."""
+        for number, parent, move in links:
+            self._nodes[number] = self.session.child(self._nodes[parent], move)
+
+    def __getitem__(self, number: int) -> Node:
+        return self._nodes[number]
+
+
+def _forked() -> int:
+    with warnings.catch_warnings():
+        # Python warns of forking where there are threads: a copy must not wait for what one of them holds. What runs in these is
+        # Python and what it compiles itself, and Python looks after its own locks.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            return os.fork()
+        except OSError as error:
+            raise SystemFailure(f"there can be no process to work in: {error.strerror}") from None
+
+
+def _let_go(keep: int) -> None:
+    """Give up every other socket: as long as a copy is open, no end of a connection is told that the other one closed it."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for name in os.listdir("/dev/fd"):
+        with contextlib.suppress(OSError):  # what the list was read with is there no more
+            if int(name) != keep and stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                os.dup2(nothing, int(name))  # not closed: whatever still has the number may close it later
+
+
+def _keep(line: socket.socket, jobs: Sequence[Job]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes the line
+    workers: set[int] = set()
+    try:
+        while True:
+            asked, lines, *_ = socket.recv_fds(line, _ASKED.size, 1)
+            if not asked:
+                break
+            what, number = _ASKED.unpack(asked)
+            if what == b"+":
+                pid = _started(line, jobs[number], lines[0])
+                os.close(lines[0])
+                if pid > 0:
+                    workers.add(pid)
+                line.sendall(_TOLD.pack(pid))
+            else:
+                line.sendall(_TOLD.pack(_ended(number)))
+                workers.discard(number)
+    except OSError:
+        pass
+    for pid in workers:
+        _ended(pid)
+
+
+def _started(line: socket.socket, job: Job, its: int) -> int:
+    try:
+        pid = os.fork()
+    except OSError:
+        return -1
+    if pid:
+        return pid
+    try:
+        line.close()
+        job(Connection(its))
+    finally:
+        os._exit(0)
+
+
+def _ended(pid: int) -> int:
+    os.kill(pid, signal.SIGKILL)
+    return os.waitpid(pid, 0)[1]

@@ -1,0 +1,108 @@
+"""Typed expressions, evaluated at the states of a walk by a worker: one that takes too long or too much is ended, and says so."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import signal
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+from fencepost.errors import OptionError
+from fencepost.explorer.apart import Copy, Keeper, Worker
+from fencepost.explorer.session import MAX_EXPRESSIONS, Node, Session, Told
+
+SECONDS = 2.0
+"""Seconds of a processor that an expression has for all the states it is asked about at once."""
+
+MEMORY = 1 << 30
+"""Bytes of memory that it may take."""
+
+PATIENCE = 60.0
+"""Seconds after which one that uses no processor is ended: an author's function may wait for something."""
+
+SLOW = "it is not evaluated any more: it takes longer than {:g} seconds for the states of this history"
+DIED = "it is not evaluated any more: it ended its process, perhaps for want of memory"
+
+
+def evaluating(session: Session) -> Any:
+    """The job of a worker: to evaluate one expression after another."""
+
+    def job(line: Connection) -> None:
+        copy = Copy(session)
+        _limit_memory()
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                text, numbers, links = line.recv()
+                copy.learn(links)
+                # It is the system that ends the process when the time is over, whatever it is doing then.
+                signal.setitimer(signal.ITIMER_PROF, SECONDS)
+                try:
+                    answer: Any = [(told.text, told.false) for told in session.watch(text, [copy[n] for n in numbers])]
+                except OptionError as error:
+                    answer = str(error)
+                signal.setitimer(signal.ITIMER_PROF, 0)
+                line.send(answer)
+
+    return job
+
+
+def _limit_memory() -> None:
+    try:
+        with open("/proc/self/statm") as file:
+            limit = int(file.read().split()[0]) * resource.getpagesize() + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    except (OSError, ValueError, IndexError):  # a system without either
+        pass
+
+
+class Watcher:
+    """What expressions are at the nodes of a session. ``job`` is the number of :func:`evaluating` with its ``keeper``."""
+
+    def __init__(self, session: Session, keeper: Keeper, job: int) -> None:
+        self._keeper, self._job = keeper, job
+        self._copied = len(session.nodes)
+        self._worker: Worker | None = None
+        self._ended: dict[str, str] = {}
+
+    def watch(self, text: str, nodes: Sequence[Node]) -> list[Told]:
+        """What an expression is at each of these nodes.
+
+        Raises :class:`OptionError` if it can not be read, or took too long for once.
+        """
+        if text in self._ended:
+            raise OptionError(self._ended[text])
+        missing = [node for node in nodes if text not in node.told]
+        if missing:
+            for node, (said, false) in zip(missing, self._asked(text, missing), strict=True):
+                if len(node.told) >= MAX_EXPRESSIONS:
+                    node.told.clear()
+                node.told[text] = Told(said, false)
+        return [node.told[text] for node in nodes]
+
+    def only(self, texts: Sequence[str]) -> None:
+        """Give all but these expressions another chance, should they be asked about again."""
+        self._ended = {text: why for text, why in self._ended.items() if text in texts}
+
+    def _asked(self, text: str, nodes: Sequence[Node]) -> list[tuple[str, bool]]:
+        for _ in range(2):  # one that had nothing to do may have been ended by the system
+            worker = self._worker = self._worker or self._keeper.start(self._job)
+            late = False
+            with contextlib.suppress(EOFError, OSError):
+                worker.line.send((text, [node.number for node in nodes], worker.news(nodes, self._copied)))
+                late = not worker.line.poll(PATIENCE)
+                if not late:
+                    return self._read(worker.line.recv())
+            self._worker = None
+            late = worker.end() == signal.SIGPROF or late
+            if late:
+                break
+        self._ended[text] = SLOW.format(SECONDS) if late else DIED
+        raise OptionError(self._ended[text])
+
+    @staticmethod
+    def _read(answer: list[tuple[str, bool]] | str) -> list[tuple[str, bool]]:
+        if isinstance(answer, str):
+            raise OptionError(answer)
+        return answer
