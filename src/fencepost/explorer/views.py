@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from difflib import SequenceMatcher
 from html import escape
 from typing import Any
 
@@ -190,13 +191,33 @@ def _group(row: Row) -> str:
 
 def _row(row: Row, group: str) -> str:
     label = row.label.removeprefix(f"{group}.") if group else row.label
-    old = f"<del>{escape(row.before)}</del>{ARROW}" if row.changed and row.before is not None else ""
     text = "gone" if row.text is None else row.text
     is_long = len(text) + len(row.before or "") * row.changed > LONG
     spent = text.startswith("processed: ") and "\n" not in text
     style = ["changed"] * row.changed + ["inner"] * bool(group) + ["long"] * is_long + ["spent"] * spent
-    value = f"<ins>{escape(text)}</ins>" if row.changed else escape(text)
-    return f'<tr class="{" ".join(style)}"><th scope="row">{breakable(label)}</th><td>{old}{value}</td></tr>'
+    value = _change(row.before, text) if row.changed else escape(text)
+    return f'<tr class="{" ".join(style)}"><th scope="row">{breakable(label)}</th><td>{value}</td></tr>'
+
+
+def _change(before: str | None, after: str) -> str:
+    """What was there and what is there now; of what takes many lines, only the lines that differ."""
+    if before is None:
+        return f"<ins>{escape(after)}</ins>"
+    if "\n" not in before or "\n" not in after:
+        return f"<del>{escape(before)}</del>{ARROW}<ins>{escape(after)}</ins>"
+    old, new = before.split("\n"), after.split("\n")
+    told: list[str] = []
+    for what, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if what == "equal":
+            told += map(escape, new[k:m])
+        else:
+            told += [_marked("del", line) for line in old[i:j]] + [_marked("ins", line) for line in new[k:m]]
+    return "\n".join(told)
+
+
+def _marked(tag: str, line: str) -> str:
+    text = line.lstrip()
+    return f"{line[: len(line) - len(text)]}<{tag}>{escape(text)}</{tag}>"
 
 
 # -- what is true -----------------------------------------------------------------------------------------------------

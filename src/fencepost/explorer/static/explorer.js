@@ -135,6 +135,7 @@ function fit() {
     picture.setAttribute("width", width * scale);
     picture.setAttribute("height", height * scale);
   }
+  slide();
 }
 
 function mark(place) {
@@ -165,6 +166,15 @@ function aside() {
   const left = Math.min(...parts.map(part => part.left)) - 8, right = Math.max(...parts.map(part => part.right)) + 8;
   if (right > outer.right) box.scrollLeft += Math.min(right - outer.right, left - outer.left);
   else if (left < outer.left) box.scrollLeft += left - outer.left;
+}
+
+// The titles of the steps stay in sight while such a diagram is moved sideways.
+function slide() {
+  const box = $("diagram");
+  for (const picture of box.querySelectorAll("svg")) {
+    const by = box.scrollLeft * picture.viewBox.baseVal.width / picture.clientWidth;
+    for (const title of picture.querySelectorAll(".title")) title.style.transform = by ? `translateX(${by}px)` : "";
+  }
 }
 
 function reveal(child, box, above = 0) {
@@ -219,9 +229,9 @@ function judge() {
     make("span", { class: "mark", text: "✗" }), make("span", { class: "name", text: one.name }), make("span", { class: "since", text: `${one.when}, for ever` }))));
   const rest = shown.temporal.filter(one => !broken.includes(one)).map(one => one.name).join(", ");
   $("promise").hidden = !shown.temporal.length;
-  $("promise").textContent = broken.length ? `${rest ? `The loop does not break ${rest}. ` : ""}Whether it is a fair one, check says.`
+  $("promise").textContent = broken.length ? `${rest ? `The loop does not break ${rest}. ` : ""}Whether the loop is fair is judged by check.`
     : lasso ? `The loop does not break ${rest}.`
-    : `Not judged here: ${rest}. ${many ? "These are" : "This is"} about whole behaviours: check judges ${many ? "them" : "it"}, and this page a walk that comes back to where it was.`;
+    : `${rest} ${many ? "are" : "is"} about whole behaviours: judged by check, and here only for a walk that comes back to where it was.`;
   $("watches").replaceChildren(...shown.watches.map((watch, number) => make("li", {},
     make("span", { class: "mark", text: "=" }), make("span", { class: "name", text: watch.text }), make("button", { type: "button", class: "drop", "data-drop": number, "aria-label": `Stop watching ${watch.text}`, text: "×" }),
     watch.error ? make("span", { class: "error", text: watch.error }) : make("span", { class: "now", text: watch.now }),
@@ -375,6 +385,8 @@ document.addEventListener("keydown", event => {
   event.preventDefault();
 });
 
+let sideways = 0;
+$("diagram").addEventListener("scroll", () => { if ($("diagram").scrollLeft !== sideways) { sideways = $("diagram").scrollLeft; slide(); } }, { passive: true });
 window.addEventListener("resize", () => { fit(); if (shown) mark(shown.place); });
 window.addEventListener("hashchange", () => { if (location.hash.length > 1) begin({ path: decodeURIComponent(location.hash.slice(1)) }); });
 
