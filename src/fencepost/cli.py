@@ -232,7 +232,7 @@ def _explore_options(parser: argparse.ArgumentParser) -> None:
     served.add_argument("--no-open", action="store_true", help="open no browser")
 
     limits = parser.add_argument_group("limits of a search")
-    limits.add_argument("--max-memory", metavar="SIZE", type=_size, default=4 << 30, help="memory of the process: 4GiB by default")
+    limits.add_argument("--max-memory", metavar="SIZE", type=_size, default=4 << 30, help="memory of its process: 4GiB by default")
     limits.add_argument("--timeout", metavar="SECONDS", type=_seconds, default=300.0, help="seconds: 300 by default")
     limits.add_argument("--workers", metavar="N", type=_workers, help="threads; by default one for each core")
 

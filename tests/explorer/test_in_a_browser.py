@@ -43,8 +43,10 @@ def ledger() -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def lamp() -> Iterator[Page]:
-    with served(Lamp()) as page:
-        yield page
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fencepost.explorer.watch.SECONDS", 0.25)  # of a processor: who else uses the machine does not matter
+        with served(Lamp()) as page:
+            yield page
 
 
 @pytest.fixture(scope="module")
@@ -152,8 +154,13 @@ def test_a_lasso_shows_its_loop(browser: Browser, lamp: Page, tmp_path: Path) ->
     file = tmp_path / "lasso.json"
     file.write_text(to_json(result))
     browser.open(lamp.address)
+    assert browser.text("#promise").startswith("shines is about whole behaviours: judged by check")
     browser.choose_file("#file", file)
     assert "for ever" in browser.text("#history")
+    assert browser.texts("#temporal .wrong .name") == ["shines"]
+    # The lasso is left, and then nothing is said of it.
+    browser.press("1")
+    assert browser.texts("#temporal .wrong") == []
 
 
 def test_expressions_are_watched(browser: Browser, lamp: Page) -> None:
@@ -180,6 +187,14 @@ def test_expressions_are_watched(browser: Browser, lamp: Page) -> None:
     assert "can not be read" in browser.text("#watches .error")
     browser.press("Escape", settles=False)
     browser.click("#watches .drop")
+    browser.press("/", settles=False)
+    browser.type("10 ** 10 ** 10")
+    browser.press("Enter")
+    assert "takes longer than" in browser.text("#watches .error")
+    browser.press("Escape", settles=False)
+    browser.press("ArrowRight")
+    browser.click("#watches .drop")
+    assert browser.texts("#watches .error") == []
 
 
 def test_a_search_runs_and_is_stopped(browser: Browser, ledger: Page) -> None:
@@ -197,6 +212,7 @@ def test_a_search_runs_and_is_stopped(browser: Browser, ledger: Page) -> None:
     browser.press("Home")
     assert place(browser) == 0
     browser.press("s", settles=False)
+    assert browser.text("#said").startswith("Stop")  # at once, whatever the engine is doing
     browser.until("document.querySelector('#stop').hidden")
     assert browser.text("#said").startswith("Stopped")
 
@@ -243,6 +259,20 @@ def test_a_link_that_leads_nowhere_is_told(browser: Browser, lamp: Page) -> None
     assert place(browser) == 1
 
 
+def test_a_diagram_moved_sideways_keeps_its_titles(browser: Browser, ledger: Page, defect: fencepost.Result) -> None:
+    session = ledger.explorer.session
+    path = session.path(session.graft(counterexample(defect)))
+    browser.look(390, 844)
+    try:
+        browser.open(f"{ledger.address}#{path}")
+        browser.click(".tabs [data-tab=diagram]", settles=False)
+        browser.run("document.querySelector('#diagram').scrollLeft = 120")
+        browser.until("[...document.querySelectorAll('#diagram .title')].every(t => Math.abs(t.getBoundingClientRect().left"
+                      " - document.querySelector('#diagram').getBoundingClientRect().left - 8) < 4)")  # fmt: skip
+    finally:
+        browser.look(1280, 800)
+
+
 def test_what_a_protocol_raises_is_shown(browser: Browser) -> None:
     with served(Lamp(faulty=True)) as page:
         browser.open(page.address)
@@ -264,6 +294,8 @@ def test_nothing_jumps_and_nothing_overflows(browser: Browser, ledger: Page, wid
             browser.press("1")
             assert browser.run(where) == before
             assert browser.run("return document.documentElement.scrollWidth <= innerWidth && document.documentElement.scrollHeight <= innerHeight")
+        # However little there is to show, the window is filled.
+        assert browser.run("return innerHeight - document.querySelector('main').getBoundingClientRect().bottom") == 0
         if width == 390:
             for tab in ("diagram", "state", "history", "judged", "next"):
                 browser.click(f".tabs [data-tab={tab}]", settles=False)

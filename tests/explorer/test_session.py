@@ -11,7 +11,7 @@ import fencepost
 from fencepost import OptionError, Options, Protocol
 from fencepost.explorer.find import Finding, look_for
 from fencepost.explorer.session import Node, Session
-from fencepost.explorer.views import BLOCK, view
+from fencepost.explorer.views import BLOCK, _change, view
 from fencepost.loading import load
 from fencepost.trace import to_itf, to_json
 from fencepost.trace.json import behaviour
@@ -279,3 +279,23 @@ def test_every_shipped_protocol_can_be_walked(protocol: Protocol) -> None:
         assert len(set(labels)) == len(labels)
         assert shown["state"].count("<section") >= 1
     assert session.follow(session.path(node)) is node
+
+
+def test_a_lasso_breaks_what_check_says_it_breaks() -> None:
+    result = fencepost.check(Lamp(), workers=1, invariants=["shines"])
+    assert result.violation is not None
+    assert result.violation.trace is not None
+    session = Session(Lamp())
+    node = session.graft(result.violation.trace)
+    assert [(one.name, one.when) for one in session.temporal(node)] == [("shines", "is false all along the loop")]
+    # A loop in which the lamp is on does not break it, and of a walk that is no lasso nothing is said.
+    on = taken(session, "press(p=p1)")
+    loop = session.take(session.take(on, on.move), on.move)
+    assert session.loop(loop) == 1
+    assert [one.when for one in session.temporal(loop)] == [one.when for one in session.temporal(on)] == [None]
+
+
+def test_of_a_long_value_the_lines_that_differ_are_marked() -> None:
+    assert _change("(\n  1\n  2\n)", "(\n  1\n  <3>\n)") == "(\n  1\n  <del>2</del>\n  <ins>&lt;3&gt;</ins>\n)"
+    assert _change("1", "2") == "<del>1</del> → <ins>2</ins>"
+    assert _change(None, "2") == "<ins>2</ins>"
