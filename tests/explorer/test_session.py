@@ -89,6 +89,7 @@ def test_expressions_at_every_state() -> None:
     with pytest.raises(OptionError, match="Python itself"):
         session.watch("on.__class__", [node])
     assert len(session.watch("'x' * 100_000", [node])[0].text) < 3_000
+    assert session.watch("10 ** 5_000", [node])[0].text.startswith("(it can not be written: Exceeds the limit")
 
 
 def test_a_constraint_and_an_error_are_told_and_the_walk_goes_on() -> None:
@@ -118,9 +119,19 @@ def test_a_path_is_text() -> None:
     assert [s.title for s in other.trace(again).steps] == ["turns", "turns"]
     assert again.state.variables() == node.state.variables()
     assert other.path(again) == path
-    for wrong in ("", "7", "x", "0/99", "0/0.1", "0/0:ffffff", "1/0/", "0/-1"):
+    for wrong in ("", "7", "x", "0/99", "0/0.1", "0/0.-1", "0/0:ffffff", "1/0/", "0/-1"):
         with pytest.raises(OptionError):
             other.follow(wrong)
+
+
+def test_a_choice_that_there_is_not() -> None:
+    session = Session(Lamp())
+    on = taken(session, "press(p=p1)")
+    breaks = next(number for number, root in enumerate(session.actions) if root.name == "breaks")
+    for choices in ((), (2,), (-1,), (0, 0)):
+        with pytest.raises(OptionError, match="can not be taken like this after step 1"):
+            session.take(on, (breaks, choices))
+    assert session.take(on, (breaks, (1,))).state.variables()["broken"] is False
 
 
 def test_a_link_of_other_constants_is_refused() -> None:

@@ -384,5 +384,8 @@ class Session:
 
 
 def _told(found: Evaluated) -> Told:
-    text = str(found)
+    try:
+        text = str(found)
+    except (ValueError, RecursionError, MemoryError) as error:  # a number of thousands of digits, say
+        return Told(f"(it can not be written: {str(error).partition(';')[0] or 'it is too large'})")
     return Told(text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}…", found.error is None and found.value is False)
