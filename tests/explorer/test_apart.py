@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from explorer.serving import LIMITS
 from explorer.walks import Coin, Lamp
+from patience import PATIENCE
 
 from fencepost import OptionError, Options
 from fencepost.explorer.app import Explorer
@@ -75,10 +76,10 @@ def test_a_search_that_does_not_look_up_is_ended() -> None:
         told = explorer.stop({})["search"]
         assert (told["running"], told["said"]) in ((True, "Stopping"), (False, "Stopped before it began."))
         assert watched(explorer, "on") == [("False", None)]  # meanwhile
-        assert explorer.search.wait(60).said == "Stopped before it began."
+        assert explorer.search.wait(PATIENCE).said == "Stopped before it began."
         # The next one has a new process.
         explorer.find({"session": explorer.name, "at": 0, "expression": "broken"})
-        assert explorer.search.wait(60).said == "Found 2 steps from here: no way is shorter."
+        assert explorer.search.wait(PATIENCE).said == "Found 2 steps from here: no way is shorter."
     finally:
         explorer.close()
 
@@ -89,7 +90,7 @@ def test_a_search_keeps_its_limits_even_if_it_does_not_look_up(monkeypatch: pyte
     try:
         explorer.find({"session": explorer.name, "at": 0, "expression": f"on and {ENDLESS}"})
         assert explorer.search is not None
-        assert explorer.search.wait(60) == Finding(False, "Not found within the limits: the search did not end in time.")
+        assert explorer.search.wait(PATIENCE) == Finding(False, "Not found within the limits: the search did not end in time.")
     finally:
         explorer.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from explorer.browser import MISSING, Browser
 from explorer.serving import Page, served
-from explorer.walks import Coin, Lamp, Wide
+from explorer.walks import Coin, Lamp, Ticking, Wide
 
 import fencepost
 from fencepost.loading import load
@@ -197,7 +197,7 @@ def test_expressions_are_watched(browser: Browser, lamp: Page) -> None:
     assert browser.texts("#watches .error") == []
 
 
-def test_a_search_runs_and_is_stopped(browser: Browser, ledger: Page) -> None:
+def test_a_search_shows_the_way_to_what_it_finds(browser: Browser, ledger: Page) -> None:
     browser.open(ledger.address)
     browser.press("1")
     browser.run("document.querySelector('#expression').value = \"meta.status is not None and meta.status.name == 'CLOSED'\"")
@@ -205,16 +205,23 @@ def test_a_search_runs_and_is_stopped(browser: Browser, ledger: Page) -> None:
     browser.until("document.querySelector('#said').textContent.startsWith('Found')")
     assert place(browser) == len(browser.texts(ROWS)) - 1
     assert "CLOSED" in browser.text(".card.changed")
-    browser.run("document.querySelector('#expression').value = 'False'")
-    browser.click("#find-start", settles=False)
-    browser.until("!document.querySelector('#stop').hidden")
-    # The page answers while the engine works.
-    browser.press("Home")
-    assert place(browser) == 0
-    browser.press("s", settles=False)
-    assert browser.text("#said").startswith("Stop")  # at once, whatever the engine is doing
-    browser.until("document.querySelector('#stop').hidden")
-    assert browser.text("#said").startswith("Stopped")
+
+
+def test_a_search_is_stopped(browser: Browser) -> None:
+    with served(Ticking()) as page:
+        browser.open(page.address)
+        browser.press("1", "1")
+        browser.run("document.querySelector('#expression').value = 'False'")
+        browser.click("#find-start", settles=False)
+        browser.until("document.querySelector('#said').textContent.includes(' states, level ')")
+        # The page answers while the engine works.
+        browser.press("Home")
+        assert place(browser) == 0
+        assert not browser.run("return document.querySelector('#stop').hidden")
+        browser.press("s", settles=False)
+        assert browser.text("#said").startswith("Stop")  # at once, whatever the engine is doing
+        browser.until("document.querySelector('#stop').hidden")
+        assert browser.text("#said").startswith("Stopped")
 
 
 def test_the_keyboard_alone(browser: Browser, lamp: Page) -> None:
