@@ -15,8 +15,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from docs.documents import blocks, documents, run, selected
 from docs.gallery import IMAGES, PAGE, answers, plots, questions
 
-from docs import gallery
-
 
 def refresh(document: Path) -> None:
     """Run every command of ``document`` and put its output there."""

@@ -12,7 +12,6 @@ from docs.documents import EXAMPLES, same, selected
 from docs.gallery import IMAGES, PAGE, answers, plots, questions
 from states.tables import written
 
-from docs import gallery
 from fencepost.protocols import shipped
 from fencepost.spark import query
 
