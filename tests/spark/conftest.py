@@ -72,6 +72,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 def walking_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Walks are cut into many small tasks, and these run in this process."""
     monkeypatch.setattr(simulate, "Cluster", Here)
+    monkeypatch.setattr(simulate.Distributed, "learned", lambda self: True)
     monkeypatch.setattr(simulate, "FEWEST", 2)
     monkeypatch.setattr(simulate, "FIRST_SHARE", 5)
     monkeypatch.setattr(simulate, "GROWTH", 2)

@@ -42,10 +42,16 @@ def rounds(exploration: Exploration) -> Any:
     return exploration.profile["rounds on Spark"]
 
 
+@pytest.fixture
+def at_once(spark: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks on a real Spark get all walks, and the driver does not begin with any until they are there."""
+    monkeypatch.setattr(simulate.Distributed, "enough", lambda self: True)
+
+
 # -- on Spark ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("spark")
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize(
     ("name", "constants", "walks", "violated"),
     [("bookkeeper-4.13", {"recovery_reads_fence": False}, 30_000, True), ("ledger-chaining", {}, 10_000, False)],
@@ -84,7 +90,7 @@ known_to_the_driver = object()
 Far.__module__ = "a_file_that_no_executor_has"
 
 
-@pytest.mark.usefixtures("spark")
+@pytest.mark.usefixtures("at_once")
 def test_an_interrupt_cancels_the_round_and_what_was_counted_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulate, "TICK", 0.002)  # so that no round is over before it was looked at
     seen: list[Progress] = []

@@ -258,6 +258,8 @@ class Distributed(simulate.Simulation):
         self.counted.append(self.elsewhere)
         self.share = FIRST_SHARE
         self.begun = 0
+        self.rehearsal: Job | None = None
+        self._learned, self._looked = False, (self.started, 0.0)
         self.most_parked = self.lanes * self.workers
         self.figures: list[dict[str, float]] = []
         self._common: Any = None
@@ -269,8 +271,19 @@ class Distributed(simulate.Simulation):
         self.cluster.close()
 
     def enough(self) -> bool:
-        """Whether Spark is there."""
-        return self.cluster.ready()
+        """Whether tasks are to take over: Spark has started, has had one on each core, which got no walks, and it pays."""
+        if self.rehearsal is None and self.cluster.ready():
+            self.rehearsal = self._sent([[] for _ in range(self.cluster.cores)])
+        return self.rehearsal is not None and self.rehearsal.wait(0) and self.learned()
+
+    def learned(self) -> bool:
+        """Whether there was a second of which less than half went by in asking Python: before that, a cluster could gain little."""
+        now, asking = time.monotonic(), self.seconds["python"] + self.seconds["settle"]
+        since, before = self._looked
+        if now - since >= 1.0:
+            self._learned |= asking - before < (now - since) / 2
+            self._looked = now, asking
+        return self._learned
 
     def run(self) -> Exploration:
         """Walk, and tell what was found."""
@@ -281,9 +294,15 @@ class Distributed(simulate.Simulation):
     def walk(self, first: int, last: int) -> None:
         """Take the walks numbered from ``first`` up to ``last``, unless a limit comes before."""
         self.cluster.begin()
-        if not self.cluster.ready():
-            super().walk(first, last)
-            first = int(self.control[END])
+        try:
+            if not self.enough():
+                super().walk(first, last)
+                first = int(self.control[END])
+            if self.rehearsal is not None and self.result.limit is None and first < self.end(last):
+                self._told(self.rehearsal)
+        finally:
+            if self.rehearsal is not None:
+                self.rehearsal.cancel()
         left = [(first, last)]
         parked = np.zeros((0, 2), np.int64)
         while self.result.limit is None and (left or len(parked)):
@@ -312,16 +331,19 @@ class Distributed(simulate.Simulation):
         """A round that is on its way."""
         if self._common is None:
             self._common = self.cluster.share(self._in_common())
-        tables, name = self._shared()
+        tables, tables_id = self._shared()
         count = sum(last - first for share in shares for first, last in share)
         timeout = self.options.timeout
         plan = Round(
-            shares=tuple(tuple(share) for share in shares), common=self._common, tables=tables, tables_id=name,
+            shares=tuple(tuple(share) for share in shares), common=self._common, tables=tables, tables_id=tables_id,
             words=self.tables.layout.words, seconds=ROUND,
             limit=None if timeout is None else timeout - (time.monotonic() - self.started),
             most_parked=max(1, self.most_parked // len(shares)), version=__version__,
         )  # fmt: skip
-        title = f"{self.stepper.protocol.name}, round {len(self.figures) + 1}: {numbers.plural(count, 'walk')} from number {shares[0][0][0]:,} on"
+        name = self.stepper.protocol.name
+        if not count:
+            return self.cluster.start(Walk(plan), len(shares), f"{name}, before the first round", "getting ready")
+        title = f"{name}, round {len(self.figures) + 1}: {numbers.plural(count, 'walk')} from number {shares[0][0][0]:,} on"
         return self.cluster.start(Walk(plan), len(shares), title, "walking")
 
     def _in_common(self) -> Common:
@@ -393,7 +415,8 @@ class Distributed(simulate.Simulation):
             figures["steps"] += int(how_many[which != INITIAL].sum())
             figures["parked"] += len(parked[-1])
             figures["seconds"] += one.seconds
-        self.figures.append(figures)
+        if told:
+            self.figures.append(figures)
         self.begun = sum(one.begun for one in told)
         if self.begun:
             # A short round tells little of how many walks a long one has time for.
