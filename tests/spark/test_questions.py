@@ -38,7 +38,7 @@ class Counting(Protocol):
         self.b += one_of((n, n * self.step))
 """
 
-SMALL: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 2}
+SMALL: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 2, "message_loss": False}
 
 
 @pytest.fixture(scope="module")
