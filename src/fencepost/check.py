@@ -69,7 +69,7 @@ def check(
     if engine == "auto":
         engine = "embedded"
     stepper = Stepper(protocol, invariants, options.checking)
-    _check_liveness(stepper, options)
+    _check_liveness(stepper, engine, options)
     explorer = import_module(_module(engine, options))
     return _judge(stepper, engine, explorer.explore(stepper, options, report), options, report)
 
@@ -88,14 +88,14 @@ def _try_small(protocol: Protocol, invariants: Sequence[str] | None, options: Op
     from fencepost.engines import reference
 
     stepper = Stepper(protocol, invariants)
-    _check_liveness(stepper, options)
+    _check_liveness(stepper, "reference", options)
     brief = replace(options, max_states=min(options.max_states or SMALL_STATES, SMALL_STATES), timeout=None)
     explored = reference.explore(stepper, brief, most_calls=SMALL_CALLS)
     ours = explored.limit is not None and (options.max_depth is None or explored.depth < options.max_depth)
     return None if ours else _judge(stepper, "reference", explored, options, None)
 
 
-def _check_liveness(stepper: Stepper, options: Options) -> None:
+def _check_liveness(stepper: Stepper, engine: str, options: Options) -> None:
     """Raises :class:`OptionError` if temporal properties are to be judged together with what leaves no graph to judge them on."""
     names = list(dict.fromkeys(root.name for root in stepper.of_kind(*TEMPORAL)))
     stepper.demands()
@@ -104,8 +104,8 @@ def _check_liveness(stepper: Stepper, options: Options) -> None:
     instead = f"{names[0]} is judged on all steps between all states: check invariants alone, with --invariant NAME, or"
     if stepper.protocol.declared("view"):
         raise OptionError(f"{instead} take out the view, which makes one state of several that may go on differently")
-    if options.checkpoint is not None or options.resume is not None:
-        raise OptionError(f"{instead} leave out --checkpoint and --resume: what is saved holds no steps")
+    if engine != "spark" and (options.checkpoint is not None or options.resume is not None):
+        raise OptionError(f"{instead} leave out --checkpoint and --resume: what is saved holds no steps, but for that of --engine spark")
 
 
 def _assumed(protocol: Protocol, assumption: object) -> bool:
@@ -247,7 +247,7 @@ def _judge_liveness(stepper: Stepper, explored: Exploration, options: Options, r
     else:
         explored.judged = tuple(dict.fromkeys(property.name for property in graph.terms.properties))
         for name, lasso in found.items():
-            way = walked(stepper, graph, lasso)
+            way = walked(stepper, graph.terms, lasso)
             explored.found.append(Found(lasso.of.kind, name, way.initial, way.path, lasso.loop, way.fairness))
     explored.seconds = went_on()
     explored.peak_memory = max(explored.peak_memory, peak_memory())

@@ -30,7 +30,7 @@ def record_level(
     terms = recording.terms
     compiled, arena = tables()
     counts, children, kinds, enabled = steps_of(compiled, arena, work, order, terms.kind_of, terms.masks)
-    truths = _truths(terms, tables, work, order, ask)
+    truths = truths_of(terms, tables, work, order, ask)
     recording.add(arena.fp[order], counts, children, kinds, enabled, truths)
 
 
@@ -51,13 +51,14 @@ def steps_of(
     return counts, children, kinds, enabled
 
 
-def _truths(
+def truths_of(
     terms: Terms,
     tables: Callable[[], tuple[Compiled, Arena]],
     work: Work,
     order: Array,
     ask: Callable[[int, int], None],
 ) -> Array:
+    """The predicates that are true in each of the states at ``order``, as bits; see :func:`record_level` for ``ask``."""
     roots = np.array([root.index for root in terms.predicates], np.int64)
     truths = np.zeros((len(order), terms.truth_words), np.uint64)
     begin = 0

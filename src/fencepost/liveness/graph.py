@@ -7,7 +7,7 @@ same numbers from every engine, and of two states the nearer one to the start ha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,16 @@ class Property:
     name: str
     title: str
     predicates: tuple[int, ...]
+
+
+class Measures(NamedTuple):
+    """What of :class:`Terms` is numbers alone, and can be told to another process."""
+
+    words: int
+    truth_words: int
+    weak: Array
+    strong: Array
+    masks: Array
 
 
 class Terms:
@@ -63,6 +73,11 @@ class Terms:
                 raise SystemFailure(f"fairness tells more than {MOST_KINDS:,} kinds of steps apart: declare it per fewer parameters")
             self.kind_of[root.index] = kinds.setdefault(of, len(kinds))
         self.masks = np.array([mask(of, self.words) for of in kinds] or [mask((), self.words)])
+
+    @property
+    def measures(self) -> Measures:
+        """What of it is numbers alone."""
+        return Measures(self.words, self.truth_words, self.weak, self.strong, self.masks)
 
 
 def mask(bits: Any, words: int) -> Array:
@@ -102,7 +117,9 @@ class Graph:
 
 
 @dataclass
-class _Level:
+class Level:
+    """What was noted down of a level, or of some of its states; see :meth:`Recording.add`."""
+
     fingerprints: Array
     counts: Array
     children: Array
@@ -118,7 +135,7 @@ class Recording:
         self.terms = Terms(stepper)
         self.states = 0
         self.steps = 0
-        self._levels: list[_Level] = []
+        self._levels: list[Level] = []
 
     def add(
         self, fingerprints: Array, counts: Array, children: Array, kinds: Array, enabled: Array, truths: Array
@@ -127,14 +144,20 @@ class Recording:
         for each step, state by state, the fingerprint it leads to and its kind. Steps of a state are in the order of these two,
         and none is there twice. Fingerprints are 64 bits of it.
         """
-        self._levels.append(_Level(fingerprints, counts, children, kinds, enabled, truths))
+        self._levels.append(Level(fingerprints, counts, children, kinds, enabled, truths))
         self.states += len(counts)
         self.steps += len(children)
+
+    def take(self) -> list[Level]:
+        """All levels, for somebody else to keep; the recording is empty afterwards."""
+        levels, self._levels = self._levels, []
+        self.states = self.steps = 0
+        return levels
 
     @property
     def needs(self) -> int:
         """Bytes that making the graph and judging it takes at the most, beyond what the recording has taken."""
-        return self.steps * 48 + self.states * (56 + 32 * self.terms.words + 8 * self.terms.truth_words) + 64 * CHUNK
+        return needs(self.terms, self.states, self.steps)
 
     def graph(self) -> Graph:
         """The graph; the recording is empty afterwards.
@@ -175,6 +198,11 @@ class Recording:
             np.concatenate([level.enabled for level in levels]),
             np.concatenate([level.truths for level in levels]),
         )
+
+
+def needs(terms: Terms, states: int, steps: int) -> int:
+    """Bytes that making a graph of so many states and steps and judging it takes at the most."""
+    return steps * 48 + states * (56 + 32 * terms.words + 8 * terms.truth_words) + 64 * CHUNK
 
 
 def _joined(parts: list[Array], dtype: Any) -> Array:

@@ -29,7 +29,7 @@ CANDIDATES = 16
 
 @dataclass(frozen=True)
 class Lasso:
-    """A behaviour without end that violates a property, as numbers of states.
+    """A behaviour without end that violates a property, as 64 bits of the fingerprints of its states.
 
     From ``states[loop]`` on it repeats; the last state is that one again. If ``loop`` is the place of the last state, the
     behaviour stays there.
@@ -51,58 +51,44 @@ def violation(graph: Graph, property: Property) -> Lasso | None:
     Its stem is as short as there is, and ends in a state where the property is false; for leads-to, in one where it is awaited.
     """
     search = _Search(graph, property)
-    labels = search.fair()
-    ends = search.nearest(labels)
-    if not len(ends):
+    found = search.found()
+    if found is None:
         return None
-    parts: dict[int, _Part] = {}
-    loops: list[list[int]] = []
-    for end in ends[:CANDIDATES]:
-        label = int(labels[end])
-        if label not in parts:
-            parts[label] = _Part(graph, np.flatnonzero(labels == label), search.must)
-        loops.append(parts[label].loop(int(end)))
-    shortest = min(range(len(loops)), key=lambda n: len(loops[n]))
-    stem = search.stem(int(ends[shortest]))
-    return Lasso(property, (*stem, *loops[shortest]), len(stem) - 1)
+    end, loop = found
+    stem = search.stem(end)
+    return Lasso(property, tuple(int(graph.fingerprints[n]) for n in (*stem, *loop)), len(stem) - 1)
 
 
-class _Search:
-    """Where a property can be violated for ever (``region``), what must be visited there, and how far it is to there.
+class Ending:
+    """Where behaviours can go on for ever within a ``region`` that they may not leave, fairly, and come by a state of ``must``.
 
-    For leads-to that is the states without the second truth that are reached, without it, from one that has the first:
-    ``far[n]`` is the number of steps to state n by way of such a one. For the others it is the state's level.
+    ``far``: how far each state is from the start, if that is not its level. The graph may lack states and steps, as long as it has
+    all those of every fair component that comes by ``must``.
     """
 
-    def __init__(self, graph: Graph, property: Property) -> None:
+    def __init__(self, graph: Graph, region: Array, must: Array | None, far: Array | None) -> None:
         self.graph = graph
-        self.must: Array | None = None
-        self.far: Array | None = None
-        first = graph.true(property.predicates[0])
-        if property.kind == "always_eventually":
-            self.region = ~first
-        elif property.kind == "eventually_always":
-            self.region, self.must = np.ones(len(graph), bool), ~first
-        else:
-            self.region = ~graph.true(property.predicates[1])
-            self.pending = first & self.region
-            self.far = self._spread()
-            self.region = self.far >= 0
+        self.region = region
+        self.must = must
+        self.far = far
 
-    def _spread(self) -> Array:
-        graph = self.graph
-        far = np.full(len(graph), -1, np.int32)
-        reached, distance, depth = np.zeros(0, np.int64), 0, len(graph.levels) - 1
-        while distance < depth or len(reached):
-            if distance < depth:
-                begin, end = graph.levels[distance], graph.levels[distance + 1]
-                reached = distinct(np.concatenate([reached, begin + np.flatnonzero(self.pending[begin:end])]))
-            reached = reached[far[reached] < 0]
-            far[reached] = distance
-            after = graph.targets[steps_of(graph.starts, reached)]
-            reached = distinct(after[self.region[after] & (far[after] < 0)])
-            distance += 1
-        return far
+    def found(self) -> tuple[int, list[int]] | None:
+        """A state nearest to the start in which to come to stay, and the states after it on a short loop (none if it can stay right
+        there). None if there is no such state.
+        """
+        labels = self.fair()
+        ends = self.nearest(labels)
+        if not len(ends):
+            return None
+        parts: dict[int, _Part] = {}
+        loops: list[list[int]] = []
+        for end in ends[:CANDIDATES]:
+            label = int(labels[end])
+            if label not in parts:
+                parts[label] = _Part(self.graph, np.flatnonzero(labels == label), self.must)
+            loops.append(parts[label].loop(int(end)))
+        shortest = min(range(len(loops)), key=lambda n: len(loops[n]))
+        return int(ends[shortest]), loops[shortest]
 
     def fair(self) -> Array:
         """For every state the number of the fair component in the region that it is in, or -1."""
@@ -142,6 +128,40 @@ class _Search:
             first: Array = found[found < self.graph.levels[level]]
             return first
         return found
+
+
+class _Search(Ending):
+    """Where a property can be violated for ever (``region``), what must be visited there, and how far it is to there.
+
+    For leads-to that is the states without the second truth that are reached, without it, from one that has the first:
+    ``far[n]`` is the number of steps to state n by way of such a one. For the others it is the state's level.
+    """
+
+    def __init__(self, graph: Graph, property: Property) -> None:
+        first = graph.true(property.predicates[0])
+        super().__init__(graph, ~first, None, None)
+        if property.kind == "eventually_always":
+            self.region, self.must = np.ones(len(graph), bool), ~first
+        elif property.kind == "leads_to":
+            self.region = ~graph.true(property.predicates[1])
+            self.pending = first & self.region
+            self.far = self._spread()
+            self.region = self.far >= 0
+
+    def _spread(self) -> Array:
+        graph = self.graph
+        far = np.full(len(graph), -1, np.int32)
+        reached, distance, depth = np.zeros(0, np.int64), 0, len(graph.levels) - 1
+        while distance < depth or len(reached):
+            if distance < depth:
+                begin, end = graph.levels[distance], graph.levels[distance + 1]
+                reached = distinct(np.concatenate([reached, begin + np.flatnonzero(self.pending[begin:end])]))
+            reached = reached[far[reached] < 0]
+            far[reached] = distance
+            after = graph.targets[steps_of(graph.starts, reached)]
+            reached = distinct(after[self.region[after] & (far[after] < 0)])
+            distance += 1
+        return far
 
     def stem(self, end: int) -> list[int]:
         """A shortest way from an initial state to ``end``, for leads-to by way of a state from which it is awaited."""

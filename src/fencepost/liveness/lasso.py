@@ -14,7 +14,7 @@ from fencepost.step import Demand, Root, State, Stepper
 from fencepost.step.state import LOW
 
 if TYPE_CHECKING:
-    from fencepost.liveness.graph import Graph
+    from fencepost.liveness.graph import Terms
     from fencepost.liveness.judge import Lasso
 
 Row = tuple[int, ...]
@@ -44,12 +44,12 @@ class Walked:
     fairness: tuple[Met, ...]
 
 
-def walked(stepper: Stepper, graph: Graph, lasso: Lasso) -> Walked:
+def walked(stepper: Stepper, terms: Terms, lasso: Lasso) -> Walked:
     """The steps of a lasso. Of several steps to the same state the first one stands there.
 
     Raises :class:`fencepost.SystemFailure` if Python does not take it, it is not fair, or it does not violate the property.
     """
-    wanted = [int(graph.fingerprints[n]) for n in lasso.states]
+    wanted = lasso.states
     initial = next((s for s in stepper.initial_states() if s.fingerprint & LOW == wanted[0]), None)
     rows: list[Row] = [initial.ids] if initial is not None else []
     path: list[Choice] = []
@@ -60,9 +60,9 @@ def walked(stepper: Stepper, graph: Graph, lasso: Lasso) -> Walked:
         rows.append(step[1])
         path.append(step[0])
     property, loop = lasso.of, lasso.loop
-    parts = [graph.terms.predicates[n] for n in property.predicates]
+    parts = [terms.predicates[n] for n in property.predicates]
     if initial is not None and len(rows) == len(wanted) and rows[-1] == rows[loop] and is_violated(stepper, parts, rows, loop):
-        how = met(stepper, graph.terms.demands, rows[loop:])
+        how = met(stepper, terms.demands, rows[loop:])
         fairness = tuple(one for one in how if one is not None)
         if len(fairness) == len(how):
             return Walked(initial, path, fairness)
