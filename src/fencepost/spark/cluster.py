@@ -126,23 +126,30 @@ class Cluster:
             return session.sparkContext.broadcast(value)
 
     def run(self, plan: Plan, name: str, tell: Callable[[str], None]) -> list[bytes]:
-        """Run a level as one job, ``name`` in Spark's own pages; what its tasks tell.
+        """Run a level as one job; see :meth:`chain`."""
+        steps: list[tuple[stages.Stage, int]]
+        steps = [(stages.Expand(plan), plan.homes), (stages.Deduplicate(plan), len(plan.runs)), (stages.Build(plan), plan.homes)]
+        return self.chain(steps, STAGES, name, tell)
 
-        Meanwhile ``tell`` is called with what it is at, and may raise KeyboardInterrupt, which cancels the job.
+    def chain(
+        self, steps: Sequence[tuple[stages.Stage, int]], doing: Sequence[str], name: str, tell: Callable[[str], None]
+    ) -> list[bytes]:
+        """Run stages, each with its number of tasks, as one job, ``name`` in Spark's own pages; what the last one's rows hold.
+
+        Meanwhile ``tell`` is called with what it is at, ``doing`` for each stage, and may raise KeyboardInterrupt, which cancels
+        the job.
         """
         session = self.session
 
         def rows() -> Any:
-            return (
-                session.range(0, plan.homes, 1, plan.homes)
-                .mapInArrow(stages.Expand(plan), stages.SCHEMA)
-                .repartitionById(len(plan.runs), "to")
-                .mapInArrow(stages.Deduplicate(plan), stages.SCHEMA)
-                .repartitionById(plan.homes, "to")
-                .mapInArrow(stages.Build(plan), stages.SCHEMA)
-            )
+            made = session.range(0, steps[0][1], 1, steps[0][1])
+            for n, (stage, tasks) in enumerate(steps):
+                if n:
+                    made = made.repartitionById(tasks, "to")
+                made = made.mapInArrow(stage, stages.SCHEMA)
+            return made
 
-        return _told(Job(session, self._jobs, rows, name, STAGES), tell)
+        return _told(Job(session, self._jobs, rows, name, doing), tell)
 
     def each(self, task: Any, count: int, doing: str, name: str, tell: Callable[[str], None]) -> list[bytes]:
         """Run ``count`` tasks that have nothing to do with each other as one job; otherwise as :meth:`run`."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -52,6 +52,9 @@ BLOCK = 1 << 19
 """Candidates in one shuffled block: 8 MiB of them."""
 MOST_RUNS = 8
 """Runs of a target, at most; beyond, they are merged."""
+
+Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""The tasks of a stage, each given the rows that are sent to it. Those of a first stage get rows with their own number."""
 
 Counts = tuple[bytes, bytes]
 """Numbers of leaves or outcomes, and how many of each."""
@@ -414,8 +417,13 @@ def each_here(task: Any, count: int) -> list[bytes]:
 
 def here(plan: Plan) -> list[bytes]:
     """The whole level in this process: what its tasks tell."""
-    rows: list[pa.RecordBatch] = [row(home, home, b"") for home in range(plan.homes)]
-    for stage in (Expand(plan), Deduplicate(plan), Build(plan)):
+    return chained([(Expand(plan), plan.homes), (Deduplicate(plan), len(plan.runs)), (Build(plan), plan.homes)])
+
+
+def chained(steps: Sequence[tuple[Stage, int]]) -> list[bytes]:
+    """Stages, each with its number of tasks, one after the other in this process: what the last one's rows hold."""
+    rows: list[pa.RecordBatch] = [row(n, n, b"") for n in range(steps[0][1])]
+    for stage, _ in steps:
         by_task: dict[int, list[pa.RecordBatch]] = {}
         for batch in rows:
             by_task.setdefault(batch.column(0)[0].as_py(), []).append(batch)
