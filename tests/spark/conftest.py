@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +40,12 @@ class Here(cluster.Cluster):
     def run(self, plan: Plan, name: str, tell: Callable[[str], None]) -> list[bytes]:
         tell("")
         return stages.here(plan)
+
+    def chain(
+        self, steps: Sequence[tuple[stages.Stage, int]], doing: Sequence[str], name: str, tell: Callable[[str], None]
+    ) -> list[bytes]:
+        tell("")
+        return stages.chained(steps)
 
 
 class Done:

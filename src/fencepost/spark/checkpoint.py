@@ -13,6 +13,7 @@ import msgspec
 from fencepost.engines.checkpoint import SlotEntry, Subject
 from fencepost.errors import SystemFailure
 from fencepost.spark.level import Piece, Run, Shape
+from fencepost.spark.notes import Note
 from fencepost.states.writer import Mark
 from fencepost.storage import Storage
 
@@ -41,11 +42,13 @@ class Manifest(Subject):
     found: list[tuple[str, str, int, list[int]]]
     reported: list[str]
     table: Mark | None = None
+    notes: list[list[Note]] = []
 
     @property
     def files(self) -> set[str]:
         """The files that must stay."""
-        return {p.file for p in self.pieces} | {run.file for runs in self.runs for run in runs} | {self.tables}
+        notes = {file for level in self.notes for note in level for file in note.files}
+        return {p.file for p in self.pieces} | {run.file for runs in self.runs for run in runs} | {self.tables} | notes
 
 
 def digest(content: bytes) -> str:

@@ -31,6 +31,8 @@ from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
 from fencepost.spark import checkpoint, level, loops, stages
 from fencepost.spark.cluster import Cluster, require_spark
 from fencepost.spark.level import Piece, Plan, Run, Shape
+from fencepost.spark.liveness import Judge
+from fencepost.spark.notes import Notes, Noting
 from fencepost.spark.table import Sheets, resumed
 from fencepost.spec.protocol import TEMPORAL
 from fencepost.step import Stepper
@@ -80,12 +82,6 @@ def explore(stepper: Stepper, options: Options, report: Report | None = None) ->
 
 def _refuse(stepper: Stepper, options: Options) -> None:
     require_spark()
-    if stepper.of_kind(*TEMPORAL):
-        name = stepper.of_kind(*TEMPORAL)[0].name
-        raise OptionError(
-            f"the spark engine does not check temporal properties such as {name}: name the invariants to check with --invariant, "
-            "or use --engine embedded"
-        )
     if options.symmetry:
         raise OptionError("the spark engine explores every state: leave out --symmetry, or use --engine embedded")
     if options.checking:
@@ -135,6 +131,8 @@ class Search:
         self.shuffled = 0
         self.figures: list[dict[str, float]] = []
         self.last_is_whole = True
+        self.notes = Notes(explorer.recording) if explorer.recording is not None else None
+        self.judge: Judge | None = None
         self._tables: tuple[tuple[int, ...], Any, str] | None = None
         self.table = self.result.table
         self.sheets = Sheets(self.table) if self.table is not None else None
@@ -157,6 +155,9 @@ class Search:
                     self._next_level()
                 self._mend()
                 result.complete = not explorer.level_size and result.limit is None and result.raised is None
+                self._judge_liveness()
+            except ProtocolRaised as error:
+                result.raised = error
             except KeyboardInterrupt:
                 result.interrupted = True
             except SystemFailure as error:
@@ -170,6 +171,8 @@ class Search:
         result.queue = explorer.level_size
         explorer.conclude()
         result.profile["levels on Spark"] = self.figures
+        if self.judge is not None:
+            result.profile["trimmed on Spark"] = self.judge.figures
         return result
 
     def _storage(self) -> tuple[Storage, bool]:
@@ -198,6 +201,9 @@ class Search:
         for begin in range(0, len(order), HOME_ROWS):
             self.pieces.append(self._piece(order[begin : begin + HOME_ROWS]))
         explorer.forget_visited()
+        self.result.recording = None
+        if self.notes is not None:
+            self.notes.take_over(self.storage)
         self._save()
 
     def _visited(self) -> tuple[Array, Array, Array]:
@@ -253,7 +259,7 @@ class Search:
         if place is not None and str(open_storage(place).place) != self.storage.place:
             raise SystemFailure(f"a resumed run goes on saving to {self.storage.place}; leave out --checkpoint")
         kept = checkpoint.read(self.storage)
-        difference = kept.difference(explorer.stepper.protocol, explorer.properties, self.options.bits)
+        difference = kept.difference(explorer.stepper.protocol, self._properties, self.options.bits)
         if difference is not None:
             raise checkpoint.refused(self.storage, difference)
         names = set(self.storage.names())
@@ -281,6 +287,13 @@ class Search:
         self.kept, self.saved_level = kept, kept.level
         self.result.table = self.table = writer
         self.sheets = Sheets(writer) if writer is not None else None
+        if self.notes is not None:
+            self.notes.levels = [list(notes) for notes in kept.notes]
+
+    @property
+    def _properties(self) -> list[str]:
+        """The invariants, constraints and temporal properties that are checked, by title."""
+        return self.explorer.properties + [root.title for root in self.explorer.stepper.of_kind(*TEMPORAL)]
 
     # -- a level ------------------------------------------------------------------------------------------------------
 
@@ -291,6 +304,8 @@ class Search:
         if not actions:
             # The states of the last level before a limit on depth are not asked for their actions: a resumed run does that level again.
             self._save()
+        if self.notes is not None:
+            self._note(self.notes)
         before = self.pieces
         plan = self._plan(actions)
         began = time.perf_counter()
@@ -307,6 +322,17 @@ class Search:
         self._remove(stale - self._files())
         if actions and self.level - self.saved_level >= options.checkpoint_levels:
             self._save()
+
+    def _note(self, notes: Notes) -> None:
+        """Write down the steps out of the current level."""
+        plan = self._plan(True)
+        steps: list[tuple[stages.Stage, int]] = [(Noting(plan, notes.terms), plan.homes)]
+        if isinstance(plan.tables, Held):
+            told = stages.chained(steps)
+        else:
+            name = f"{self.explorer.stepper.protocol.name}, level {self.result.depth}: steps of {plan.total:,} states"
+            told = self.cluster.chain(steps, ("noting down steps",), name, self._tell)
+        notes.add(self.explorer, plan, told, self._path)
 
     def _plan(self, actions: bool) -> Plan:
         explorer, tables = self.explorer, self.explorer.tables
@@ -519,6 +545,20 @@ class Search:
             self.result.found.append(explorer.violation(kind, name, (start, [*outcomes, *last])))
             explorer.reported.add(name)
 
+    def _judge_liveness(self) -> None:
+        """Judge the temporal properties, if that is to be done."""
+        explorer, result = self.explorer, self.result
+        if self.notes is None or not result.complete or not result.distinct or result.found:
+            return
+
+        def tell(doing: str) -> None:
+            if self.report is not None:
+                seconds = time.monotonic() - explorer.started
+                self.report(Progress(distinct=result.distinct, depth=result.depth, seconds=seconds, doing=doing))
+
+        self.judge = Judge(self.notes, self.storage, self.cluster, explorer.stepper, self.options, tell)
+        self.judge.run(result, time.monotonic() - explorer.started)
+
     def _path(self, low: int, high: int) -> tuple[int, list[int]]:
         """The number of an initial state and the outcomes from it to a state."""
         tables = self.explorer.tables
@@ -539,6 +579,8 @@ class Search:
     def _files(self) -> set[str]:
         """The files that must stay: of the current level, and of the last checkpoint."""
         current = {p.file for p in self.pieces} | {run.file for runs in self.runs for run in runs}
+        if self.notes is not None:
+            current |= self.notes.files
         return current | (self.kept.files if self.kept is not None else set())
 
     def _remove(self, names: Iterable[str]) -> None:
@@ -565,12 +607,13 @@ class Search:
         ]
         manifest = checkpoint.Manifest(
             format=checkpoint.FORMAT, protocol=protocol.name, constants=encoded_constants(protocol), source=source_digest(protocol),
-            properties=explorer.properties, bits=options.bits, engine="spark", depth=result.depth, distinct=result.distinct,
+            properties=self._properties, bits=options.bits, engine="spark", depth=result.depth, distinct=result.distinct,
             generated=result.generated, taken=[result.taken.get(i, 0) for i in roots], new=[result.new.get(i, 0) for i in roots],
             seconds=explorer.earlier.seconds + time.monotonic() - explorer.started, level=self.level, queue=explorer.level_size,
             shapes=list(self.shapes), pieces=list(self.pieces), runs=[list(runs) for runs in self.runs], tables=name, tables_digest=checkpoint.digest(content),
             slots=slot_entries(explorer.stepper.store), found=found, reported=sorted(explorer.reported),
             table=self.table.mark() if self.table is not None else None,
+            notes=self.notes.levels[: self.level - 1] if self.notes is not None else [],
         )  # fmt: skip
         self.storage.replace(checkpoint.NAME, msgspec.json.encode(manifest))
         if self.table is not None:

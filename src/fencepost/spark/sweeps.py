@@ -1,0 +1,60 @@
+"""The compiled loops of trimming: one pass over the steps of a part, with sets of states as words of 64 bits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fencepost.compiler.native import njit
+
+
+@njit
+def trim_rows(rows, starts, others, first, alive):
+    """Take out of a set the states of a part that have no other end of a step in it; how many those are."""
+    gone = 0
+    for k in range(rows.size):
+        n = first + np.int64(rows[k])
+        bit = np.uint64(1) << np.uint64(n & 63)
+        if alive[n >> 6] & bit == 0:
+            continue
+        found = False
+        for i in range(starts[k], starts[k + 1]):
+            other = np.int64(others[i])
+            if alive[other >> 6] >> np.uint64(other & 63) & np.uint64(1) != 0:
+                found = True
+                break
+        if not found:
+            alive[n >> 6] &= ~bit
+            gone += 1
+    return gone
+
+
+@njit
+def grow_rows(rows, starts, others, first, within, grown):
+    """Add to a set the states of a part, ``within`` another, that have another end of a step in it; how many those are."""
+    come = 0
+    for k in range(rows.size):
+        n = first + np.int64(rows[k])
+        bit = np.uint64(1) << np.uint64(n & 63)
+        if within[n >> 6] & bit == 0 or grown[n >> 6] & bit != 0:
+            continue
+        for i in range(starts[k], starts[k + 1]):
+            other = np.int64(others[i])
+            if grown[other >> 6] >> np.uint64(other & 63) & np.uint64(1) != 0:
+                grown[n >> 6] |= bit
+                come += 1
+                break
+    return come
+
+
+@njit
+def one_step(rows, starts, others, first, within, before, after):
+    """Add to ``after`` the states of a part, ``within`` a set, that have another end of a step in ``before``."""
+    for k in range(rows.size):
+        n = first + np.int64(rows[k])
+        bit = np.uint64(1) << np.uint64(n & 63)
+        if within[n >> 6] & bit != 0:
+            for i in range(starts[k], starts[k + 1]):
+                other = np.int64(others[i])
+                if before[other >> 6] >> np.uint64(other & 63) & np.uint64(1) != 0:
+                    after[n >> 6] |= bit
+                    break
