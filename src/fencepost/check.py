@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fencepost.engines.interface import SIMULATION, Exploration, Found, Options, Progress, Report
-from fencepost.engines.memory import memory_limit, peak_memory, resident_memory
+from fencepost.engines.resources import cores, memory_limit, peak_memory, resident_memory
 from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
 from fencepost.result import ActionCount, Result, Table, Violation
 from fencepost.spec.protocol import TEMPORAL, Protocol, _unknown
@@ -56,7 +55,7 @@ def check(
     for name in given:
         if name not in Options.__dataclass_fields__:
             raise OptionError(_unknown("option", name, Options.__dataclass_fields__, "check"))
-    options = replace(options or Options(workers=os.cpu_count() or 1), **given)
+    options = replace(options or Options(workers=cores()), **given)
     _check_names(protocol, engine, invariants)
     _check_options(engine, options)
     broken = next((a for a in protocol.declared("assumption") if not _assumed(protocol, a)), None)

@@ -421,6 +421,7 @@ def _check(given: argparse.Namespace) -> int:
 
 def _options(given: argparse.Namespace) -> Options:
     from fencepost.engines.interface import Options
+    from fencepost.engines.resources import cores
 
     if given.engine == "reference" and (given.checkpoint or given.resume):
         raise OptionError("the reference engine keeps no checkpoints: use --engine embedded")
@@ -441,7 +442,7 @@ def _options(given: argparse.Namespace) -> Options:
     if isinstance(given.states, Path):
         _must_be_writable_folder("states", given.states)
     return Options(
-        workers=given.workers or _cores(),
+        workers=given.workers or cores(),
         max_states=given.max_states,
         max_depth=given.max_depth,
         max_memory=given.max_memory,
@@ -468,11 +469,6 @@ def _options(given: argparse.Namespace) -> Options:
 
 def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
-
-
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _must_be_writable_folder(option: str, folder: Path) -> None:
@@ -505,6 +501,7 @@ def _explore(given: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise SystemFailure(f"explore needs {error.name}: pip install 'fencepost[explore]'") from None
     from fencepost.engines.interface import Options
+    from fencepost.engines.resources import cores
     from fencepost.explorer.session import Session
     from fencepost.trace.reading import replayed
 
@@ -514,7 +511,7 @@ def _explore(given: argparse.Namespace) -> int:
     if not protocol.declared("action"):
         raise errors.NotAProtocol(f"{given.protocol} has no actions, so there is nothing to walk through: mark its steps with @action")
     session = Session(protocol)
-    limits = Options(workers=given.workers or _cores(), max_memory=given.max_memory, timeout=given.timeout)
+    limits = Options(workers=given.workers or cores(), max_memory=given.max_memory, timeout=given.timeout)
     try:
         path = (given.path or "").lstrip("#")
         if written is not None:

@@ -13,7 +13,7 @@ from engines.random_protocols import seeded
 from fencepost import Protocol, action, invariant, one_of, require, state
 from fencepost.engines import embedded
 from fencepost.engines.interface import Options
-from fencepost.engines.memory import resident_memory
+from fencepost.engines.resources import resident_memory
 from fencepost.loading import shipped_names
 from fencepost.protocols import shipped
 from fencepost.spark import engine

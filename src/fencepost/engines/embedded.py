@@ -34,8 +34,8 @@ from fencepost.engines.checkpoint import (
 from fencepost.engines.interface import SAMPLE, Exploration, Found, Options, Progress, Report, table
 from fencepost.engines.kernel import CAPACITY, COUNT, DEADLOCK, LEAF_TOP, OUT, PARKS, USED, Arena, Shared, Work
 from fencepost.engines.links import Links
-from fencepost.engines.memory import memory_limit, peak_memory, physical_memory, resident_memory
 from fencepost.engines.recording import record_level, steps_of
+from fencepost.engines.resources import memory_limit, peak_memory, physical_memory, resident_memory
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.liveness.graph import Recording
 from fencepost.spec.protocol import TEMPORAL

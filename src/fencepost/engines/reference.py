@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fencepost.engines.interface import SAMPLE, Exploration, Found, Options, Progress, Report, table
-from fencepost.engines.memory import peak_memory
+from fencepost.engines.resources import peak_memory
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.spec.protocol import TEMPORAL
 from fencepost.step import State, Stepper, Symmetry

@@ -27,7 +27,7 @@ from fencepost.engines.embedded import QUESTIONS, TICK, uncollected
 from fencepost.engines.interface import Exploration, Found, Options, Progress, Report, Walks
 from fencepost.engines.kernel import PARKED, PARKS, Work
 from fencepost.engines.lanes import arena_for, cells_for, lanes_for, walkers_for, work_for
-from fencepost.engines.memory import memory_limit, peak_memory, resident_memory
+from fencepost.engines.resources import memory_limit, peak_memory, resident_memory
 from fencepost.engines.walks import END, NEXT, STOP, Plan, Temporal, Walkers
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.liveness.graph import Terms

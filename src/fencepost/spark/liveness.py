@@ -17,7 +17,7 @@ import numpy as np
 
 from fencepost.compiler.tables import Array
 from fencepost.engines.interface import Exploration, Found, Options
-from fencepost.engines.memory import memory_limit, peak_memory, resident_memory
+from fencepost.engines.resources import memory_limit, peak_memory, resident_memory
 from fencepost.liveness.graph import Graph, Property, Terms, needs
 from fencepost.liveness.lasso import walked
 from fencepost.spark import graph, stages, trim

@@ -1,9 +1,14 @@
-"""How much memory there is, and how much of it this process has."""
+"""What of the machine this process may use, and how much of its memory it has."""
 
 from __future__ import annotations
 
 import os
 import resource
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def physical_memory() -> int:
