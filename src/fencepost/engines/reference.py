@@ -51,7 +51,7 @@ def _recording(stepper: Stepper) -> Recording | None:
 
 
 class _Search:
-    def __init__(self, stepper: Stepper, options: Options, report: Report | None, most_calls: int | None) -> None:
+    def __init__(self, stepper: Stepper, options: Options, report: Report | None, most_calls: int | None = None) -> None:
         self.stepper = stepper
         self.options = options
         self.report = report
