@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fencepost import Options, Result, SystemFailure, check
+from fencepost.loading import load
 from fencepost.protocols import shipped
 
 SMALL = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1}
@@ -151,6 +152,21 @@ def test_parts_of_the_state_that_appeared_late_come_back(tmp_path: Path) -> None
     result = explore(small, resume=tmp_path / "saved")
     assert result.failure is None and result.complete
     assert (result.distinct_states, result.depth) == (11_852, 35)
+
+
+def test_names_are_those_of_the_protocol_whatever_else_was_loaded(tmp_path: Path) -> None:
+    """Every protocol of BookKeeper has an ``Entry``, as has KRaft; and of a file that is loaded twice there is each class twice."""
+    for name in ("bookkeeper-4.13", "bookkeeper-boot", "kraft-kip-853"):
+        shipped(name)
+    (tmp_path / "again.py").write_text((Path(__file__).parents[2] / "docs/examples/two_phase.py").read_text())
+    first, second = (load(str(tmp_path / "again.py"))() for _ in range(2))
+    everything = explore(first).distinct_states
+    for n, writer in enumerate((first, second)):
+        for m, reader in enumerate((first, second)):
+            saved = tmp_path / f"{n}-{m}"
+            explore(writer, max_depth=6, checkpoint=saved)
+            result = explore(reader, resume=saved)
+            assert (result.failure, result.distinct_states) == (None, everything)
 
 
 def test_another_version_is_told_by_every_file_of_the_protocol(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any, cast
 
 import msgspec
@@ -24,7 +25,7 @@ from fencepost.compiler.layout import unpacked
 from fencepost.compiler.tables import Array
 from fencepost.errors import SystemFailure
 from fencepost.spec.context import Slot
-from fencepost.spec.protocol import Protocol
+from fencepost.spec.protocol import Declared, Protocol
 from fencepost.spec.values import ModelValue, Record, Value, decode, encode
 from fencepost.step.state import Store
 from fencepost.step.symmetry import listed
@@ -95,28 +96,38 @@ def encoded_constants(protocol: Protocol) -> dict[str, str]:
 
 
 def source_digest(protocol: Protocol) -> str:
-    """A digest of the files that define a protocol: another version of them may number its steps differently.
-
-    They are those of its class and of the classes it varies, and of the modules beside them that these take something from.
-    """
+    """A digest of the files that define a protocol: another version of them may number its steps differently."""
     found: dict[str, bytes] = {}
-    waiting = [sys.modules.get(owner.__module__) for owner in type(protocol).__mro__ if owner not in Protocol.__mro__]
+    for module in _modules(protocol):
+        try:
+            found[str(module.__file__)] = Path(str(module.__file__)).read_bytes()
+        except OSError:
+            found[str(module.__file__)] = b""
+    texts = b"".join(found[file] for file in sorted(found)) or repr(type(protocol)).encode()
+    return hashlib.blake2b(texts, digest_size=16).hexdigest()
+
+
+def _modules(protocol: Protocol) -> list[ModuleType]:
+    """The modules of a protocol's class and of the classes it varies, and those beside them that these take something from."""
+    found: dict[str, ModuleType] = {}
+    waiting = [sys.modules.get(owner.__module__) for owner in _owners(protocol)]
     while waiting:
-        module = waiting.pop()
+        module = waiting.pop(0)
         file = getattr(module, "__file__", None)
         if module is None or file is None or file in found:
             continue
-        try:
-            found[file] = Path(file).read_bytes()
-        except OSError:
-            found[file] = b""
+        found[file] = module
         beside = Path(file).parent
         for value in list(vars(module).values()):
             source = value if inspect.ismodule(value) else sys.modules.get(str(getattr(value, "__module__", None)))
             if Path(getattr(source, "__file__", None) or "/").parent == beside:
                 waiting.append(source)
-    texts = b"".join(found[file] for file in sorted(found)) or repr(type(protocol)).encode()
-    return hashlib.blake2b(texts, digest_size=16).hexdigest()
+    return list(found.values())
+
+
+def _owners(protocol: Protocol) -> list[type]:
+    """A protocol's class and those it varies."""
+    return [owner for owner in type(protocol).__mro__ if owner not in Protocol.__mro__]
 
 
 class Writer:
@@ -376,11 +387,24 @@ def record_named(store: Store, name: str) -> type[Record]:
 
 
 def _class_named(store: Store, base: type, name: str) -> Any:
+    """The class that the protocol means by a name. A process may have loaded other protocols with classes of the same name, or the same
+    protocol twice: it is the one that its own methods see, or else its modules.
+    """
+    for seen in (*_globals(store.protocol), *map(vars, _modules(store.protocol))):
+        cls = seen.get(name)
+        if isinstance(cls, type) and issubclass(cls, base):
+            return cls
     found = [c for c in _below(base) if c.__name__ == name]
     if not found:
         raise ValueError(f"there is no {base.__name__.lower()} {name}")
-    home = type(store.protocol).__module__
-    return next((c for c in found if c.__module__ == home), found[-1])
+    return found[-1]
+
+
+def _globals(protocol: Protocol) -> Iterator[dict[str, Any]]:
+    """What the methods of a protocol see around them, class by class."""
+    for owner in _owners(protocol):
+        functions = (member.function if isinstance(member, Declared) else member for member in vars(owner).values())
+        yield from (function.__globals__ for function in functions if isinstance(function, FunctionType))
 
 
 def _below(base: type) -> Iterator[type]:
