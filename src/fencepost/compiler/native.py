@@ -101,14 +101,14 @@ def widened(pool, top, node, value):
     return base
 
 
-@njit(inline="always")
+@inner
 def field(cells, row, place):
     """What stands at a place of the row that begins at ``cells[row]``; see `layout`."""
     bits = load(cells, row + (place >> 12)) >> np.uint64((place >> 6) & 63)
     return np.int64(bits & ((np.uint64(1) << np.uint64(place & 63)) - np.uint64(1)))
 
 
-@njit(inline="always")
+@inner
 def set_field(cells, row, place, value):
     """Write what stands at a place of a row."""
     at, shift = row + (place >> 12), np.uint64((place >> 6) & 63)

@@ -672,7 +672,7 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
     return asked
 
 
-@njit(inline="always")
+@inner
 def complete(c, g, trie, step, cells, position, out, n, stack, asks, asked):
     """Walk a trie, extending it first if it lacks this state's path; (leaves so far or -1, questions so far)."""
     ends = walk(c.pool, c.place, cells, np.int64(0), np.int64(g.roots[trie]), out, n, stack)
