@@ -180,7 +180,7 @@ def insert_all(table, counts, lows, highs, worker, workers, wide):
             insert(table, counts, lows[i], highs[i], wide)
 
 
-@njit(inline="always")
+@inner
 def make_room(table, counts, held, wide, entries):
     """Enlarge a table in place, by half and again, until ``entries`` are within its load.
 
@@ -252,7 +252,7 @@ def is_first_twin(c, w, cells, leaves, begin, end, outcome):
     return True
 
 
-@njit(inline="always")
+@inner
 def note_violation(c, new, w, root, position, wide):
     """A state violates a property: whether that puts it outside a constraint; an invariant's least violation is kept."""
     if c.is_constraint[root]:
@@ -270,7 +270,7 @@ def note_violation(c, new, w, root, position, wide):
     return False
 
 
-@njit(inline="always")
+@inner
 def step_allowed(c, w, cells, outcome, order):
     """Judge a step by the step properties: keeps the least that breaks an invariant; whether no constraint cuts the step."""
     if is_cut(c, w, cells, outcome):
@@ -285,7 +285,7 @@ def step_allowed(c, w, cells, outcome, order):
     return True
 
 
-@njit(inline="always")
+@inner
 def steps_known(c, w, cells, leaves, begin, end):
     """Whether every step out of a state can be judged without asking Python."""
     for k in range(begin, end):
@@ -351,7 +351,7 @@ def joins_twin(c, fps, highs, refs, begin, end, fp, high, ref, wide):
 # -- expanding --------------------------------------------------------------------------------------------------------
 
 
-@njit(inline="always")
+@inner
 def generate(c, old, w, order, begin, end, workers, fps, highs, refs, filled, wide):
     """The candidates of the states at places [begin, end) of the level, by owner: ``fps[owner, n]`` and so on."""
     width = old.cells.shape[1]
@@ -420,7 +420,7 @@ def generate(c, old, w, order, begin, end, workers, fps, highs, refs, filled, wi
         filled[0, 0] = n
 
 
-@njit(inline="always")
+@inner
 def admit(w, fps, highs, n, wide):
     """Look candidates up and add the new ones to the table; how many, with their numbers in ``w.fresh``."""
     table, fresh, counts = w.table, w.fresh, w.counts
@@ -456,7 +456,7 @@ def admit(w, fps, highs, n, wide):
     return found
 
 
-@njit(inline="always")
+@inner
 def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, actions):
     """Rows of the new states: values, properties, enabled leaves. Those that fall off a trie are parked."""
     width = new.cells.shape[1]
