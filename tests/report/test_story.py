@@ -368,6 +368,21 @@ def test_the_profile() -> None:
     assert story(result, profile=True) == story(result)
 
 
+def test_the_profile_tells_the_largest_levels_on_spark() -> None:
+    result = Result(Everything(), "spark", True, 9, 20, 3, 0, 2.0, 0, [], evaluations=0)
+    seconds = {"job": 1.5, "complete": 0.25, "expand": 0.5, "deduplicate": 0.75, "build": 1.0}
+    counts = {"candidates": 4.0, "found": 2500.0, "shuffled": 50.0, "parked": 7.0}
+    cut_short = {"states": 9_000.0, **counts}
+    result.profile = {"levels on Spark": [{"states": 1000.0 * n, **counts, **seconds} for n in range(1, 15)] + [cut_short]}
+    told = story(result, profile=True).partition("Levels on Spark: ")[2].splitlines()
+    assert told[:3] == [
+        "14",
+        "  states  found  seconds  expand  duplicates  build  parked  bytes",
+        "   3,000  2,500      1.8     0.5         0.8    1.0       7   12.5",
+    ]
+    assert told[13:] == ["  14,000  2,500      1.8     0.5         0.8    1.0       7   12.5", "  and 2 smaller ones"]
+
+
 def test_only_the_costliest_actions_are_listed() -> None:
     result = Result(Everything(), "embedded", True, 9, 20, 3, 0, 2.0, 0, [], evaluations=0)
     result.profile = {"evaluations": {f"a{n:02}": n for n in range(1, 16)}}

@@ -346,6 +346,7 @@ class _Story:
     def profile(self, result: Result, most: int = 12) -> Iterator[Line]:
         yield from self._seconds(result.profile.get("seconds"))
         yield from self._rounds(result.profile.get("rounds on Spark"))
+        yield from self._levels(result.profile.get("levels on Spark"), most)
         yield from self._ranked("Python calls", result.profile.get("evaluations"), result.evaluations, most)
         yield from self._values(result, result.profile.get("values"), most)
 
@@ -372,6 +373,33 @@ class _Story:
                     ("time of tasks", numbers.seconds(seconds), ""),
                 ]
             )
+
+    def _levels(self, levels: object, most: int) -> Iterator[Line]:
+        """The largest levels of a search on Spark: their seconds, those of their tasks, and the bytes that were sent for a candidate."""
+        done = [one for one in levels if "job" in one] if isinstance(levels, Sequence) else []
+        if not done:
+            return
+        yield Line()
+        yield self.heading(f"Levels on Spark: {numbers.count(len(done))}")
+        names = ("states", "found", "seconds", "expand", "duplicates", "build", "parked", "bytes")
+        least = sorted((one["states"] for one in done), reverse=True)[:most][-1]
+        rows = [
+            (
+                numbers.count(int(one["states"])),
+                numbers.count(int(one["found"])),
+                *(f"{s:.1f}" for s in (one["job"] + one["complete"], one["expand"], one["deduplicate"], one["build"])),
+                numbers.count(int(one["parked"])),
+                f"{one['shuffled'] / max(one['candidates'], 1):.1f}",
+            )
+            for one in done
+            if one["states"] >= least
+        ]
+        widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+        for row in (names, *rows):
+            text = "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True))
+            yield Line((("  " + text, "dim" if row is names else ""),))
+        if len(done) > len(rows):
+            yield Line(((f"  and {numbers.plural(len(done) - len(rows), 'smaller one')}", "dim"),))
 
     def _ranked(self, title: str, counts: object, total: int, most: int) -> Iterator[Line]:
         if isinstance(counts, Mapping) and counts:
