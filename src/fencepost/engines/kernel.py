@@ -180,7 +180,7 @@ def insert_all(table, counts, lows, highs, worker, workers, wide):
             insert(table, counts, lows[i], highs[i], wide)
 
 
-@inner
+@njit(inline="always")
 def make_room(table, counts, held, wide, entries):
     """Enlarge a table in place, by half and again, until ``entries`` are within its load.
 
