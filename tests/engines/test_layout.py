@@ -75,3 +75,11 @@ def test_booleans_take_a_bit_and_constants_none() -> None:
 def test_a_slot_can_not_have_more_values_than_a_number_has_room_for() -> None:
     with pytest.raises(SystemFailure, match="more than 4 billion values"):
         Layout().fit([range((1 << 32) + 1)])
+
+
+def test_more_slots_than_there_is_room_for_are_refused() -> None:
+    layout = Layout()
+    layout.fit([range(2)] * 65_534)
+    assert layout.words == 1_024
+    with pytest.raises(SystemFailure, match="more than 65,534 parts"):
+        layout.fit([range(1)] * 65_535)

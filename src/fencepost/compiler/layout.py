@@ -9,7 +9,7 @@ A **place** is a number: word << 12 | shift << 6 | bits. Place 0 is that of a sl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,30 +41,36 @@ class Layout:
         self._held: list[int] = []  # values that each slot has room for
 
     def fit(self, values: Sequence[Sequence[Any]], spare: int = 0) -> Array:
-        """Make room for these values of each slot: the moves, in order, that rows must make: from which place, to which.
+        """Make room for these values of each slot: the moves that rows must make, in order, as pairs of the place before and the one after.
 
         ``spare``: words to add for what is still to come, if any has to be added.
-        Raises :class:`fencepost.SystemFailure` if a slot has more than 4 billion values.
+        Raises :class:`fencepost.SystemFailure` if there are more than 65,534 slots, or more than 4 billion values of one.
         """
+        if len(values) > MAX_SLOTS:
+            raise SystemFailure(
+                f"the state has more than {MAX_SLOTS:,} parts, which is all that the compiled engine has room for: choose smaller "
+                "constants, or --engine reference"
+            )
         moves: list[tuple[int, int]] = []
         self._held += [1] * (len(values) - len(self._held))
         for slot, (known, held) in enumerate(zip(values, self._held, strict=True)):
             if len(known) > held:
-                moves += self._move(slot, len(known), spare)
+                before = int(self.place[slot])
+                self._give(slot, len(known), spare)
+                if before:
+                    moves.append((before, int(self.place[slot])))
+                    self._free[before & 63].append((before >> 12, before >> 6 & 63))
         return np.array(moves, np.int32).reshape(-1, 2)
 
-    def _move(self, slot: int, values: int, spare: int) -> Iterable[tuple[int, int]]:
+    def _give(self, slot: int, values: int, spare: int) -> None:
+        """Give a slot a place with room for so many values."""
         bits = next((size for size in SIZES if values <= 1 << size), None)
         if bits is None:
             raise SystemFailure("a part of the state has more than 4 billion values; run with --profile to see which")
-        old = int(self.place[slot])
         word, shift = self._take(bits, spare)
-        self.place[slot] = new = word << 12 | shift << 6 | bits
+        self.place[slot] = word << 12 | shift << 6 | bits
         self._held[slot] = 1 << bits
         self.version += 1
-        if old:
-            self._free[old & 63].append((old >> 12, old >> 6 & 63))
-            yield old, new
 
     def _take(self, bits: int, spare: int) -> tuple[int, int]:
         """Free bits, from the smallest piece that has enough."""
