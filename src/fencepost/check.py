@@ -129,7 +129,7 @@ def _check_options(engine: str, options: Options) -> None:
     if engine != "simulate":
         for name in SIMULATION:
             if getattr(options, name) is not None:
-                raise OptionError(f"{name} is an option of simulation: use it with engine simulate")
+                raise OptionError(f"--{name} is an option of simulation: use it with --engine simulate")
         _check_table(engine, options)
         return
     for name in SEARCH:

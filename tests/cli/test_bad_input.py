@@ -43,7 +43,7 @@ FILES = {
 # fmt: off
 CASES: list[tuple[str, int, list[str], list[str]]] = [
     # name, exit code, arguments, what the line must say
-    ("walks without walking", 151, ["check", "counter.py", "--walks", "5"], ["walks is an option of simulation", "engine simulate"]),
+    ("walks without walking", 151, ["check", "counter.py", "--walks", "5"], ["--walks is an option of simulation", "--engine simulate"]),
     ("a search's limit for walks", 151, ["check", "counter.py", "--engine", "simulate", "--max-depth", "5"], ["max_depth", "depth"]),
     ("a walk of no seed", 151, ["check", "counter.py", "--engine", "simulate", "--walk", "5"], ["walk", "seed"]),
     ("too deep a walk", 151, ["check", "counter.py", "--engine", "simulate", "--depth", "2000000"], ["depth is 2,000,000", "1,000,000"]),

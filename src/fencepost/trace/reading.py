@@ -53,7 +53,7 @@ def read(text: str | bytes) -> Written:
     try:
         document = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise OptionError(f"it is not JSON: {error}") from None
+        raise OptionError(f"it is not JSON, as fencepost check --json and --itf write it: {error}") from None
     if not isinstance(document, dict):
         raise OptionError("it holds no behaviour: it is not what fencepost check --json or --itf writes")
     try:
