@@ -16,7 +16,7 @@ from typing import Any
 
 from fencepost.errors import FencepostError, NotAProtocol, OptionError
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import NotAValue
+from fencepost.spec.values import PROTOCOL_MODULE, NotAValue
 
 
 def shipped_names() -> list[str]:
@@ -89,7 +89,7 @@ def from_file(path: str) -> types.ModuleType:
     Raises :class:`fencepost.NotAProtocol`, saying in which line, if the file can not be read, compiled or run.
     """
     code = _compiled(path, _read(path))
-    name = "_protocol_" + os.path.splitext(os.path.basename(path))[0]
+    name = PROTOCOL_MODULE + os.path.splitext(os.path.basename(path))[0]
     module = types.ModuleType(name)
     module.__file__ = path
     folder = os.path.dirname(os.path.abspath(path))

@@ -13,10 +13,10 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from enum import Enum
+from enum import Enum, Flag
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,19 +26,20 @@ from fencepost.compiler.tables import Array
 from fencepost.errors import SystemFailure
 from fencepost.spec.context import Slot
 from fencepost.spec.protocol import Declared, Protocol
-from fencepost.spec.values import ModelValue, Record, Value, decode, encode
+from fencepost.spec.values import ModelValue, Record, Value, decode, encode, full_name, model_values_in
 from fencepost.step.state import Store
 from fencepost.step.symmetry import listed
 
-FORMAT = 3
+FORMAT = 4
 
 
 class SlotEntry(msgspec.Struct):
-    """A slot by name, with the values it has held; a slot that appeared on the way also says how to make it again."""
+    """A slot by its path, with the values it has held. ``constant``: it exists in every state, so that the protocol has it."""
 
     name: str
     values: list[str]
-    path: str | None
+    path: str
+    constant: bool
 
 
 class Subject(msgspec.Struct):
@@ -323,14 +324,14 @@ def slot_entries(store: Store) -> list[SlotEntry]:
     """The slots of a store as a manifest keeps them."""
     entries = []
     for slot, values in zip(store.slots, store.values, strict=True):
-        path = None if slot.constant else encode(_written(slot.path)).hex()
-        entries.append(SlotEntry(slot.name, [encode(v).hex() for v in values], path))
+        path = encode(_written(slot.path)).hex()
+        entries.append(SlotEntry(slot.name, [encode(v).hex() for v in values], path, slot.constant))
     return entries
 
 
 def _written(path: tuple[Any, ...]) -> Value:
-    """The path of a slot as a value: for each part whether it is a kind of message, which is then written by its name."""
-    return tuple((isinstance(part, type), part.__name__ if isinstance(part, type) else part) for part in path)
+    """The path of a slot as a value: for each part whether it is a class, such as a kind of message, which is then written by its name."""
+    return tuple((isinstance(part, type), full_name(part) if isinstance(part, type) else part) for part in path)
 
 
 def restore_slots(store: Store, entries: Sequence[SlotEntry]) -> list[tuple[int, list[int]]]:
@@ -339,30 +340,30 @@ def restore_slots(store: Store, entries: Sequence[SlotEntry]) -> list[tuple[int,
     Raises ValueError, KeyError or TypeError if they are not of this protocol.
     """
     named = names_of(store)
+    constant = {encode(_written(slot.path)).hex(): slot for slot in store.slots if slot.constant}
     found = []
     for entry in entries:
-        index = next((i for i, slot in enumerate(store.slots) if slot.name == entry.name), None)
         values = [decode(bytes.fromhex(v), named) for v in entry.values]
-        if index is None:
-            if entry.path is None:
+        slot = constant.get(entry.path)
+        if slot is None:
+            if entry.constant:
                 raise ValueError(f"there is no {entry.name}")
             written: Any = decode(bytes.fromhex(entry.path), named)
-            path = tuple(record_named(store, part) if is_kind else part for is_kind, part in written)
-            index = store.slot(Slot(path, values[0], constant=False))
+            path = tuple(named("r", part) if is_class else part for is_class, part in written)
+            slot = Slot(path, values[0], constant=False)
+        index = store.slot(slot)
         found.append((index, [store.intern(index, v) for v in values]))
     return found
 
 
 def names_of(store: Store) -> Callable[[str, str], Any]:
-    """Finds the model values, enum members and records of a protocol by name."""
+    """Finds the model values, enum members and classes of a protocol by the names by which they are encoded."""
     models: dict[str, ModelValue] = {}
+    classes: dict[str, type] = {}
 
     def collect(value: Value) -> None:
-        if isinstance(value, ModelValue):
-            models.setdefault(value.name, value)
-        elif isinstance(value, (tuple, frozenset)):
-            for part in value:
-                collect(part)
+        for model in model_values_in(value):
+            models.setdefault(model.name, model)
 
     for constant in store.protocol.constants.values():
         collect(constant)
@@ -370,33 +371,39 @@ def names_of(store: Store) -> Callable[[str, str], Any]:
         collect(slot.path)
         collect(slot.default)
 
+    def class_named(name: str) -> Any:
+        if name not in classes:
+            classes[name] = _class_named(store.protocol, name)
+        return classes[name]
+
     def named(kind: str, name: str) -> Any:
         if kind == "m":
             return models.get(name) or ModelValue(name)
         if kind == "r":
-            return record_named(store, name)
-        enum, _, member = name.partition(".")
-        return _class_named(store, Enum, enum)[member]
+            return class_named(name)
+        enum, _, member = name.rpartition(".")
+        cls = class_named(enum)
+        return cls(int(member)) if issubclass(cls, Flag) else cls[member]
 
     return named
 
 
-def record_named(store: Store, name: str) -> type[Record]:
-    """The record, or kind of message, of a protocol that has this name. Raises ValueError if there is none."""
-    return cast("type[Record]", _class_named(store, Record, name))
-
-
-def _class_named(store: Store, base: type, name: str) -> Any:
-    """The class that the protocol means by a name. A process may have loaded other protocols with classes of the same name, or the same
-    protocol twice: it is the one that its own methods see, or else its modules.
+def _class_named(protocol: Protocol, name: str) -> type:
+    """The class that a protocol means by a full name. A process may have loaded the same file twice: it is the one that the protocol's own
+    methods see, or else its modules. Raises ValueError if there is none.
     """
-    for seen in (*_globals(store.protocol), *map(vars, _modules(store.protocol))):
-        cls = seen.get(name)
-        if isinstance(cls, type) and issubclass(cls, base):
+    module, _, qualified = name.rpartition(":")
+    outer, *inner = qualified.split(".")
+    loaded = sys.modules.get(module)
+    for seen in (*_globals(protocol), *map(vars, _modules(protocol)), vars(loaded) if loaded is not None else {}):
+        cls: Any = seen.get(outer)
+        for part in inner:
+            cls = getattr(cls, part, None)
+        if isinstance(cls, type) and full_name(cls) == name:
             return cls
-    found = [c for c in _below(base) if c.__name__ == name]
+    found = [c for base in (Record, Enum) for c in _below(base) if full_name(c) == name]
     if not found:
-        raise ValueError(f"there is no {base.__name__.lower()} {name}")
+        raise ValueError(f"there is no class {name}")
     return found[-1]
 
 

@@ -17,7 +17,7 @@ from fencepost.spark.notes import Note
 from fencepost.states.writer import Mark
 from fencepost.storage import Storage
 
-FORMAT = 2
+FORMAT = 3
 NAME = "manifest.json"
 
 

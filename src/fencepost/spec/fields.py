@@ -16,8 +16,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, cast
 
 from fencepost.errors import FencepostError
-from fencepost.spec.context import Cursor, Slot
-from fencepost.spec.values import Map, ModelValue, NotAValue, Record, Set, Value, encode, freeze, permute, show
+from fencepost.spec.context import Cursor, Slot, slot_name
+from fencepost.spec.values import (
+    Map,
+    ModelValue,
+    NotAValue,
+    Record,
+    Set,
+    Value,
+    encode,
+    freeze,
+    permute,
+    refuse_equal,
+    show,
+)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -142,6 +154,7 @@ class TableShape(Shape):
 
     def __init__(self, default: Mapping[Any, Any]) -> None:
         self.default = Map(freeze(Map(default)))
+        self._initial = {encode(key): value for key, value in self.default.items()}
         self._slots: dict[Any, Slot] = {}
 
     def _keys(self, path: tuple[Any, ...]) -> Slot:
@@ -149,11 +162,12 @@ class TableShape(Shape):
         return slot if slot is not None else self._slots.setdefault(path, Slot((*path, KEYS), Set(self.default)))
 
     def _cell(self, path: tuple[Any, ...], key: Any) -> Slot:
-        at = (path, encode(key))  # by content: the keys 1 and True are two
+        code = encode(key)  # by content: the keys 1 and True are two
+        at = (path, code)
         slot = self._slots.get(at)
         if slot is None:
             # One element, or none: a table may hold None, and an absent key must not look like it.
-            default = (self.default[key],) if key in self.default else ()
+            default = (self._initial[code],) if code in self._initial else ()
             slot = self._slots.setdefault(at, Slot((*path, key), default, constant=False))
         return slot
 
@@ -323,8 +337,10 @@ class TableView(View, Table[K, V]):
         key = freeze(key)
         cell = self._shape._cell(self._path, key)
         if not self._cursor.read(cell):
-            keys = self._shape._keys(self._path)
-            self._cursor.write(keys, self._cursor.read(keys) | {key})
+            slot = self._shape._keys(self._path)
+            keys = self._cursor.read(slot)
+            refuse_equal(keys, key, slot_name(self._path))
+            self._cursor.write(slot, keys | {key})
         self._cursor.write(cell, (value,))
 
     def __delitem__(self, key: K) -> None:
@@ -405,7 +421,11 @@ def shape_of(declared: Any, protocol: Any) -> Shape:
         return shape_of(declared.initial, protocol)
     if isinstance(declared, PerKeyOf):
         keys = declared.keys(protocol) if callable(declared.keys) else _resolve(declared.keys, protocol)
-        return PerKeyShape({freeze(key): shape_of(declared.element, protocol) for key in keys})
+        elements: dict[Any, Shape] = {}
+        for key in map(freeze, keys):
+            refuse_equal(elements, key, "per_key(...)")
+            elements[key] = shape_of(declared.element, protocol)
+        return PerKeyShape(elements)
     if isinstance(declared, TableOf):
         return TableShape(declared.default)
     if isinstance(declared, type) and issubclass(declared, Record):

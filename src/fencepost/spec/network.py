@@ -11,15 +11,30 @@ is lost but what is in flight when a connection is cut; a message may be sent ag
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, cast
 
 from fencepost.errors import FencepostError
-from fencepost.spec.context import Cursor, Event, Slot, one_of, require
+from fencepost.spec.context import Cursor, Event, Slot, one_of, require, slot_name
 from fencepost.spec.fields import Shape, View, _resolve
-from fencepost.spec.values import Map, Message, ModelValue, NotAValue, Record, Set, Value, canonical, freeze, show
+from fencepost.spec.values import (
+    Map,
+    Message,
+    ModelValue,
+    NotAValue,
+    Record,
+    Set,
+    Value,
+    canonical,
+    encode,
+    freeze,
+    full_name,
+    refuse_equal,
+    show,
+)
 
 M = TypeVar("M", bound=Message)
 Flag = bool | Callable[[Any], bool]
@@ -94,8 +109,18 @@ def network(
     return NetworkOf(routes, lossy, timeouts, once, duplicates, remember, ordered, can_be_cut)
 
 
+def short_names(classes: Iterable[type]) -> dict[type, str]:
+    """For each class the shortest name that none of the others has."""
+    classes = list(classes)
+    found = {cls: full_name(cls) for cls in classes}
+    for attribute in ("__qualname__", "__name__"):
+        names = collections.Counter(getattr(cls, attribute) for cls in classes)
+        found |= {cls: name for cls in classes if names[name := getattr(cls, attribute)] == 1}
+    return found
+
+
 class NetworkShape(Shape):
-    """A network with its constants known."""
+    """A network with its constants known. ``names``: of the kinds of messages, for people."""
 
     def __init__(self, declared: NetworkOf, protocol: Any) -> None:
         def ends(end: Any) -> tuple[ModelValue, ...]:
@@ -115,6 +140,7 @@ class NetworkShape(Shape):
         self.can_be_cut = flag(declared.can_be_cut)
         self.loses = self.lossy and self.timeouts
         self.empty: Any = () if self.ordered else Map()
+        self.names = short_names(self.routes)
         self._slots: dict[tuple[Any, ...], Slot] = {}
 
     def route(self, path: tuple[Any, ...], kind: type[Message]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -139,12 +165,13 @@ class NetworkShape(Shape):
         if (topic is _NO_TOPIC) != (kind.topic is None):
             which = "has no topic" if kind.topic is None else f"has a topic, {kind.topic}: say which, topic=..."
             raise FencepostError(f"{kind.__name__} {which}")
-        at = (*path, kind, source, dest) if topic is _NO_TOPIC else (*path, kind, source, dest, topic)
+        at = (*path, kind, source, dest) if topic is _NO_TOPIC else (*path, kind, source, dest, encode(freeze(topic)))
         known = self._slots.get(at)
         if known is not None:
             return known
         self.ends(path, kind, source, dest)
-        return self._slot(at, self.empty)
+        slot = Slot(at if topic is _NO_TOPIC else (*at[:-1], freeze(topic)), self.empty, constant=False)
+        return self._slots.setdefault(at, slot)
 
     def topics(self, path: tuple[Any, ...], kind: type[Message], source: Any, dest: Any) -> Slot:
         """The slot of the topics on which a channel has something in flight; kept where connections can be cut, to find it all."""
@@ -214,7 +241,7 @@ class NetworkShape(Shape):
 
     def value(self, read: Callable[[Slot], Value], path: tuple[Any, ...]) -> Value:
         # Always in the same order: what appears late, messages that are remembered and topics, comes last.
-        slots = {slot.path: slot for slot in (*self.slots(path), *self._connections(path), *self._slots.values())}
+        slots = {id(slot): slot for slot in (*self.slots(path), *self._connections(path), *self._slots.values())}
         return self.held([(slot, read(slot)) for slot in slots.values()])
 
     def _connections(self, path: tuple[Any, ...]) -> Iterator[Slot]:
@@ -226,7 +253,7 @@ class NetworkShape(Shape):
     def held(self, slots: Iterable[tuple[Slot, Value]]) -> Value:
         """The channels that hold something, by (kind, sender, receiver), and ("cut", one, other) for each cut connection."""
         slots = list(slots)
-        found: dict[tuple[Any, Any, Any], Value] = {(k.__name__, s, d): held for (k, s, d), held in self.channels(slots).items()}
+        found: dict[tuple[Any, Any, Any], Value] = {(self.names[k], s, d): held for (k, s, d), held in self.channels(slots).items()}
         for slot, value in slots:
             if self.part(slot) == CONNECTED and not value:
                 found[("cut", *slot.path[-2:])] = True
@@ -362,9 +389,10 @@ class Network(View):
         self._cursor.write(self._slot_for(message, source, dest), after)
         kind = type(message)
         if kind.topic is not None and self._shape.can_be_cut and bool(before) != bool(after):
-            slot, topic = self._shape.topics(self._path, kind, source, dest), {getattr(message, kind.topic)}
+            slot, topic = self._shape.topics(self._path, kind, source, dest), getattr(message, kind.topic)
             topics = self._cursor.read(slot)
-            self._cursor.write(slot, topics | topic if after else topics - topic)
+            refuse_equal(topics, topic, slot_name(slot.path))
+            self._cursor.write(slot, topics | {topic} if after else topics - {topic})
 
     def _remember(self, message: Message, source: ModelValue, dest: ModelValue) -> None:
         if self._shape.remember:

@@ -2,8 +2,9 @@
 
 A value is ``None``, a bool, an int, a float, a string, bytes, an enum member, a :class:`ModelValue`, a tuple, a frozen set, a
 :class:`Map` or a :class:`Record`. :func:`freeze` turns what an author wrote into such a value or says why it can not;
-:func:`encode` gives each value bytes that are equal exactly when the values are (``True``, ``1`` and ``1.0`` are three values),
-in every process whatever its hash seed; :func:`order_key` is the one order in which anything is ever iterated.
+:func:`encode` gives each value bytes that are equal exactly when the values are (``True``, ``1`` and ``1.0`` are three values, and so
+are the members of two enums that share a name), in every process whatever its hash seed; :func:`order_key` is the one order in which
+anything is ever iterated.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 import struct
+import weakref
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -171,6 +173,39 @@ class Map(Mapping[K, V]):
         return show(self)
 
 
+PROTOCOL_MODULE = "_protocol_"
+"""How the name of a module begins that was made from a protocol's file; see :func:`fencepost.loading.from_file`."""
+
+_MAIN = ("__main__", "__mp_main__")
+_named: dict[str, weakref.ref[type]] = {}
+shared_names: set[str] = set()
+"""Full names that several classes of this process have: of a file that was loaded twice, or of a class that a function makes."""
+
+
+def full_name(cls: type) -> str:
+    """The name by which a class is encoded: ``module:Outer.Inner``.
+
+    Of a class in the protocol's own file it is ``Outer.Inner``, since the name of that module depends on how the file is run.
+    """
+    module = cls.__module__
+    is_own = module in _MAIN or module.startswith(PROTOCOL_MODULE)
+    return cls.__qualname__ if is_own else f"{module}:{cls.__qualname__}"
+
+
+def _text(tag: bytes, text: str) -> bytes:
+    raw = text.encode("utf-8", "surrogatepass")
+    return tag + str(len(raw)).encode() + b":" + raw
+
+
+def _register(cls: type) -> None:
+    """Note whether another class has the full name of this one."""
+    name = full_name(cls)
+    known = _named.get(name)
+    if known is not None and known() not in (None, cls):
+        shared_names.add(name)
+    _named[name] = weakref.ref(cls)
+
+
 @dataclass_transform()
 class Record:
     """A named group of values, declared like a dataclass.
@@ -181,11 +216,16 @@ class Record:
     """
 
     _fields: ClassVar[tuple[str, ...]] = ()
+    _full_name: ClassVar[str] = ""
+    _code_of_class: ClassVar[bytes] = b""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         dataclasses.dataclass(eq=False, repr=False)(cls)
         cls._fields = tuple(f.name for f in dataclasses.fields(cls))  # type: ignore[arg-type]
+        cls._full_name = full_name(cls)
+        cls._code_of_class = _text(b"r", cls._full_name)
+        _register(cls)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_sealed", True)
@@ -207,7 +247,14 @@ class Record:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(getattr(self, n) == getattr(other, n) for n in self._fields)
+        if other is self:
+            return True
+        if not all(getattr(self, n) == getattr(other, n) for n in self._fields):
+            return False
+        try:
+            return encode(self) == encode(other)  # a field that is 1 in one of them and True in the other
+        except NotAValue:
+            return True
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, *(getattr(self, n) for n in self._fields)))
@@ -244,7 +291,7 @@ def order_key(value: Value) -> tuple[Any, ...]:
         return (0,)
     if isinstance(value, enum.Enum):
         place = value.value if isinstance(value, enum.Flag) else list(type(value)).index(value)
-        return (5, type(value).__name__, place)
+        return (5, type(value).__name__, full_name(type(value)), place)
     if isinstance(value, bool):
         return (1, value)
     if isinstance(value, int):
@@ -260,7 +307,8 @@ def order_key(value: Value) -> tuple[Any, ...]:
     if isinstance(value, (frozenset, set)):
         return (8, len(value), tuple(sorted(order_key(v) for v in frozenset.__iter__(frozenset(value)))))
     if isinstance(value, Record):
-        return (9, type(value).__name__, tuple(order_key(getattr(value, n)) for n in value._fields))
+        kind = type(value)
+        return (9, kind.__name__, kind._full_name, tuple(order_key(getattr(value, n)) for n in value._fields))
     if isinstance(value, Mapping):
         return (10, len(value), tuple((order_key(k), order_key(value[k])) for k in value))
     if isinstance(value, bytes):
@@ -276,11 +324,6 @@ def encode(value: Value) -> bytes:
     return _encode(value)
 
 
-def _text(tag: bytes, text: str) -> bytes:
-    raw = text.encode()
-    return tag + str(len(raw)).encode() + b":" + raw
-
-
 def _encode(value: Value) -> bytes:
     kind = type(value)
     if value is None:
@@ -288,13 +331,15 @@ def _encode(value: Value) -> bytes:
     if kind is bool:
         return b"T" if value else b"F"
     if kind is int:
-        return b"i" + str(value).encode() + b";"
+        # Python limits how long a number it writes in decimals, and takes quadratic time for it.
+        return b"i%d;" % value if value.bit_length() < 64 else b"x%x;" % value
     if kind is str:
         return _text(b"s", value)
     if kind is ModelValue:
         return _text(b"m", value.name)
     if isinstance(value, enum.Enum):
-        return _text(b"e", f"{kind.__name__}.{_member(value)}")
+        # A combination of flags has no name of its own.
+        return _text(b"e", f"{full_name(kind)}.{value.value if isinstance(value, enum.Flag) else value.name}")
     if kind is tuple:
         return b"(" + b"".join(map(_encode, value)) + b")"
     if kind is Set or kind is frozenset:
@@ -302,7 +347,7 @@ def _encode(value: Value) -> bytes:
     if isinstance(value, Record):
         code: bytes | None = value.__dict__.get("_code")
         if code is None:
-            code = _text(b"r", kind.__name__) + b"".join(_encode(getattr(value, n)) for n in value._fields) + b"."
+            code = value._code_of_class + b"".join(_encode(getattr(value, n)) for n in value._fields) + b"."
             object.__setattr__(value, "_code", code)
         return code
     if kind is Map:
@@ -316,7 +361,7 @@ def _encode(value: Value) -> bytes:
 
 def decode(code: bytes, named: Callable[[str, str], Any]) -> Value:
     """The value that :func:`encode` gave these bytes. ``named(kind, name)`` finds a model value (``m``), an enum member (``e``,
-    ``Class.MEMBER``) or a record class (``r``). Raises ValueError if the bytes are no value.
+    ``module:Class.MEMBER``) or a record class (``r``, ``module:Class``). Raises ValueError if the bytes are no value.
     """
     value, end = _decode(code, 0, named)
     if end != len(code):
@@ -331,9 +376,9 @@ def _decode(code: bytes, at: int, named: Callable[[str, str], Any]) -> tuple[Val
     tag, at = code[at : at + 1], at + 1
     if tag in b"NTF" and tag:
         return {b"N": None, b"T": True, b"F": False}[tag], at
-    if tag == b"i":
+    if tag in b"ix" and tag:
         end = code.index(b";", at)
-        return int(code[at:end]), end + 1
+        return int(code[at:end], 10 if tag == b"i" else 16), end + 1
     if tag == b"f":
         return struct.unpack("<d", code[at : at + 8])[0], at + 8
     record: Any = None
@@ -343,9 +388,10 @@ def _decode(code: bytes, at: int, named: Callable[[str, str], Any]) -> tuple[Val
         raw = code[colon + 1 : end]
         if tag == b"b":
             return raw, end
+        text = raw.decode("utf-8", "surrogatepass")
         if tag == b"s":
-            return raw.decode(), end
-        record = named(tag.decode(), raw.decode())
+            return text, end
+        record = named(tag.decode(), text)
         if tag != b"r":
             return record, end
         at = end
@@ -383,6 +429,7 @@ def freeze(value: Value) -> Value:
         return value
     if isinstance(value, enum.Enum):
         _ATOMS.add(kind)
+        _register(kind)
         return value
     if kind is tuple:
         return tuple(freeze(v) for v in value)
@@ -422,6 +469,15 @@ def freeze(value: Value) -> Value:
     except TypeError:
         raise NotAValue(f"a {kind.__name__}, which is unhashable") from None
     raise NotAValue(f"a {kind.__name__}, which Fencepost does not know; declare a fencepost.Record or an enum")
+
+
+def refuse_equal(keys: Collection[Value], key: Value, where: str) -> None:
+    """Raises :class:`NotAValue` if Python takes ``key`` for equal to one of ``keys`` although it is another value, such as 1 and True:
+    in a set or a map, one of them would silently stand for both.
+    """
+    for other in keys if key in keys else ():
+        if other == key and encode(other) != encode(key):
+            raise NotAValue(f"{show(key)} and {show(other)} are two values, but one key of {where}: Python takes them for equal")
 
 
 def permute(value: Value, swap: Mapping[ModelValue, ModelValue]) -> Value:

@@ -10,7 +10,7 @@ from typing import Any
 from fencepost.spec.context import Slot
 from fencepost.spec.network import NetworkShape
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import Value, encode
+from fencepost.spec.values import NotAValue, Value, encode, full_name, shared_names
 
 SEED = 0xBB67AE8584CAA73B25742D7078B83B89
 """The fingerprint of the state in which every slot holds its default; any constant would do."""
@@ -30,7 +30,7 @@ class Store:
         self.slots: list[Slot] = []
         self.values: list[list[Value]] = []
         self.hashes: list[list[int]] = []
-        self._index: dict[tuple[Any, ...], int] = {}
+        self._index: dict[bytes, int] = {}
         self._numbered: dict[int, tuple[int, Slot]] = {}
         self._ids: list[dict[bytes, int]] = []
         self._visible: Callable[[tuple[Any, ...]], bool] = lambda path: True
@@ -49,13 +49,16 @@ class Store:
         known = self._numbered.get(id(slot))
         if known is not None:
             return known[0]
-        index = self._index.get(slot.path)
+        place = encode_path(slot.path)
+        index = self._index.get(place)
         if index is None:
-            index = self._index[slot.path] = len(self.slots)
+            index = self._index[place] = len(self.slots)
             self.slots.append(slot)
             self.values.append([slot.default])
             self._ids.append({encode(slot.default): 0})
             self.hashes.append([0])
+        elif shared_names:
+            _refuse_namesakes(self.slots[index].path, slot.path)
         # By identity, which is several times faster than by path; the slot is kept, so that its id stays its own.
         self._numbered[id(slot)] = (index, slot)
         return index
@@ -68,6 +71,8 @@ class Store:
             number = self._ids[index][code] = len(self.values[index])
             self.values[index].append(value)
             self.hashes[index].append(self._hash(self.slots[index], value))
+        elif shared_names:
+            _refuse_namesakes(self.values[index][number], value)
         return number
 
     def _hash(self, slot: Slot, value: Value) -> int:
@@ -92,11 +97,25 @@ class Store:
         return tuple(int(i) for i in ids[:end])
 
 
+def encode_path(path: tuple[Any, ...]) -> bytes:
+    """The path of a slot in bytes that are equal exactly when two paths are. By path and not by name: the keys 1, True and "1" are three."""
+    return b"".join(b"k" + full_name(p).encode() + b";" if isinstance(p, type) else encode(p) for p in path)
+
+
 def content_hash(path: tuple[Any, ...], code: bytes) -> int:
     """128 bits that depend on where a value is and on what it is (:func:`encode`), and on nothing else."""
-    # By path and not by name: the keys 1 and "1" read the same.
-    place = b"".join(b"k" + p.__name__.encode() + b";" if isinstance(p, type) else encode(p) for p in path)
-    return int.from_bytes(blake2b(place + b"\0" + code, digest_size=16).digest(), "little")
+    return int.from_bytes(blake2b(encode_path(path) + b"\0" + code, digest_size=16).digest(), "little")
+
+
+def _refuse_namesakes(known: Value, value: Value) -> None:
+    """Raises if two values are encoded alike and differ all the same: each holds something of a class that has its full name in common
+    with another one.
+    """
+    if known is not value and known != value:
+        raise NotAValue(
+            f"two classes named {' or '.join(sorted(shared_names))} can not be told apart by name: "
+            "give one of them a name of its own"
+        )
 
 
 class State:
@@ -135,7 +154,7 @@ class State:
 
     def read(self, slot: Slot) -> Value:
         """The value a slot holds here; its default if no state has touched it."""
-        index = self.store._index.get(slot.path)
+        index = self.store._index.get(encode_path(slot.path))
         return slot.default if index is None else self[index]
 
     def variables(self) -> Mapping[str, Value]:

@@ -1,0 +1,242 @@
+"""Values that look alike are different values: classes of one name, 1 and True. Every engine counts them apart, or says why it can not."""
+
+from __future__ import annotations
+
+import enum
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import fencepost
+from fencepost import (
+    Message,
+    ModelValue,
+    NotAProtocol,
+    Protocol,
+    Record,
+    action,
+    invariant,
+    network,
+    one_of,
+    per_key,
+    require,
+    state,
+    table,
+)
+from fencepost.spec.values import decode, encode, order_key
+from fencepost.step.state import Store
+
+ENGINES = ("reference", "embedded")
+A, B = ModelValue("a"), ModelValue("b")
+
+
+class Bookie:
+    class State(enum.Enum):
+        OPEN = 1
+
+    class Entry(Record):
+        id: int
+
+    class Add(Message):
+        id: int
+
+
+class Client:
+    class State(enum.Enum):
+        OPEN = 1
+
+    class Entry(Record):
+        id: int
+
+    class Add(Message):
+        id: int
+
+
+class Namesakes(Protocol):
+    """A value of each of two enums and of two records with one name: five states, of which the invariant is false in two."""
+
+    held: object = state(None)
+
+    @action
+    def hold(self) -> None:
+        require(self.held is None)
+        self.held = one_of((Bookie.State.OPEN, Client.State.OPEN, Bookie.Entry(1), Client.Entry(1)))
+
+    @invariant
+    def only_of_bookies(self) -> bool:
+        return self.held not in (Client.State.OPEN, Client.Entry(1))
+
+
+class NamesakesOnTheWay(Protocol):
+    """Two kinds of messages with one name, sent or not: four states. Both are in flight in one, which is not the initial state."""
+
+    net = network({Bookie.Add: (A, B), Client.Add: (A, B)})
+
+    @action(kind=(True, False))
+    def send(self, kind: bool) -> None:
+        message = Bookie.Add(1) if kind else Client.Add(1)
+        require(not self.net.in_flight(type(message), A, B))
+        self.net.send(message, A, B)
+
+    @invariant
+    def never_both(self) -> bool:
+        return not (self.net.in_flight(Bookie.Add, A, B) and self.net.in_flight(Client.Add, A, B))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("checking", [False, True])
+def test_classes_of_one_name_are_told_apart(engine: str, checking: bool) -> None:
+    result = fencepost.check(Namesakes(), engine=engine, checking=checking, keep_going=True)
+    assert result.distinct_states == 5
+    assert result.verdict == "only_of_bookies"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_kinds_of_messages_of_one_name_do_not_cancel(engine: str) -> None:
+    result = fencepost.check(NamesakesOnTheWay(), engine=engine, keep_going=True)
+    assert result.distinct_states == 4
+    trace = result.must_violate("never_both")
+    assert len(trace.steps[-1].state.variables()["net"]) == 2
+
+
+def _module(name: str, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    module = types.ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, module)
+    text = "import enum, fencepost\nclass State(enum.Enum):\n    OPEN = 1\nclass Entry(fencepost.Record):\n    id: int\n"
+    exec(text, module.__dict__)
+    return module
+
+
+def test_classes_of_two_modules_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = _module("one", monkeypatch), _module("other", monkeypatch)
+    for made in (lambda module: module.State.OPEN, lambda module: module.Entry(1)):
+        assert encode(made(one)) != encode(made(other))
+        assert order_key(made(one)) != order_key(made(other))
+
+
+@pytest.mark.parametrize("value", [Bookie.State.OPEN, Client.Entry(3), 1 << 20_000, -(1 << 20_000), "\ud800", 1 << 63, -(1 << 63)], ids=map(str, range(7)))
+def test_what_is_encoded_is_decoded(value: object) -> None:
+    from fencepost.engines.checkpoint import names_of
+
+    assert decode(encode(value), names_of(Store(Namesakes()))) == value
+
+
+def test_a_combination_of_flags_is_decoded() -> None:
+    from fencepost.engines.checkpoint import names_of
+
+    named = names_of(Store(Namesakes()))
+    for flags in (Rights(0), Rights.READ, Rights.READ | Rights.WRITE):
+        assert decode(encode(flags), named) is flags
+
+
+class Rights(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+def _made_twice() -> type[enum.Enum]:
+    class Status(enum.Enum):
+        OPEN = 1
+
+    return Status
+
+
+class OneNameTwice(Protocol):
+    kinds = (_made_twice(), _made_twice())
+    held: object = state(None)
+
+    @action(number=(0, 1))
+    def hold(self, number: int) -> None:
+        self.held = self.kinds[number].OPEN
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_classes_that_no_name_tells_apart_are_refused(engine: str) -> None:
+    result = fencepost.check(OneNameTwice(), engine=engine)
+    assert result.verdict == "raised"
+    assert "Status can not be told apart by name: give one of them a name of its own" in str(result.error)
+
+
+class Numbered(Message):
+    number: object
+
+
+class NumbersOnTheWay(Protocol):
+    net = network({Numbered: (A, B)})
+
+    @action(number=(1, 2))
+    def send(self, number: int) -> None:
+        message = Numbered(True if number == 2 else 1)
+        require(not self.net.is_known(message, A, B))
+        self.net.send(message, A, B)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_messages_that_python_takes_for_equal_are_two(engine: str) -> None:
+    assert Numbered(1) != Numbered(True)
+    assert fencepost.check(NumbersOnTheWay(), engine=engine).must_hold().distinct_states == 4
+
+
+class ByTopic(Message):
+    topic = "number"
+    number: object
+
+
+class Topics(Protocol):
+    net = network({ByTopic: (A, B)})
+
+    @action(number=(1, 2))
+    def send(self, number: int) -> None:
+        message = ByTopic(True if number == 2 else 1)
+        require(not self.net.is_known(message, A, B))
+        self.net.send(message, A, B)
+
+    @invariant
+    def each_on_its_topic(self) -> bool:
+        return all(type(m.number) is type(n) for n in (1, True) for m in self.net.in_flight(ByTopic, A, B, topic=n))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_topics_that_python_takes_for_equal_are_two(engine: str) -> None:
+    assert fencepost.check(Topics(), engine=engine).must_hold().distinct_states == 4
+
+
+class Keyed(Protocol):
+    held = table({1: "one"})
+
+    @action
+    def write(self) -> None:
+        assert True not in self.held
+        self.held[True] = "yes"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_keys_of_a_table_that_python_takes_for_equal_are_refused(engine: str) -> None:
+    result = fencepost.check(Keyed(), engine=engine)
+    assert result.verdict == "raised"
+    assert "True and 1 are two values, but one key of held: Python takes them for equal" in str(result.error)
+
+
+def test_keys_of_a_map_that_python_takes_for_equal_are_refused() -> None:
+    class Declared(Protocol):
+        held = per_key((0, 1, True), 0)
+
+    with pytest.raises((NotAProtocol, TypeError), match="True and 1 are two values, but one key of per_key"):
+        Declared()
+
+
+def test_a_checkpoint_keeps_keys_that_read_the_same_apart(tmp_path: Path) -> None:
+    class ReadTheSame(Protocol):
+        held = table({})
+
+        @action(key=(1, "1"))
+        def write(self, key: object) -> None:
+            self.held[key] = (self.held.get(key) or 0) + 1
+            require(self.held[key] < 6)
+
+    whole = fencepost.check(ReadTheSame(), engine="embedded")
+    fencepost.check(ReadTheSame(), engine="embedded", max_depth=4, checkpoint=tmp_path)
+    resumed = fencepost.check(ReadTheSame(), engine="embedded", resume=tmp_path)
+    assert (resumed.distinct_states, resumed.generated_states) == (whole.distinct_states, whole.generated_states) == (36, 61)
