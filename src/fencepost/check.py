@@ -161,6 +161,8 @@ def _check_table(engine: str, options: Options) -> None:
 
 def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Options, report: Report | None) -> Result:
     """The result of an exploration, every counterexample replayed through the author's Python."""
+    if not explored.distinct and explored.raised is None:
+        explored.raised = _without_states(stepper, explored)
     if explored.complete and explored.distinct and not explored.found and explored.recording is not None:
         _judge_liveness(stepper, explored, options, report)
     violations = [
@@ -184,6 +186,19 @@ def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Option
         count[1] += explored.new.get(root.index, 0)
     result.actions = [ActionCount(name, taken, new) for name, (taken, new) in counts.items()]
     return result
+
+
+def _without_states(stepper: Stepper, explored: Exploration) -> ProtocolRaised | None:
+    """Why there was nothing to explore, if nothing else ended the search: what holds of no state is told of none."""
+    ended = explored.limit is not None and explored.walks is None
+    if ended or explored.found or explored.failure is not None or explored.interrupted:
+        return None
+    setups = stepper.protocol.declared("initial")
+    if not stepper.initial_states():
+        name = setups[0].name
+        return ProtocolRaised(f"initial state {name} refuses every way through its choices: no state is reachable", where=name)
+    names = " and ".join(constraint.name for constraint in stepper.protocol.declared("constraint"))
+    return ProtocolRaised(f"every initial state is outside the constraint {names}: no state is explored", where=names)
 
 
 def _complete_table(explored: Exploration) -> Manifest | None:
