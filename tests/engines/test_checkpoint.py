@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from fencepost import Options, Result, SystemFailure, check
+from fencepost.digest import sealed
+from fencepost.engines.checkpoint import Reader
 from fencepost.loading import load
 from fencepost.protocols import shipped
 
@@ -115,12 +118,38 @@ def test_a_truncated_checkpoint_is_refused(saved: Path, name: str) -> None:
     refused(saved, "damaged")
 
 
-def test_a_damaged_frontier_is_refused(saved: Path) -> None:
-    file = next(saved.glob("frontier*"))
+def test_any_flipped_bit_is_found_before_anything_is_believed(saved: Path) -> None:
+    random = Random(1)
+    for file in sorted(saved.iterdir()):
+        whole = file.read_bytes()
+        for _ in range(100):
+            content = bytearray(whole)
+            at = random.randrange(8 * len(content))
+            content[at // 8] ^= 1 << at % 8
+            file.write_bytes(content)
+            with pytest.raises(SystemFailure, match="is damaged|another version"):
+                read(saved)
+        file.write_bytes(whole)
+    read(saved)
+
+
+@pytest.mark.parametrize("bits", [64, 128])
+@pytest.mark.parametrize("name", ["fingerprints.bin", "links.bin", "frontier"])
+def test_a_damaged_file_is_refused(tmp_path: Path, bits: int, name: str) -> None:
+    saved = tmp_path / "checkpoint"
+    explore(protocol(), checkpoint=saved, max_depth=10, bits=bits)
+    file = next(saved.glob(f"{name}*"))
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    refused(saved, "damaged")
+    refused(saved, f"is damaged: {name}.* is not what was written", bits=bits)
+
+
+def test_an_edited_manifest_is_refused(saved: Path) -> None:
+    manifest = saved / "manifest.json"
+    found = json.loads(manifest.read_text())["distinct"]
+    manifest.write_text(manifest.read_text().replace(f'"distinct":{found}', f'"distinct":{found + 1}'))
+    refused(saved, "is damaged: manifest.json is not what was written")
 
 
 def test_a_checkpoint_of_another_protocol_is_refused(saved: Path) -> None:
@@ -141,7 +170,8 @@ def test_a_checkpoint_of_another_format_is_refused(saved: Path) -> None:
 
 def test_a_checkpoint_of_an_older_file_is_refused(saved: Path) -> None:
     manifest = json.loads((saved / "manifest.json").read_text())
-    (saved / "manifest.json").write_text(json.dumps({**manifest, "source": "0" * 32}))
+    del manifest["digest"]
+    (saved / "manifest.json").write_bytes(sealed(json.dumps({**manifest, "source": "0" * 64}).encode()))
     refused(saved, "another version of bookkeeper-4.13")
 
 
@@ -169,29 +199,22 @@ def test_names_are_those_of_the_protocol_whatever_else_was_loaded(tmp_path: Path
             assert (result.failure, result.distinct_states) == (None, everything)
 
 
-def test_another_version_is_told_by_every_file_of_the_protocol(tmp_path: Path) -> None:
-    """The file of its class, that of the class it varies, and a module beside them that is only used."""
-    files = {
-        "digested_helper.py": "LIMIT = 3\n",
-        "digested_base.py": "from fencepost import Protocol, state\nimport digested_helper\n\nclass Base(Protocol):\n    n: int = state(0)\n",
-        "digested.py": "from digested_base import Base\n\nclass Variant(Base):\n    pass\n",
-    }
-    program = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import digested\n"
-        "from fencepost.engines.checkpoint import source_digest; print(source_digest(digested.Variant()))"
+def test_a_helper_that_an_action_imports_is_part_of_the_protocol(tmp_path: Path) -> None:
+    (tmp_path / "resumed.py").write_text(
+        "from fencepost import Protocol, action, require, state\n\nclass Counts(Protocol):\n    n: int = state(0)\n\n"
+        "    @action\n    def count(self) -> None:\n        from resumed_below.most import MOST\n"
+        "        require(self.n < MOST)\n        self.n += 1\n"
     )
-
-    def digest() -> str:
-        done = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, check=True)
-        return done.stdout
-
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    seen = {digest()}
-    for name, text in files.items():
-        (tmp_path / name).write_text(text + "# changed\n")
-        seen.add(digest())
-    assert len(seen) == 4
+    (tmp_path / "resumed_below").mkdir()
+    helper = tmp_path / "resumed_below/most.py"
+    helper.write_text("MOST = 9\n")
+    subject = load(str(tmp_path / "resumed.py"))()
+    explore(subject, checkpoint=tmp_path / "saved", max_depth=5)
+    helper.write_text("MOST = 8\n")
+    with pytest.raises(SystemFailure, match="another version of counts: its source has changed since"):
+        fail(subject, tmp_path / "saved")
+    helper.write_text("MOST = 9\n")
+    assert explore(subject, resume=tmp_path / "saved").distinct_states == 10
 
 
 def test_a_refusal_is_one_line_on_the_command_line(saved: Path) -> None:
@@ -233,16 +256,24 @@ print(result.exit_code, result.distinct_states, result.failure)
     assert figures(explore(protocol(), resume=directory)) == figures(uninterrupted)
 
 
-def refused(directory: Path, why: str) -> None:
+def read(directory: Path) -> None:
+    """All that a resumed run reads."""
+    reader = Reader(directory)
+    for content in (reader.fingerprints, reader.links, reader.frontier):
+        for _ in content():
+            pass
+
+
+def refused(directory: Path, why: str, **options: object) -> None:
     copy = directory.parent / "untouched"
     shutil.copytree(directory, copy)
     with pytest.raises(SystemFailure, match=why):
-        fail(protocol(), directory)
+        fail(protocol(), directory, **options)
     assert {f.name: f.read_bytes() for f in copy.iterdir()} == {f.name: f.read_bytes() for f in directory.iterdir()}
 
 
-def fail(subject: object, directory: Path) -> None:
+def fail(subject: object, directory: Path, **options: object) -> None:
     """Resume, and raise what the machine is blamed for, wherever it was noticed."""
-    failure = explore(subject, resume=directory).failure
+    failure = explore(subject, resume=directory, **options).failure
     if failure is not None:
         raise failure

@@ -3,15 +3,17 @@
 ``fingerprints.bin`` and ``links.bin`` only ever grow, level by level. ``frontier-N.bin`` holds the rows of one whole level, and
 ``manifest.json``, replaced in one step, says which frontier is valid and how much of the other two: whatever was written after
 it is ignored. Compiled tries are not kept: they grow again from the rows that are expanded.
+
+The manifest has digests of all of it, its own among them. Those of the two files that grow run along with what is written, so a save reads
+nothing again, and a resumed search checks them in the one pass in which it reads.
 """
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum, Flag
 from pathlib import Path
@@ -23,14 +25,23 @@ import numpy as np
 
 from fencepost.compiler.layout import unpacked
 from fencepost.compiler.tables import Array
+from fencepost.digest import Digest, digest, is_sealed, running, sealed
 from fencepost.errors import SystemFailure
+from fencepost.source import source_digest
 from fencepost.spec.context import Slot
 from fencepost.spec.protocol import Declared, Protocol
 from fencepost.spec.values import ModelValue, Record, Value, decode, encode, full_name, model_values_in
 from fencepost.step.state import Store
 from fencepost.step.symmetry import listed
 
-FORMAT = 4
+FORMAT = 5
+
+FINGERPRINTS, LINKS = "fingerprints.bin", "links.bin"
+
+BLOCK_ROWS = 1 << 16
+"""Rows of a frontier are kept in blocks of this many: their numbers, then their words."""
+BLOCK = 1 << 20
+"""Numbers that are read together."""
 
 
 class SlotEntry(msgspec.Struct):
@@ -61,7 +72,7 @@ class Subject(msgspec.Struct):
             if constants.get(name) != self.constants.get(name):
                 return f"was made with another value of the constant {name}"
         if self.source != source_digest(protocol):
-            return f"is of another version of {protocol.name}: its file has changed since"
+            return f"is of another version of {protocol.name}: its source has changed since"
         if self.properties != properties:
             return "was made with other invariants"
         if self.bits != bits:
@@ -70,7 +81,9 @@ class Subject(msgspec.Struct):
 
 
 class Manifest(Subject):
-    """Everything about an exploration at the end of a level but its states."""
+    """Everything about an exploration at the end of a level but its states. ``fingerprints``, ``links``: the digests of those files, as far as
+    they count; ``frontier_blocks``: those of the blocks of the frontier.
+    """
 
     depth: int
     distinct: int
@@ -79,9 +92,11 @@ class Manifest(Subject):
     new: list[int]
     seconds: float
     levels: list[int]
+    fingerprints: str
+    links: str
     frontier: str
     frontier_size: int
-    frontier_digest: str
+    frontier_blocks: list[str]
     words: int
     places: list[int]
     slots: list[SlotEntry]
@@ -94,18 +109,6 @@ class Manifest(Subject):
 def encoded_constants(protocol: Protocol) -> dict[str, str]:
     """The constants of a protocol as a manifest keeps them."""
     return {name: encode(value).hex() for name, value in protocol.constants.items()}
-
-
-def source_digest(protocol: Protocol) -> str:
-    """A digest of the files that define a protocol: another version of them may number its steps differently."""
-    found: dict[str, bytes] = {}
-    for module in _modules(protocol):
-        try:
-            found[str(module.__file__)] = Path(str(module.__file__)).read_bytes()
-        except OSError:
-            found[str(module.__file__)] = b""
-    texts = b"".join(found[file] for file in sorted(found)) or repr(type(protocol)).encode()
-    return hashlib.blake2b(texts, digest_size=16).hexdigest()
 
 
 def _modules(protocol: Protocol) -> list[ModuleType]:
@@ -131,31 +134,54 @@ def _owners(protocol: Protocol) -> list[type]:
     return [owner for owner in type(protocol).__mro__ if owner not in Protocol.__mro__]
 
 
-class Writer:
-    """A checkpoint directory being written. Raises :class:`fencepost.SystemFailure` when the disk does not take it."""
+class Log:
+    """A file that only grows, with the digest of all that is in it. ``kept``: how many bytes it is to begin with, and their digest."""
 
-    def __init__(self, directory: Path, kept: Manifest | None) -> None:
+    def __init__(self, path: Path, kept: tuple[int, Digest] | None) -> None:
+        self._file = open(path, "wb" if kept is None else "r+b")
+        self._digest = running() if kept is None else kept[1].copy()
+        if kept is not None:
+            self._file.truncate(kept[0])
+            self._file.seek(0, os.SEEK_END)
+
+    @property
+    def digest(self) -> str:
+        """The digest of what was written until now."""
+        return str(self._digest.hexdigest())
+
+    def write(self, array: Array) -> None:
+        """Add an array."""
+        content = np.ascontiguousarray(array).data
+        self._file.write(content)
+        self._digest.update(content)
+
+    def sync(self) -> None:
+        """Make sure that the disk has it."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file; what a full disk does not take was not saved."""
+        with suppress(OSError):
+            self._file.close()
+
+
+class Writer:
+    """A checkpoint directory being written, from the start or from where a reader found it. Raises :class:`fencepost.SystemFailure` when the
+    disk does not take it.
+    """
+
+    def __init__(self, directory: Path, reader: Reader | None) -> None:
         self.directory = directory
-        self.levels: list[int] = list(kept.levels) if kept else []
-        self.number = 0
+        self.levels: list[int] = list(reader.manifest.levels) if reader else []
+        self.number = int(reader.manifest.frontier.split("-")[1].split(".")[0]) if reader else 0
         with self._disk():
             directory.mkdir(parents=True, exist_ok=True)
-            if kept is None:
-                if (directory / "manifest.json").exists():
-                    raise SystemFailure(
-                        f"{directory} holds a checkpoint already: go on from it with --resume {directory}, or name an empty one"
-                    )
-                mode = "wb"
-            else:
-                mode = "r+b"
-                self.number = int(kept.frontier.split("-")[1].split(".")[0])
-            self.fingerprints = open(directory / "fingerprints.bin", mode)
-            self.links = open(directory / "links.bin", mode)
-            if kept is not None:
-                self.fingerprints.truncate(sum(kept.levels) * (kept.bits // 8))
-                self.links.truncate(sum(kept.levels) * 8)
-                self.fingerprints.seek(0, os.SEEK_END)
-                self.links.seek(0, os.SEEK_END)
+            if reader is None and (directory / "manifest.json").exists():
+                raise SystemFailure(
+                    f"{directory} holds a checkpoint already: go on from it with --resume {directory}, or name an empty one"
+                )
+            self.fingerprints, self.links = (Log(directory / name, reader.read[name] if reader else None) for name in (FINGERPRINTS, LINKS))
 
     def _disk(self) -> Any:
         return _Disk(self.directory)
@@ -164,8 +190,8 @@ class Writer:
         """The fingerprints (arrays of 64-bit halves, low ones first in pairs) and links of one more level."""
         with self._disk():
             for part in fingerprints:
-                self.fingerprints.write(part.tobytes())
-            self.links.write(links.tobytes())
+                self.fingerprints.write(part)
+            self.links.write(links)
         self.levels.append(len(links))
 
     def save(self, manifest: Manifest, rows: Callable[[], Iterator[tuple[Array, Array]]]) -> None:
@@ -173,21 +199,21 @@ class Writer:
         self.number += 1
         name = f"frontier-{self.number}.bin"
         with self._disk():
-            digest = hashlib.blake2b(digest_size=16)
+            blocks = []
             with open(self.directory / name, "wb") as file:
                 for numbers, block in rows():
-                    for part in (numbers.tobytes(), block.tobytes()):
-                        file.write(part)
-                        digest.update(part)
+                    content = (numbers.tobytes(), block.tobytes())
+                    file.writelines(content)
+                    blocks.append(digest(*content))
                 file.flush()
                 os.fsync(file.fileno())
             for log in (self.fingerprints, self.links):
-                log.flush()
-                os.fsync(log.fileno())
-            manifest.frontier, manifest.frontier_digest = name, digest.hexdigest()
+                log.sync()
+            manifest.fingerprints, manifest.links = self.fingerprints.digest, self.links.digest
+            manifest.frontier, manifest.frontier_blocks = name, blocks
             fresh = self.directory / "manifest.new"
             with open(fresh, "wb") as file:
-                file.write(msgspec.json.encode(manifest))
+                file.write(sealed(msgspec.json.encode(manifest)))
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(fresh, self.directory / "manifest.json")
@@ -196,10 +222,9 @@ class Writer:
                     stale.unlink()
 
     def close(self) -> None:
-        """Close the files; what was saved stays, and what a full disk does not take was not."""
+        """Close the files; what was saved stays."""
         for log in (self.fingerprints, self.links):
-            with suppress(OSError):
-                log.close()
+            log.close()
 
 
 class _Disk:
@@ -218,8 +243,6 @@ class _Disk:
             ) from error
 
 
-BLOCK_ROWS = 1 << 16
-"""Rows of a frontier are kept in blocks of this many: their numbers, then their words."""
 
 
 class Reader:
@@ -230,23 +253,29 @@ class Reader:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.read: dict[str, tuple[int, Digest]] = {}
         path = directory / "manifest.json"
         try:
-            self.manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+            content = path.read_bytes()
         except FileNotFoundError:
             raise SystemFailure(f"{directory} holds no complete checkpoint (there is no manifest.json in it)") from None
         except OSError as error:
             raise SystemFailure(f"{path} can not be read: {error.strerror or error}") from None
+        version = _format_of(content)
+        if version not in (None, FORMAT):
+            raise self._wrong(f"was written by another version of Fencepost (format {version}, not {FORMAT})")
+        if not is_sealed(content):
+            raise self._changed("manifest.json")
+        try:
+            self.manifest = msgspec.json.decode(content, type=Manifest)
         except msgspec.MsgspecError as error:
-            version = _format_of(path)
-            if version not in (None, FORMAT):
-                raise self._wrong(f"was written by another version of Fencepost (format {version}, not {FORMAT})") from None
             raise self._wrong(f"is damaged: {error}") from None
-        if self.manifest.format != FORMAT:
-            raise self._wrong(f"was written by another version of Fencepost (format {self.manifest.format}, not {FORMAT})")
 
     def _wrong(self, what: str) -> SystemFailure:
         return SystemFailure(f"the checkpoint in {self.directory} {what}; start again without --resume")
+
+    def _changed(self, name: str) -> SystemFailure:
+        return self._wrong(f"is damaged: {name} is not what was written")
 
     def verify(self, protocol: Protocol, properties: list[str], bits: int, symmetry: list[str]) -> None:
         """Refuse to go on with another protocol, other constants, other properties, other fingerprints or another symmetry."""
@@ -258,51 +287,50 @@ class Reader:
             raise self._wrong(f"was made with symmetry of {listed(kept.symmetry) or 'nothing'}, not of {listed(symmetry) or 'nothing'}")
 
     def fingerprints(self) -> Iterator[Array]:
-        """The fingerprints of all states, in blocks."""
-        yield from self._blocks("fingerprints.bin", sum(self.manifest.levels) * (self.manifest.bits // 64), np.uint64)
+        """The fingerprints of all states, in blocks. Only at the end is it certain that they are what was written."""
+        left = sum(self.manifest.levels) * (self.manifest.bits // 64)
+        blocks = [BLOCK] * (left // BLOCK) + [left % BLOCK]
+        yield from self._log(FINGERPRINTS, np.uint64, blocks, self.manifest.fingerprints)
 
     def links(self) -> Iterator[Array]:
-        """The links of each level."""
-        begin = 0
-        for size in self.manifest.levels:
-            yield from self._blocks("links.bin", size, np.int64, begin, max(size, 1))
-            begin += size
+        """The links of each level. Only at the end is it certain that they are what was written."""
+        yield from self._log(LINKS, np.int64, self.manifest.levels, self.manifest.links)
 
-    def _blocks(self, name: str, count: int, dtype: Any, begin: int = 0, block: int = 1 << 20) -> Iterator[Array]:
+    def _log(self, name: str, dtype: Any, blocks: Iterable[int], kept: str) -> Iterator[Array]:
+        whole, size = running(), 0
         try:
             with open(self.directory / name, "rb") as file:
-                file.seek(begin * 8)
-                while count:
-                    part = np.fromfile(file, dtype, min(block, count))
-                    if not len(part):
+                for count in blocks:
+                    part = np.fromfile(file, dtype, count)
+                    if len(part) < count:
                         raise self._wrong(f"is damaged: {name} is truncated")
-                    count -= len(part)
+                    whole.update(part)
+                    size += part.nbytes
                     yield part
         except OSError as error:
             raise self._wrong(f"is damaged: {name}: {error.strerror or error}") from None
+        if whole.hexdigest() != kept:
+            raise self._changed(name)
+        self.read[name] = size, whole
 
     def frontier(self) -> Iterator[tuple[Array, Array]]:
         """The states of the last level, one column a slot, with their numbers in it, in blocks."""
         kept = self.manifest
         places = np.array(kept.places, np.int32)
-        digest = hashlib.blake2b(digest_size=16)
         left = kept.frontier_size
         try:
             with open(self.directory / kept.frontier, "rb") as file:
-                while left:
+                for block in kept.frontier_blocks:
                     n = min(BLOCK_ROWS, left)
-                    raw_numbers, raw_rows = file.read(8 * n), file.read(8 * n * kept.words)
-                    digest.update(raw_numbers)
-                    digest.update(raw_rows)
-                    if len(raw_numbers) + len(raw_rows) < 8 * n * (1 + kept.words):
+                    numbers, rows = file.read(8 * n), file.read(8 * n * kept.words)
+                    if len(numbers) + len(rows) < 8 * n * (1 + kept.words):
                         raise self._wrong(f"is damaged: {kept.frontier} is truncated")
-                    rows = np.frombuffer(raw_rows, np.uint64).reshape(n, kept.words)
-                    yield np.frombuffer(raw_numbers, np.int64), unpacked(rows, places)
+                    if digest(numbers, rows) != block:
+                        raise self._changed(kept.frontier)
+                    yield np.frombuffer(numbers, np.int64), unpacked(np.frombuffer(rows, np.uint64).reshape(n, kept.words), places)
                     left -= n
         except OSError as error:
             raise self._wrong(f"is damaged: {kept.frontier}: {error.strerror or error}") from None
-        if digest.hexdigest() != kept.frontier_digest:
-            raise self._wrong(f"is damaged: {kept.frontier} is not what was written")
 
     def restore(self, store: Store) -> list[tuple[int, list[int]]]:
         """For each column of the frontier: its slot in ``store`` and the number there of each of its values."""
@@ -312,11 +340,10 @@ class Reader:
             raise self._wrong(f"does not fit this version of the protocol: {error}") from None
 
 
-def _format_of(path: Path) -> int | None:
+def _format_of(manifest: bytes) -> int | None:
     try:
-        held = msgspec.json.decode(path.read_bytes())
-        return int(held["format"])
-    except (msgspec.MsgspecError, KeyError, TypeError, ValueError, OSError):
+        return int(msgspec.json.decode(manifest)["format"])
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError, OverflowError):
         return None
 
 

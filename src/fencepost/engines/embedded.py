@@ -29,7 +29,6 @@ from fencepost.engines.checkpoint import (
     Writer,
     encoded_constants,
     slot_entries,
-    source_digest,
 )
 from fencepost.engines.interface import SAMPLE, Exploration, Found, Options, Progress, Report, table
 from fencepost.engines.kernel import CAPACITY, COUNT, DEADLOCK, LEAF_TOP, OUT, PARKS, USED, Arena, Shared, Work
@@ -38,6 +37,7 @@ from fencepost.engines.recording import record_level, steps_of
 from fencepost.engines.resources import memory_limit, peak_memory, physical_memory, resident_memory
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.liveness.graph import Recording
+from fencepost.source import source_digest
 from fencepost.spec.protocol import TEMPORAL
 from fencepost.step import State, Stepper, Symmetry
 from fencepost.step.state import LOW, SEED
@@ -132,6 +132,7 @@ class Explorer:
         self.told = 0.0
         self.reader = Reader(Path(options.resume)) if options.resume else None
         self.writer: Writer | None = None
+        self.source = ""
         self.manifest: Manifest | None = None
         self.saved_depth = 0
         self.saved_at = self.started
@@ -224,6 +225,7 @@ class Explorer:
                 self._resume(self.reader)
             else:
                 if self.options.checkpoint is not None:
+                    self.source = source_digest(self.stepper.protocol)
                     self.writer = Writer(Path(self.options.checkpoint), None)
                 self._begin()
             while self.level_size and not self.finished():
@@ -319,7 +321,7 @@ class Explorer:
             self._settle()
         self._put_in_order()
         # Only now: until here nothing in the directory was changed.
-        self.writer = Writer(reader.directory, kept)
+        self.source, self.writer = kept.source, Writer(reader.directory, reader)
         self._remember()
         self.saved_depth = result.depth
 
@@ -406,9 +408,9 @@ class Explorer:
             by_step = {(int(tables.outcome_root[o]), tables.outcome_choices[o]): o for o in range(1, tables.outcomes)}
             found.append((f.kind, f.name, numbers[id(f.initial)], [by_step[r, tuple(c)] for r, c in f.path]))
         self.manifest = Manifest(
-            FORMAT, protocol.name, encoded_constants(protocol), source_digest(protocol), self.properties, self.options.bits, result.depth, result.distinct, result.generated,
+            FORMAT, protocol.name, encoded_constants(protocol), self.source, self.properties, self.options.bits, result.depth, result.distinct, result.generated,
             [result.taken.get(i, 0) for i in roots], [result.new.get(i, 0) for i in roots],
-            self.earlier.seconds + time.monotonic() - self.started, list(self.writer.levels), "", self.level_size, "", 0, [],
+            self.earlier.seconds + time.monotonic() - self.started, list(self.writer.levels), "", "", "", self.level_size, [], 0, [],
             slot_entries(self.stepper.store),
             [(int(tables.outcome_root[o]), list(tables.outcome_choices[o])) for o in range(tables.outcomes)], found,
             sorted(self.reported), self._symmetric,

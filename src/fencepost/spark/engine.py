@@ -23,11 +23,12 @@ from fencepost import __version__
 from fencepost.compiler.native import REF_BITS, REF_MASK
 from fencepost.compiler.tables import ACTION, INITIAL, STATE_PROPERTY, Array
 from fencepost.engines import kernel
-from fencepost.engines.checkpoint import encoded_constants, restore_slots, slot_entries, source_digest
+from fencepost.engines.checkpoint import encoded_constants, restore_slots, slot_entries
 from fencepost.engines.embedded import Explorer, uncollected
 from fencepost.engines.interface import Exploration, Options, Progress, Report
 from fencepost.engines.kernel import Arena
 from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
+from fencepost.source import source_digest
 from fencepost.spark import checkpoint, level, loops, stages
 from fencepost.spark.cluster import Cluster, require_spark
 from fencepost.spark.level import Piece, Plan, Run, Shape
@@ -69,6 +70,7 @@ def explore(stepper: Stepper, options: Options, report: Report | None = None) ->
         handover = sys.maxsize if local else HANDOVER
     fresh = replace(options, checkpoint=None, resume=None, states=None if options.resume is not None else options.states)
     explorer = Explorer(stepper, fresh, report, handover)
+    explorer.source = source_digest(stepper.protocol)
     try:
         if options.resume is None:
             with uncollected():
@@ -606,7 +608,7 @@ class Search:
             for f in result.found
         ]
         manifest = checkpoint.Manifest(
-            format=checkpoint.FORMAT, protocol=protocol.name, constants=encoded_constants(protocol), source=source_digest(protocol),
+            format=checkpoint.FORMAT, protocol=protocol.name, constants=encoded_constants(protocol), source=explorer.source,
             properties=self._properties, bits=options.bits, engine="spark", depth=result.depth, distinct=result.distinct,
             generated=result.generated, taken=[result.taken.get(i, 0) for i in roots], new=[result.new.get(i, 0) for i in roots],
             seconds=explorer.earlier.seconds + time.monotonic() - explorer.started, level=self.level, queue=explorer.level_size,

@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from fencepost import loading
-from fencepost.engines.checkpoint import encoded_constants, names_of, source_digest
+from fencepost.engines.checkpoint import encoded_constants, names_of
 from fencepost.errors import SystemFailure
+from fencepost.source import source_digest
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import decode
 from fencepost.step.state import Store
@@ -132,7 +133,7 @@ class StateSpace:
         cls = loading.load(kept.home)
         if source_digest(cls()) != kept.source:
             where = kept.home.partition(".py:")[0] + ".py" if ".py:" in kept.home else kept.home
-            raise SystemFailure(f"{where} has changed since {self.directory} was written: check it again with --states")
+            raise SystemFailure(f"the source of {kept.protocol} in {where} has changed since {self.directory} was written: check it again with --states")
         named = names_of(Store(cls()))
         return cls(**{name: decode(bytes.fromhex(code), named) for name, code in kept.constants.items()})
 
