@@ -230,12 +230,12 @@ def test_choices_whose_number_depends_on_earlier_ones() -> None:
 
 def test_an_infinite_choice_is_named() -> None:
     for body, message in (
-        (lambda s: one_of(itertools.count()), r"a choice has more than 100,000 options: is it infinite\?"),
+        (lambda s: one_of(itertools.count()), r"a choice has more than 32,768 options: is it infinite\?"),
         (lambda s: [one_of("xy") for _ in range(9)], r"has more than 100 ways through its choices: is one infinite\?"),
     ):
         stepper, root = stepper_of(body)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(recorder_module, "MAX_BRANCHES", 100)
+            patch.setattr(recorder_module, "MAX_WAYS", 100)
             with pytest.raises(ProtocolRaised, match=message):
                 stepper.outcomes(root, ())
 
@@ -243,7 +243,7 @@ def test_an_infinite_choice_is_named() -> None:
 def test_as_many_ways_as_allowed_are_allowed() -> None:
     stepper, root = stepper_of(lambda s: (one_of(range(10)), one_of(range(10))))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorder_module, "MAX_BRANCHES", 100)
+        patch.setattr(recorder_module, "MAX_WAYS", 100)
         assert len(stepper.outcomes(root, ())) == 100
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit as _njit
 
 from fencepost.compiler.machine import load, store
+from fencepost.spec.context import MAX_WAYS
 
 
 def njit(*args: Any, **kwargs: Any) -> Any:
@@ -46,6 +47,8 @@ REF_MASK = (1 << REF_BITS) - 1
 FORK_ENTRY = (1 << 31) - 1
 """What an entry has instead of a place if its trie begins with a fork."""
 MAX_SLOTS = (1 << 16) - 2
+STACK_WORDS = 2 * MAX_WAYS
+"""What :func:`walk` and :func:`resolve` need for the branches of a trie that are still to be taken: one or two words for each."""
 
 RESOLVED = 0
 WAITING = 1
@@ -140,13 +143,16 @@ def repack(rows, before, after, target):
 @inner
 def walk(pool, places, cells, row, word, out, n, stack):
     """Walk a trie over the state at ``cells[row]``. Appends the leaves it ends in to ``out`` from ``n`` on; the new n, or -1 at
-    a MISS.
+    a MISS, or where there are more ways than an action may have.
     """
     top = 0
+    first = n
     while True:
         while word > 0:
             slot = np.int64(load(pool, word))
             if slot >= FORK:
+                if n - first + top + slot - FORK > MAX_WAYS:
+                    return -1
                 for i in range(1, slot - FORK):
                     stack[top] = load(pool, word + 2 + i)
                     top += 1
@@ -182,10 +188,11 @@ def resolve(pool, top, roots, trie, root, known, places, cells, step, outcome, k
 
     ``known``: bit set of slots that the residual does not test. ``cells``: the state; for a step property (``step``), the state
     before ``outcome``, and slots are virtual (2i is i before the step, 2i+1 after). RESOLVED; or WAITING if the master has no
-    path yet and Python was asked before; or ASK if it must be asked now.
+    path yet and Python was asked before; or ASK if it must be asked now, if only to say that there are too many ways.
     """
     status = RESOLVED
     depth = 0
+    ended = 0
     master, cell = -1 - root, -1 - trie
     while True:
         word = get(pool, roots, master)
@@ -196,10 +203,13 @@ def resolve(pool, top, roots, trie, root, known, places, cells, step, outcome, k
             status = max(status, WAITING)
         elif word < 0:
             put(pool, roots, cell, word)
+            ended += word != DISABLED
         else:
             slot = pool[word]
             mine = get(pool, roots, cell)
             if slot >= FORK:
+                if ended + depth // 2 + slot - FORK > MAX_WAYS:
+                    return ASK
                 if mine <= 0:
                     mine = new_node(pool, top, slot, slot - FORK)
                     put(pool, roots, cell, mine)

@@ -16,6 +16,7 @@ from fencepost.compiler import native
 from fencepost.compiler.layout import Layout, numbers, packed
 from fencepost.compiler.machine import reserve
 from fencepost.errors import SystemFailure
+from fencepost.spec.context import MAX_WAYS
 from fencepost.spec.protocol import TEMPORAL
 from fencepost.spec.values import show
 from fencepost.step import Branch, Fork, Leaf, Outcome, Stepper, Symmetry
@@ -38,8 +39,13 @@ MAX_WORDS = 1 << 30
 MAX_TRIES = 1 << 26
 MAX_ENTRIES = 1 << 28
 MAX_OUTCOMES = 1 << native.REF_BITS
+MAX_LEAVES = 8 * MAX_WAYS
+"""Enabled leaves of one state: of the actions that are enabled in it, each for every option that goes on to read."""
 EXPLODING = 4096
 """A slot with more values than this is reported as exploding."""
+
+ENTRIES_AT_ONCE = 1 << 20
+"""Entries for which there is room before it is looked at again."""
 
 INITIAL = 0
 """The outcome by which initial states come into being: it leaves nothing known and affects every root."""
@@ -170,8 +176,9 @@ class Tables:
         self.outcome_root = reserve(MAX_OUTCOMES, np.int32)
         self.outcome_choices: list[tuple[int, ...]] = []
         self.outcome_weight: list[int] = []
-        # The most outcomes one state can have, as far as seen: bounds what a block of states generates.
-        self.most_outcomes = [1] * roots
+        # The most leaves and outcomes that one state can have, by root, as far as seen: bounds what states have room for.
+        self.most_leaves, self.most_outcomes = [0] * roots, [0] * roots
+        self._below: dict[int, tuple[int, int]] = {}
         self._same_effect: dict[tuple[tuple[int, int, int], ...], list[int]] = {}
         self.layout = Layout()
         # One word at a time, Python reads and writes a memoryview several times faster than an array.
@@ -179,7 +186,6 @@ class Tables:
         self._read: list[set[int]] = [set() for _ in range(roots)]
         self._gained: dict[int, set[int]] = {}
         self._spread = 0
-        self.widest_fork = 1
         self.forks: set[int] = set()
         self.evaluations_by_root = [0] * roots
         self._add_initial()
@@ -219,29 +225,35 @@ class Tables:
         """
         self.evaluations_by_root[root] += 1
         read: set[int] = set()
-        self._insert(-1 - root, branch, root, {}, read)
+        self._insert(-1 - root, branch, root, {}, read, ())
         if self.root_kind[root] in (STATE_PROPERTY, ACTION) and not read <= self._read[root]:
             self._gained.setdefault(root, set()).update(read - self._read[root])
             self._read[root] |= read
 
     def spread(self) -> None:
         """Enter new outcomes, and slots that roots have begun to read, into what each outcome can change for which root."""
-        self._make_room()
-        growing = self.growing()
+        self._make_room(self._spread)
         for root, slots in self._gained.items():
-            native.widen_root(growing, root, _bits(sorted(slots), self.slot_words), self._spread)
+            native.widen_root(self.growing(), root, _bits(sorted(slots), self.slot_words), self._spread)
+            self._make_room(self._spread)
         self._gained = {}
-        if self.outcomes > self._spread:
-            native.add_outcomes(growing, self._spread, self.outcomes, self.root_kind)
-        self._spread = self.outcomes
+        at_once = max(1, ENTRIES_AT_ONCE // max(1, len(self.root_kind)))
+        while self._spread < self.outcomes:
+            end = min(self._spread + at_once, self.outcomes)
+            self._make_room((end - self._spread) * len(self.root_kind))
+            native.add_outcomes(self.growing(), self._spread, end, self.root_kind)
+            self._spread = end
 
-    def _insert(self, cell: int, branch: Branch, root: int, known: dict[int, int], read: set[int]) -> None:
+    def _insert(
+        self, cell: int, branch: Branch, root: int, known: dict[int, int], read: set[int], within: tuple[tuple[int, int], ...]
+    ) -> None:
+        """Add a branch at a cell. ``known``: the values read on the way there, ``within``: the forks, each with the cell of its option."""
         pool = self._pool
         while True:
             held = pool[cell] if cell >= 0 else self._root_words[-1 - cell]
             if isinstance(branch, Leaf):
                 if held in (native.MISS, native.PENDING):
-                    self._put(cell, self._leaf(root, branch, known))
+                    self._put(cell, self._leaf(root, branch, known, within))
                 return
             first = native.FORK + len(branch.branches) if isinstance(branch, Fork) else branch.slot
             if held > 0 and pool[held] != first:
@@ -250,13 +262,12 @@ class Tables:
                     "something besides its state (run with --checking to find out what)"
                 )
             if isinstance(branch, Fork):
-                self.widest_fork = max(self.widest_fork, len(branch.branches))
                 self.forks.add(root)
                 if held <= 0:
                     held = self._new_node(first, len(branch.branches))
                     self._put(cell, held)
                 for i, part in enumerate(branch.branches):
-                    self._insert(held + 2 + i, part, root, dict(known), read)
+                    self._insert(held + 2 + i, part, root, dict(known), read, (*within, (held, held + 2 + i)))
                 return
             read.add(branch.slot)
             known[branch.slot] = branch.value
@@ -285,7 +296,7 @@ class Tables:
         else:
             self._root_words[-1 - cell] = word
 
-    def _leaf(self, root: int, leaf: Leaf, known: dict[int, int]) -> int:
+    def _leaf(self, root: int, leaf: Leaf, known: dict[int, int], within: tuple[tuple[int, int], ...]) -> int:
         """The word for where an evaluation ended."""
         if not leaf.outcomes:
             return native.DISABLED
@@ -304,9 +315,22 @@ class Tables:
         self.leaf_root[number] = root
         self.leaf_span[number] = (first << native.REF_BITS) | (self.outcomes - first)
         self.leaf_weight.append(len(leaf.outcomes))
-        self.most_outcomes[root] = max(self.most_outcomes[root], self.outcomes - first)
+        self._count_below(root, self.outcomes - first, within)
         self.leaves += 1
         return native.LEAF - number
+
+    def _count_below(self, root: int, outcomes: int, within: tuple[tuple[int, int], ...]) -> None:
+        """Note a new leaf with so many outcomes. A state takes all options of a fork, and one way from anything else."""
+        leaves = 1
+        for fork, option in reversed(within):
+            was, all_were = self._below.get(option, (0, 0)), self._below.get(fork, (0, 0))
+            now = max(was[0], leaves), max(was[1], outcomes)
+            if now == was:
+                return
+            self._below[option] = now
+            leaves, outcomes = self._below[fork] = all_were[0] + now[0] - was[0], all_were[1] + now[1] - was[1]
+        self.most_leaves[root] = max(self.most_leaves[root], leaves)
+        self.most_outcomes[root] = max(self.most_outcomes[root], outcomes)
 
     def _add_outcome(
         self, root: int, outcome: Outcome, weight: int, known: dict[int, int], effect: tuple[tuple[int, int, int], ...]
@@ -366,17 +390,28 @@ class Tables:
         shown = tuple(e for e in effect if self.store.hashes[e[0]][e[1]] != self.store.hashes[e[0]][e[2]])
         same = self._same_effect.setdefault(shown, [])
         same.append(number)
-        if root in self.forks or len({int(self.outcome_root[one]) for one in same}) > 1:
+        if self.twin[same[0]]:
+            self.twin[number] = 1
+        elif len(same) > 1 and (root in self.forks or self.outcome_root[same[0]] != root):
             self.twin[same] = 1
 
-    def _make_room(self) -> None:
-        if int(self.tries[0]) * 2 > self.residual_keys.size // 2:
-            keys, tries = np.zeros(self.residual_keys.size * 4, np.uint64), np.zeros(self.residual_keys.size * 4, np.int32)
+    def _make_room(self, entries: int) -> None:
+        """Room for so many new entries, each of which may have a residual trie of its own."""
+        needed = 2 * (int(self.tries[0]) + entries)
+        if needed > self.residual_keys.size:
+            size = 1 << needed.bit_length()
+            keys, tries = np.zeros(size, np.uint64), np.zeros(size, np.int32)
             native.rehash(self.residual_keys, self.residual_tries, keys, tries)
             self.residual_keys, self.residual_tries = keys, tries
         words = 2 + len(self.store.slots) // 32
         if words > self.slot_words:
             self._widen_masks(2 * words)
+        if sum(self.most_leaves) > MAX_LEAVES:
+            most = max(range(len(self.most_leaves)), key=self.most_leaves.__getitem__)
+            raise SystemFailure(
+                f"one state may have more than {MAX_LEAVES:,} steps that read on after a choice, most of them of "
+                f"{self.stepper.roots[most].title}: read before you choose, or choose from less"
+            )
         if self.top[0] > MAX_WORDS * 9 // 10 or self.tries[0] > MAX_TRIES * 9 // 10 or self.entries[0] > MAX_ENTRIES * 9 // 10:
             raise SystemFailure(
                 "the protocol's decision tries outgrew their tables: a part of its state has too many values; "
@@ -421,11 +456,12 @@ class Tables:
             "counts": [int(self.top[0]), int(self.tries[0]), int(self.entries[0]), self.outcomes, self.leaves],
             "leaf weights": self.leaf_weight,
             "outcome weights": self.outcome_weight,
+            "most leaves": self.most_leaves,
             "most outcomes": self.most_outcomes,
+            "below": [[cell, *most] for cell, most in self._below.items()],
             "evaluations": self.evaluations_by_root,
             "read": [sorted(slots) for slots in self._read],
             "forks": sorted(self.forks),
-            "widest fork": self.widest_fork,
             "twins": [([list(e) for e in effect], same) for effect, same in self._same_effect.items()],
         }
 
@@ -442,13 +478,14 @@ class Tables:
         self.top[0], self.tries[0], self.entries[0], self.outcomes, self.leaves = kept["counts"]
         self._spread = self.outcomes
         self.leaf_weight, self.outcome_weight = list(kept["leaf weights"]), list(kept["outcome weights"])
-        self.most_outcomes, self.evaluations_by_root = list(kept["most outcomes"]), list(kept["evaluations"])
+        self.most_leaves, self.most_outcomes = list(kept["most leaves"]), list(kept["most outcomes"])
+        self._below = {cell: (leaves, outcomes) for cell, leaves, outcomes in kept["below"]}
+        self.evaluations_by_root = list(kept["evaluations"])
         self.outcome_choices = [
             tuple(self.choice[self.choice_start[o] : self.choice_start[o + 1]].tolist()) for o in range(self.outcomes)
         ]
         self._read = [set(slots) for slots in kept["read"]]
         self.forks = set(kept["forks"])
-        self.widest_fork = kept["widest fork"]
         self._same_effect = {tuple((e[0], e[1], e[2]) for e in effect): list(same) for effect, same in kept["twins"]}
 
     # -- reading ------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import numpy as np
 
 from fencepost.compiler.layout import packed, unpacked
 from fencepost.compiler.machine import reserve
-from fencepost.compiler.native import REF_BITS, REF_MASK, move_fields
+from fencepost.compiler.native import REF_BITS, REF_MASK, STACK_WORDS, move_fields
 from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, STEP_PROPERTY, Array, Compiled, Tables
 from fencepost.engines import kernel
 from fencepost.engines.audit import audit
@@ -187,8 +187,8 @@ class Explorer:
             new_count=reserve(1 << REF_BITS, np.int64),
             fresh=reserve(ROOM, np.int64),
             held=reserve(2 * ((1 << 16) + kernel.SLACK), np.uint64),
-            scratch=np.zeros(1 << 16, np.int32),
-            stack=np.zeros(1 << 16, np.int64),
+            scratch=np.zeros(1, np.int32),
+            stack=np.zeros(STACK_WORDS, np.int64),
             best_fp=np.zeros(roots, np.uint64),
             best_high=np.zeros(roots, np.uint64),
             best_position=np.full(roots, -1, np.int64),
@@ -521,7 +521,7 @@ class Explorer:
         order = self.order[: self.level_size]
         at = 0
         while True:
-            bound = sum(self.tables.most_outcomes) * self.tables.widest_fork
+            bound = sum(self.tables.most_outcomes)
             block = max(1, min(kernel.BLOCK, ROOM // max(bound, 1)))
             if at >= self.level_size:
                 return True

@@ -636,6 +636,11 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
         at = leaf_base + counts[LEAF_TOP]
         n = at
         if not (waiting or outside) and actions:
+            # First whether anything has to be asked: there may be many leaves to take over, and many rounds of questions.
+            for e in range(c.middle[outcome], c.start[outcome + 1]):
+                ends, asked = complete(c, g, np.int64(c.trie[e]), np.int64(-1), cells, position, new.leaves, at, w.stack, asks, asked)
+                waiting |= ends < 0
+        if not (waiting or outside) and actions:
             if outcome != INITIAL:
                 meta = old.meta[parent]
                 for k in range(meta >> META_BITS, (meta >> META_BITS) + (meta & META_MASK)):
@@ -644,11 +649,7 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
                         new.leaves[n] = old.leaves[k]
                         n += 1
             for e in range(c.middle[outcome], c.start[outcome + 1]):
-                ends, asked = complete(c, g, np.int64(c.trie[e]), np.int64(-1), cells, position, new.leaves, n, w.stack, asks, asked)
-                if ends < 0:
-                    waiting = True
-                else:
-                    n = ends
+                n = walk(c.pool, c.place, cells, np.int64(0), np.int64(g.roots[c.trie[e]]), new.leaves, n, w.stack)
             for k in range(at, n):
                 if waiting:
                     break

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from fencepost.compiler.machine import reserve
-from fencepost.compiler.native import REF_BITS
+from fencepost.compiler.native import REF_BITS, STACK_WORDS
 from fencepost.compiler.tables import Array
 from fencepost.engines import walks
 from fencepost.engines.kernel import Arena, Work
@@ -49,7 +49,7 @@ def work_for(lanes: int, roots: int) -> Work:
     return Work(
         table=nothing, counts=np.zeros(16, np.int64), parked=np.zeros(lanes, np.int64), keys=nothing, begins=none,
         starts=none, leaf_count=none, cut_count=none, new_count=none, fresh=np.zeros(1, np.int64), held=nothing,
-        scratch=np.zeros(1 << 16, np.int32), stack=np.zeros(1 << 16, np.int64), best_fp=np.zeros(roots + 1, np.uint64),
+        scratch=np.zeros(1, np.int32), stack=np.zeros(STACK_WORDS, np.int64), best_fp=np.zeros(roots + 1, np.uint64),
         best_high=np.zeros(roots + 1, np.uint64), best_position=np.full(roots + 1, -1, np.int64), best_order=none, best_outcome=none,
     )  # fmt: skip
 

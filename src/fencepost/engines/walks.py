@@ -20,7 +20,7 @@ import numpy as np
 
 from fencepost.compiler.machine import atomic_add, atomic_load
 from fencepost.compiler.native import REF_BITS, REF_MASK, has_bit, inner, mixed, njit, walk
-from fencepost.compiler.tables import Array
+from fencepost.compiler.tables import MAX_LEAVES, Array
 from fencepost.engines.kernel import (
     COUNT,
     LEAF_TOP,
@@ -35,7 +35,7 @@ from fencepost.engines.kernel import (
     settle,
 )
 
-LEAF_ROOM = 1 << 16
+LEAF_ROOM = MAX_LEAVES
 """Enabled leaves that a state of a walk has room for."""
 RARER = 3
 """A walk is inclined to something once, 8, 64 or 512 times less than to something else: how many bits a factor has."""

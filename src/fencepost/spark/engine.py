@@ -21,7 +21,7 @@ import numpy as np
 
 from fencepost import __version__
 from fencepost.compiler.native import REF_BITS, REF_MASK
-from fencepost.compiler.tables import ACTION, INITIAL, STATE_PROPERTY, Array
+from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, Array
 from fencepost.engines import kernel
 from fencepost.engines.checkpoint import encoded_constants, restore_slots, slot_entries
 from fencepost.engines.embedded import Explorer, uncollected
@@ -346,12 +346,11 @@ class Search:
         homes = max(1, min(homes, -(-total // FEWEST_ROWS)))
         rows = -(-total // homes)
         shared, name = self._shared(small)
-        steps = sum(1 for kind in tables.root_kind if kind == ACTION)
         return Plan(
             place=self.storage.place, level=self.level, wide=self.wide, shapes=tuple(self.shapes[: self._shape() + 1]),
             pieces=tuple(self.pieces), rows=rows, homes=-(-total // rows), runs=tuple(tuple(runs) for runs in self.runs),
             tables=shared, tables_id=name, roots=len(tables.root_kind), leaves=tables.leaves, outcomes=tables.outcomes,
-            most_leaves=steps * tables.widest_fork, stepwise=tables.keeps_loops, actions=actions, version=__version__,
+            most_leaves=sum(tables.most_leaves), stepwise=tables.keeps_loops, actions=actions, version=__version__,
             sheet=self.sheets.next(small, Held if small else self.cluster.share) if self.sheets is not None else None,
         )  # fmt: skip
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from fencepost import __version__
 from fencepost.compiler.machine import reserve
-from fencepost.compiler.native import REF_BITS, REF_MASK
+from fencepost.compiler.native import REF_BITS, REF_MASK, STACK_WORDS
 from fencepost.compiler.tables import Array, Compiled, Growing
 from fencepost.engines.kernel import COUNT, DEADLOCK, LEAF_TOP, PARKED, PARKS, Arena, Work
 from fencepost.spark import loops
@@ -178,8 +178,8 @@ class _Stage:
         return Work(
             table=none, counts=counts, parked=np.zeros(rows, np.int64), keys=none, begins=numbers, starts=numbers,
             leaf_count=np.zeros(plan.leaves, np.int64), cut_count=np.zeros(plan.outcomes, np.int64),
-            new_count=np.zeros(plan.outcomes, np.int64), fresh=np.arange(rows), held=none, scratch=np.zeros(1 << 16, np.int32),
-            stack=np.zeros(1 << 16, np.int64), best_fp=np.zeros(plan.roots, np.uint64), best_high=np.zeros(plan.roots, np.uint64),
+            new_count=np.zeros(plan.outcomes, np.int64), fresh=np.arange(rows), held=none, scratch=np.zeros(1, np.int32),
+            stack=np.zeros(STACK_WORDS, np.int64), best_fp=np.zeros(plan.roots, np.uint64), best_high=np.zeros(plan.roots, np.uint64),
             best_position=np.full(plan.roots, -1, np.int64), best_order=np.full(plan.roots, -1, np.int64),
             best_outcome=np.full(plan.roots, -1, np.int64),
         )  # fmt: skip

@@ -6,18 +6,20 @@ author's Python goes through one, and that is all that anything below needs to s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from itertools import islice
+from typing import Any, Protocol, TypeVar, overload
 
 from fencepost.errors import FencepostError
-from fencepost.spec.values import Value, canonical, show
+from fencepost.spec.values import Map, Set, Value, canonical, show
 
 T = TypeVar("T")
 
-MAX_OPTIONS = 100_000
-"""The most options one choice may have; more is taken for an infinite choice."""
+MAX_WAYS = 1 << 15
+"""The most ways through its choices that one action may have in one state, and so the most options of one choice: more is taken
+for an infinite choice. Compiled loops keep a stack of so many branches."""
 
 
 class Disabled(BaseException):
@@ -99,15 +101,44 @@ def one_of(options: Iterable[T]) -> T:
     cursor = current.get()
     if cursor is None:
         raise FencepostError("one_of() can only be asked inside an action or the initial state")
-    if isinstance(options, (set, frozenset)) or hasattr(options, "keys"):
-        chosen: list[T] = canonical(options)
+    listed: Sequence[T]
+    if isinstance(options, range):
+        listed = options[: MAX_WAYS + 1]  # type: ignore[assignment]
+    elif isinstance(options, (list, tuple, str)):
+        listed = options
+    elif type(options) in _UNORDERED:
+        listed = InOrder(options)  # type: ignore[arg-type]
+    elif isinstance(options, (set, frozenset)) or hasattr(options, "keys"):
+        listed = canonical(options)
     else:
-        chosen = []
-        for option in options:
-            chosen.append(option)
-            if len(chosen) > MAX_OPTIONS:
-                raise FencepostError(f"a choice has more than {MAX_OPTIONS:,} options: is it infinite?")
-    if not chosen:
+        listed = list(islice(options, MAX_WAYS + 1))
+    if len(listed) > MAX_WAYS:
+        raise FencepostError(f"a choice has more than {MAX_WAYS:,} options: is it infinite?")
+    if not listed:
         raise Disabled
-    result: T = chosen[0] if len(chosen) == 1 else cursor.choose(chosen)
+    result: T = listed[0] if len(listed) == 1 else cursor.choose(listed)
     return result
+
+
+_UNORDERED = (set, frozenset, Set, dict, Map)
+"""Collections of which one has to know the order before one can take an option by its number."""
+
+
+class InOrder(Sequence[T]):
+    """The members of a collection in canonical order. They are sorted when the first one is asked for, and only then."""
+
+    def __init__(self, members: Collection[T]) -> None:
+        self._members = members
+        self._sorted: list[T] | None = None
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    @overload
+    def __getitem__(self, at: int) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[T]: ...
+    def __getitem__(self, at: int | slice) -> T | Sequence[T]:
+        if self._sorted is None:
+            self._sorted = canonical(self._members)
+        return self._sorted[at]

@@ -17,15 +17,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.errors import FencepostError, Misbehaved, NotAProtocol, ProtocolRaised, SystemFailure
-from fencepost.spec.context import Disabled, Event, Slot, current
+from fencepost.spec.context import MAX_WAYS, Disabled, Event, InOrder, Slot, current
 from fencepost.spec.fields import PerKeyView, RecordView
 from fencepost.spec.network import Network
 from fencepost.spec.protocol import TEMPORAL, Declared, Protocol
 from fencepost.spec.values import NotAValue, Value, freeze, show
 from fencepost.step.state import State, Store
-
-MAX_BRANCHES = 100_000
-"""The most ways through its choices that one action may have in one state."""
 
 PROPERTIES = ("constraint", "invariant")
 STEP_PROPERTIES = ("step_constraint", "step_invariant")
@@ -131,7 +128,15 @@ class _NoSuchOption(Misbehaved):
 class _Recorder:
     """The cursor behind one evaluation: a state, the choices to take, and the trail of what happened."""
 
-    def __init__(self, store: Store, ids: Sequence[int], script: Sequence[int], path: _Path, lane: int | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        ids: Sequence[int],
+        script: Sequence[int],
+        path: _Path,
+        lane: int | None = None,
+        options: list[Sequence[Value]] | None = None,
+    ) -> None:
         self.store = store
         self.ids = ids
         self.script = script
@@ -139,6 +144,7 @@ class _Recorder:
         self.lane = lane
         self.seen: set[int] = set()
         self.taken = 0
+        self.options: list[Sequence[Value]] = [] if options is None else options
         self.read_only = lane is not None
 
     def _number(self, index: int) -> int:
@@ -176,12 +182,21 @@ class _Recorder:
         if self.read_only:
             raise NotAValue("a property can not choose")
         taken = self.script[self.taken] if self.taken < len(self.script) else 0
+        options = self._as_before(options)
         if taken >= len(options):
             raise _NoSuchOption("was not deterministic: the same choice had fewer options the second time")
         self.taken += 1
         self.path.trail.append(("choose", len(options), taken))
         self.path.labels.append(freeze(options[taken]))
         return options[taken]
+
+    def _as_before(self, options: Sequence[Value]) -> Sequence[Value]:
+        """The same options as the last evaluation that came this way put them in order, if it did."""
+        known = self.options[self.taken] if self.taken < len(self.options) else None
+        if isinstance(known, InOrder) and isinstance(options, InOrder) and len(known) == len(options):
+            return known
+        self.options[self.taken :] = [options]
+        return options
 
     def tell(self, event: Event) -> None:
         self.path.events.append(event)
@@ -308,8 +323,9 @@ class Stepper:
 
     def _paths(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> Iterator[_Path]:
         script: list[int] = []
-        for _ in range(MAX_BRANCHES):
-            path = self._run(root, ids, after, script)
+        options: list[Sequence[Value]] = []
+        for _ in range(MAX_WAYS):
+            path = self._run(root, ids, after, script, options)
             yield path
             choices = [(options, taken) for what, options, taken in path.trail if what == "choose"]
             while choices and choices[-1][1] + 1 == choices[-1][0]:
@@ -317,21 +333,39 @@ class Stepper:
             if not choices:
                 return
             script = [taken for _, taken in choices[:-1]] + [choices[-1][1] + 1]
-        raise self._raised(root, ids, f"has more than {MAX_BRANCHES:,} ways through its choices: is one infinite?")
+            # What is chosen from follows from the choices before.
+            del options[len(script) :]
+        raise self._raised(root, ids, f"has more than {MAX_WAYS:,} ways through its choices: is one infinite?")
 
-    def _run(self, root: Root, ids: Sequence[int], after: Sequence[int] | None, script: Sequence[int]) -> _Path:
-        path = self._run_once(root, ids, after, script)
+    def _run(
+        self,
+        root: Root,
+        ids: Sequence[int],
+        after: Sequence[int] | None,
+        script: Sequence[int],
+        options: list[Sequence[Value]] | None = None,
+    ) -> _Path:
+        if self.checking:
+            options = None
+        path = self._run_once(root, ids, after, script, options)
         if self.checking and self._run_once(root, ids, after, script) != path:
             raise self._raised(
                 root, ids, "did something else when it was run again in the same state: it depends on more than the state"
             )
         return path
 
-    def _run_once(self, root: Root, ids: Sequence[int], after: Sequence[int] | None, script: Sequence[int]) -> _Path:
+    def _run_once(
+        self,
+        root: Root,
+        ids: Sequence[int],
+        after: Sequence[int] | None,
+        script: Sequence[int],
+        options: list[Sequence[Value]] | None = None,
+    ) -> _Path:
         self.evaluations += 1
         path = _Path()
         stepwise = after is not None
-        recorder = _Recorder(self.store, ids, script, path, lane=0 if stepwise else None)
+        recorder = _Recorder(self.store, ids, script, path, 0 if stepwise else None, options)
         recorder.read_only = root.kind not in ("action", "initial")
         bound = self.protocol.bound_to(recorder)
         token = current.set(recorder)
@@ -485,14 +519,23 @@ def _tree(paths: list[_Path], depth: int, ids: Sequence[int]) -> Branch:
             if what == "read":
                 alone = Read(subject, value, alone)
         return alone
-    # What was read and between how many options was chosen follows from the choices before it.
-    if len({_entry(p, depth) for p in paths}) > 1:
-        raise Misbehaved("was not deterministic: it must depend on the state alone")
-    if depth == len(first.trail):
-        return Leaf([_outcome(p, ids) for p in paths if p.enabled])
-    what, subject, value = first.trail[depth]
-    if what == "read":
-        return Read(subject, value, _tree(paths, depth + 1, ids))
+    shared = depth
+    while True:
+        # What was read and between how many options was chosen follows from the choices before it.
+        if len({_entry(p, shared) for p in paths}) > 1:
+            raise Misbehaved("was not deterministic: it must depend on the state alone")
+        if shared == len(first.trail) or first.trail[shared][0] == "choose":
+            break
+        shared += 1
+    then: Branch = _forked(paths, shared, ids) if shared < len(first.trail) else Leaf([_outcome(p, ids) for p in paths if p.enabled])
+    for _, subject, value in reversed(first.trail[depth:shared]):
+        then = Read(subject, value, then)
+    return then
+
+
+def _forked(paths: list[_Path], depth: int, ids: Sequence[int]) -> Branch:
+    """The tree of evaluations that go different ways at their trail entry number ``depth``, a choice."""
+    subject = paths[0].trail[depth][1]
     options: list[list[_Path]] = [[] for _ in range(subject)]
     for path in paths:
         options[path.trail[depth][2]].append(path)
