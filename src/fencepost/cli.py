@@ -758,14 +758,11 @@ def _must_be_writable(option: str, path: str) -> None:
 
 
 def _must_be_readable(expression: str, protocol: Protocol) -> None:
-    """Raises :class:`OptionError` unless an expression could be evaluated along a counterexample."""
-    from fencepost.step import State, Store
-    from fencepost.trace import Trace
-    from fencepost.trace.expression import evaluate
+    """Raises :class:`OptionError` unless an expression can be read. It is evaluated when there is a counterexample, and not before."""
+    from fencepost.trace.expression import Expression
 
-    # The state in which every variable has its declared value: there always is one, and its values do not matter.
     try:
-        evaluate(expression, Trace(protocol, State(Store(protocol), ()), ()))
+        Expression(expression, protocol)
     except OptionError as error:
         raise OptionError(f"--eval {expression}: {error}") from None
 

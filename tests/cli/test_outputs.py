@@ -61,6 +61,13 @@ def test_json_alone_on_standard_output(here: Run) -> None:
     assert "evaluated" not in document
 
 
+def test_an_expression_can_not_change_the_verdict(here: Run) -> None:
+    assert here("check", "counter.py", "-D", "limit=9").code == 12
+    ran = here("check", "counter.py", "-D", "limit=9", "--eval", "self.constants.update(limit=1)", "--eval", "self.limit")
+    assert ran.code == 12
+    assert "a mapping has no update" in ran.out
+
+
 def test_json_has_what_only_the_command_line_knows(here: Run, tmp_path: Path) -> None:
     ran = here(
         "check",

@@ -89,7 +89,7 @@ def test_expressions_at_every_state() -> None:
     with pytest.raises(OptionError, match="Python itself"):
         session.watch("on.__class__", [node])
     assert len(session.watch("'x' * 100_000", [node])[0].text) < 3_000
-    assert session.watch("10 ** 5_000", [node])[0].text.startswith("(it can not be written: Exceeds the limit")
+    assert session.watch("10 ** 5_000", [node])[0].text.startswith("(too large for an expression")
 
 
 def test_a_constraint_and_an_error_are_told_and_the_walk_goes_on() -> None:
@@ -206,6 +206,18 @@ def test_files_that_hold_no_such_behaviour(defect: fencepost.Result) -> None:
 
 def sought(session: Session, expression: str, start: Node | None = None) -> Finding:
     return look_for(session, expression, start, LIMITS, lambda progress: None)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["self.constants.update(faulty=True)", "self.people.clear() or True", "self.press(people[0]) or True", "self.shapes.clear() or True"],
+)
+def test_a_search_spoils_nothing_for_the_next(expression: str) -> None:
+    session = Session(Lamp())
+    before = sought(session, "broken and pressed == 1").said
+    assert sought(session, expression).said.startswith("It is never true")
+    assert session.protocol.constants == Lamp().constants
+    assert sought(session, "broken and pressed == 1").said == before
 
 
 def titles(session: Session, found: Finding) -> list[str]:

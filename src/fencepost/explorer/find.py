@@ -15,6 +15,7 @@ from fencepost.errors import FencepostError, OptionError, ProtocolRaised
 from fencepost.explorer.apart import Copy, Job, Keeper, Worker
 from fencepost.explorer.session import Node, Session
 from fencepost.result import Result
+from fencepost.spec.context import Disabled
 from fencepost.spec.protocol import Protocol, initial, invariant
 from fencepost.step import State
 from fencepost.trace import Expression
@@ -45,7 +46,7 @@ def hunted(protocol: Protocol, expression: Expression, start: State | None) -> P
     def not_here(bound: Any) -> bool:
         try:
             return not expression.of(bound)
-        except Exception:
+        except (Exception, Disabled):
             return True
 
     def begin(bound: Any) -> None:

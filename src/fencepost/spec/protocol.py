@@ -25,6 +25,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar, cast, overload
 
 from fencepost.errors import FencepostError, OptionError
@@ -473,13 +474,13 @@ class Protocol:
 
     @property
     def constants(self) -> Mapping[str, Value]:
-        """The value of every constant."""
-        return cast("Mapping[str, Value]", self.__dict__["_constants"])
+        """The value of every constant; it can not be changed."""
+        return MappingProxyType(self.__dict__["_constants"])
 
     @property
     def shapes(self) -> Mapping[str, Shape]:
         """The shape of every state variable, in declaration order."""
-        return cast("Mapping[str, Shape]", self.__dict__["_shapes"])
+        return MappingProxyType(self.__dict__["_shapes"])
 
     @classmethod
     def declared(cls, kind: str) -> list[Declared]:

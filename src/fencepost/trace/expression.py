@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import ast
-import builtins
+import contextlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from types import CodeType, ModuleType
+from types import CodeType
 from typing import Any
 
-from fencepost.errors import OptionError
+from fencepost.errors import FencepostError, OptionError
 from fencepost.spec.context import Disabled
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import Map, ModelValue, NotAValue, Set, Value, freeze, show
+from fencepost.spec.values import ModelValue, NotAValue, Value, show
 from fencepost.step.state import State
+from fencepost.trace.allowed import FUNCTIONS, OPERATORS, SOURCE, Refused, Scope, bound, value_of
 from fencepost.trace.behaviour import Trace
 from fencepost.trace.evidence import Reader
-
-HARMLESS = (
-    "abs all any ascii bin bool bytes callable chr dict divmod enumerate filter float format frozenset hash hex int isinstance "
-    "issubclass iter len list map max min next oct ord pow range repr reversed round set slice sorted str sum tuple type zip"
-).split()
-"""The builtins that an expression may use: none that reads, writes or runs anything."""
 
 
 @dataclass(frozen=True)
@@ -40,33 +35,36 @@ class Evaluated:
 class Expression:
     """A Python expression over one state, read once and evaluated in as many states as needed.
 
-    It may name the protocol's variables and constants, the model values in them (``b1``), what the protocol's module defines
-    (enums, records, functions), harmless builtins, and the state as ``self``: ``bookie[b1].fenced``, ``len(acks) >= ack_quorum``,
-    ``self.no_entry_is_lost()``.
+    It may name the protocol's variables and constants, the model values in them (``b1``), what the author's modules define (enums,
+    records, functions), harmless builtins, and the state as ``self``: ``bookie[b1].fenced``, ``len(acks) >= ack_quorum``,
+    ``self.no_entry_is_lost()``. It changes nothing and reaches nothing else: see :mod:`fencepost.trace.allowed`.
 
     Raises :class:`fencepost.OptionError` if it can not be read or names something unknown, with the column.
     """
 
     def __init__(self, text: str, protocol: Protocol) -> None:
         self.text = text
-        self._scope = _scope(protocol)
-        self._code = _compiled(text, self._scope, protocol)
+        scope = Scope(type(protocol))
+        self._code, names = _compiled(text, protocol, _known(protocol, scope))
+        self._globals = {"__builtins__": {}, **bound(scope), **names}
 
-    def of(self, bound: Protocol) -> Any:
+    def of(self, bound_protocol: Protocol) -> Any:
         """What it comes to in the state that a protocol is bound to; it reads what it names and nothing else.
 
         Raises whatever the expression raises.
         """
-        return eval(self._code, {**self._scope, "self": bound})
+        return eval(self._code, {**self._globals, STATE: bound_protocol})
 
     def at(self, state: State) -> Evaluated:
         """What it is in ``state``; an error is its result there."""
         try:
-            return Evaluated(_value(self.of(state.store.protocol.bound_to(Reader(state)))))
+            return Evaluated(value_of(self.of(state.store.protocol.bound_to(Reader(state)))))
         except Disabled:
             return Evaluated(error="require(...) was not satisfied")
         except NotAValue as error:
             return Evaluated(error=f"not a value: {error}")
+        except FencepostError as error:
+            return Evaluated(error=str(error))
         except MemoryError:
             return Evaluated(error="out of memory")
         except Exception as error:
@@ -83,15 +81,31 @@ def evaluate(expression: str, trace: Trace) -> list[Evaluated]:
     return [read.at(state) for state in trace.states]
 
 
-def _compiled(expression: str, scope: Mapping[str, Any], protocol: Protocol) -> CodeType:
+MAX_LENGTH = 10_000
+"""The most characters of an expression."""
+
+MAX_DEPTH = 100
+"""How deeply an expression may be nested."""
+
+STATE = " state"
+"""The name of the state in the code of an expression, which nobody can type."""
+
+
+def _compiled(expression: str, protocol: Protocol, known: Mapping[str, Any]) -> tuple[CodeType, dict[str, Any]]:
+    """The code of an expression, and what it names besides the state."""
     text = " ".join(expression.splitlines())
     indent = len(text) - len(text.lstrip())
     if not text.strip():
         raise OptionError(f"an expression is needed, for example: {next(iter(protocol.shapes), 'x')}")
+    if len(text) > MAX_LENGTH:
+        raise OptionError(f"the expression is longer than {MAX_LENGTH:,} characters")
     try:
         tree = ast.parse(text.strip(), mode="eval")
-        own = _check_names(tree, {*scope, *protocol.shapes, "self"}, indent)
-        return compile(_Variables(set(protocol.shapes) - own).visit(tree), "<expression>", "eval")
+        _check_depth(tree)
+        _check_nodes(tree, indent)
+        own, used = _names(tree, {*known, *protocol.shapes, "self"}, indent)
+        code = compile(ast.fix_missing_locations(_Guards({*protocol.shapes, "self"} - own).visit(tree)), SOURCE, "eval")
+        return code, {name: known[name] for name in used if name in known}
     except SyntaxError as error:
         if error.offset:
             column, what = error.offset + indent, error.msg
@@ -103,67 +117,99 @@ def _compiled(expression: str, scope: Mapping[str, Any], protocol: Protocol) -> 
         raise OptionError(f"the expression can not be read at column {indent + 1}: {what}: {_excerpt(text)}") from None
 
 
-class _Variables(ast.NodeTransformer):
-    """Makes ``x`` of a variable ``self.x``, so that a variable is read only where and when it is named."""
-
-    def __init__(self, names: set[str]) -> None:
-        self.names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id not in self.names:
-            return node
-        state = ast.copy_location(ast.Name("self", ast.Load()), node)
-        return ast.copy_location(ast.Attribute(state, node.id, node.ctx), node)
-
-
-INSIDE = ("__", "gi_", "cr_", "ag_")
-"""How attributes begin that lead out of the state into Python's own insides."""
-
-
 def _excerpt(text: str) -> str:
     return text if len(text) <= 80 else text[:79] + "…"
 
 
-def _check_names(tree: ast.Expression, known: set[str], indent: int) -> set[str]:
-    """Every name must be known or bound by the expression itself; the names that it binds."""
-    bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
-    bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+_NODES = (
+    ast.Expression, ast.Constant, ast.Name, ast.expr_context, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator,
+    ast.Compare, ast.cmpop, ast.IfExp, ast.Call, ast.keyword, ast.Attribute, ast.Subscript, ast.Slice, ast.Starred, ast.Tuple, ast.List,
+    ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension, ast.Lambda, ast.arguments, ast.arg,
+    ast.NamedExpr,
+)  # fmt: skip
+"""What an expression may be made of. Not on the list: formatted text, ``await`` and ``yield``."""
+
+_NOT_FOR_IT = {ast.JoinedStr: "a formatted text", ast.FormattedValue: "a formatted text"}
+
+
+def _check_depth(tree: ast.AST) -> None:
+    level: list[ast.AST] = [tree]
+    for _ in range(MAX_DEPTH):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    if level:
+        raise ValueError("it is nested too deeply")
+
+
+def _check_nodes(tree: ast.AST, indent: int) -> None:
+    """Nothing but what is listed, assignments to names alone, and no name of Python's own insides."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr.startswith(INSIDE):
-            column = node.col_offset + 1 + indent
-            raise OptionError(f"the expression reaches into Python itself at column {column}, {node.attr}, which is not for it")
-        if isinstance(node, ast.Name) and node.id not in known | bound:
+        column = getattr(node, "col_offset", 0) + 1 + indent
+        if not isinstance(node, _NODES) or (isinstance(node, ast.comprehension) and node.is_async):
+            what = _NOT_FOR_IT.get(type(node), type(node).__name__.lower())
+            raise OptionError(f"the expression has {what} at column {column}, which is not for it")
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+            raise OptionError(f"the expression assigns to something that is no name at column {column}, which is not for it")
+        for name in (getattr(node, field, None) for field in ("id", "attr", "arg")):
+            if isinstance(name, str) and name.startswith("__"):
+                raise OptionError(f"the expression reaches into Python itself at column {column}, {name}, which is not for it")
+
+
+def _names(tree: ast.AST, known: set[str], indent: int) -> tuple[set[str], set[str]]:
+    """The names that the expression binds itself, and those that it uses, which must be known or bound."""
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    for node in names:
+        if node.id not in known | bound:
             near = get_close_matches(node.id, sorted(known), n=1)
             hint = f": did you mean {near[0]}?" if near else ""
             column = node.col_offset + 1 + indent
             raise OptionError(f"the expression names something unknown at column {column}, {node.id}{hint}")
-    return bound
+    return bound, {node.id for node in names}
 
 
-def _scope(protocol: Protocol) -> dict[str, Any]:
+class _Guards(ast.NodeTransformer):
+    """Lets every attribute, call and large operator pass through what allows it, and makes ``x`` of a variable ``self.x``, so that a
+    variable is read only where and when it is named.
+    """
+
+    def __init__(self, variables: set[str]) -> None:
+        self.variables = variables
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id not in self.variables:
+            return node
+        state = ast.Name(STATE, ast.Load())
+        return ast.copy_location(state if node.id == "self" else ast.Attribute(state, node.id, node.ctx), node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        return _called(" attribute", node, self.visit(node.value), ast.Constant(node.attr))
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        node.args, node.func = [node.func, *node.args], ast.Name(" call", ast.Load())
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        name = f" {type(node.op).__name__}"
+        return _called(name, node, node.left, node.right) if name in OPERATORS else node
+
+
+def _called(name: str, where: ast.expr, *arguments: ast.expr) -> ast.expr:
+    return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), list(arguments), []), where)
+
+
+def _known(protocol: Protocol, scope: Scope) -> dict[str, Any]:
     """What an expression can name besides the variables; of two things with one name, the closer one to the protocol."""
-    scope: dict[str, Any] = {name: getattr(builtins, name) for name in HARMLESS}
+    known: dict[str, Any] = dict(FUNCTIONS)
     module = sys.modules.get(type(protocol).__module__)
     for name, thing in vars(module).items() if module is not None else ():
-        if not name.startswith("__") and not isinstance(thing, ModuleType):
-            scope[name] = thing
+        if not name.startswith("__") and name not in protocol.constants:
+            with contextlib.suppress(Refused):
+                known[name] = scope.handed_out(thing)
     for value in protocol.constants.values():
         for member in value if isinstance(value, tuple) else ():
             if isinstance(member, ModelValue):
-                scope[member.name] = member
-    scope.update(protocol.constants)
-    scope["__builtins__"] = {}
-    return scope
-
-
-def _value(found: Any) -> Value:
-    """What an expression came to as a value; lists, sets and dicts, which no state can hold, as their immutable kin."""
-    if isinstance(found, (list, tuple)):
-        return tuple(_value(element) for element in found)
-    if isinstance(found, (set, frozenset)):
-        return Set(_value(element) for element in found)
-    if isinstance(found, dict):
-        return Map({_value(key): _value(element) for key, element in found.items()})
-    if isinstance(found, range):
-        return tuple(found)
-    return freeze(found)
+                known[member.name] = member
+    return {**known, **protocol.constants}
