@@ -27,9 +27,9 @@ SEARCH = ("max_states", "max_depth", "bits", "symmetry", "checkpoint", "resume",
 RANGES = {"walks": (1, 1 << 60), "depth": (1, 1_000_000), "seed": (0, (1 << 64) - 1), "walk": (0, 1 << 60)}
 """The least and the largest number for each option of a simulation."""
 
-SMALL_STATES, SMALL_CALLS = 1_000, 2_000
-"""What ``auto`` lets the plain explorer try before it turns to the compiled one: states, and calls of the author's Python. Not seconds, so
-that the protocol alone decides which of them answers."""
+SMALL_STATES, SMALL_LEVEL, SMALL_CALLS = 10_000, 2_000, 5_000
+"""What ``auto`` lets the interpreted explorer try before it turns to the compiled one: states, states of one level, and calls of the
+author's Python. Not seconds, so that the protocol alone decides which of them answers."""
 
 
 def check(
@@ -43,8 +43,8 @@ def check(
 ) -> Result:
     """Explore every state that ``protocol`` can reach and judge what was found.
 
-    ``engine``: ``embedded`` (compiled, all cores), ``reference`` (plain Python), ``auto``, which tries the second for a moment
-    first, ``spark`` (a cluster for what outgrows one machine), or ``simulate``, which walks at random through a space that is too
+    ``engine``: ``embedded`` (compiled, all cores), ``reference`` (plain Python), ``auto``, which is the first
+    unless the protocol is small enough to be interpreted, ``spark`` (a cluster for what outgrows one machine), or ``simulate``, which walks at random through a space that is too
     large for the others, on all cores of this machine or, with ``master``, on Spark. ``invariants``: names of the invariants and temporal properties to check, by default all. ``report`` is
     called with progress.
     Any field of :class:`fencepost.Options` may be given by name: ``check(protocol, deadlock=True, max_depth=20)``.
@@ -81,17 +81,17 @@ def _module(engine: str, options: Options) -> str:
 
 
 def _try_small(protocol: Protocol, invariants: Sequence[str] | None, options: Options) -> Result | None:
-    """The plain explorer's answer, if the protocol is small enough for it and nothing was asked that it can not do."""
+    """The interpreted explorer's answer, if the protocol is small enough for it and nothing was asked that it can not do."""
     if options.checkpoint or options.resume or options.checking:
         return None
-    from fencepost.engines import reference
+    from fencepost.engines import interpreted
 
     stepper = Stepper(protocol, invariants)
-    _check_liveness(stepper, "reference", options)
+    _check_liveness(stepper, "interpreted", options)
     brief = replace(options, max_states=min(options.max_states or SMALL_STATES, SMALL_STATES), timeout=None)
-    explored = reference.explore(stepper, brief, most_calls=SMALL_CALLS)
+    explored = interpreted.explore(stepper, brief, most_calls=SMALL_CALLS, most_queued=SMALL_LEVEL)
     ours = explored.limit is not None and (options.max_depth is None or explored.depth < options.max_depth)
-    return None if ours else _judge(stepper, "reference", explored, options, None)
+    return None if ours else _judge(stepper, "interpreted", explored, options, None)
 
 
 def _check_liveness(stepper: Stepper, engine: str, options: Options) -> None:

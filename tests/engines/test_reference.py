@@ -117,7 +117,7 @@ class Field(Protocol):
         return self.x < self.side and self.y < self.side
 
 
-@pytest.mark.parametrize(("side", "looks", "engine"), [(10, 1, "reference"), (40, 0, "embedded"), (10, 30, "embedded")])
+@pytest.mark.parametrize(("side", "looks", "engine"), [(10, 1, "interpreted"), (110, 0, "embedded"), (14, 30, "embedded")])
 def test_which_engine_answers_depends_on_the_protocol_and_not_on_the_clock(
     side: int, looks: int, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,11 +1,12 @@
 """The plain explorer: breadth first, one state at a time, the author's Python at every step. The yardstick for the others.
 
-Nothing here is clever, so that it can be read and believed. It answers small protocols before a compiler would have started.
+Nothing here is clever, so that it can be read and believed.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from fencepost.engines.interface import SAMPLE, Exploration, Found, Options, Pro
 from fencepost.engines.resources import peak_memory
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.spec.protocol import TEMPORAL
-from fencepost.step import State, Stepper, Symmetry
+from fencepost.step import Outcome, Root, State, Stepper, Symmetry
 from fencepost.step.state import LOW
 
 if TYPE_CHECKING:
@@ -24,16 +25,13 @@ Link = tuple[int, int, tuple[int, ...]]
 """How a state was discovered: the fingerprint of its parent, the number of the action, the numbers of its choices."""
 
 
-def explore(stepper: Stepper, options: Options, report: Report | None = None, most_calls: int | None = None) -> Exploration:
-    """Explore every reachable state. Limits, violations and errors of the protocol end it early and are reported.
-
-    ``most_calls`` is one more limit: of calls of the author's Python, looked at between levels.
-    """
-    return _Search(stepper, options, report, most_calls).run()
+def explore(stepper: Stepper, options: Options, report: Report | None = None) -> Exploration:
+    """Explore every reachable state. Limits, violations and errors of the protocol end it early and are reported."""
+    return Search(stepper, options, report).run()
 
 
 @dataclass
-class _Noted:
+class Noted:
     """What was noted down of one state: its steps, as (fingerprint, root), and the roots that change it."""
 
     row: Row
@@ -50,12 +48,13 @@ def _recording(stepper: Stepper) -> Recording | None:
     return Recording(stepper)
 
 
-class _Search:
-    def __init__(self, stepper: Stepper, options: Options, report: Report | None, most_calls: int | None = None) -> None:
+class Search:
+    """One exploration."""
+
+    def __init__(self, stepper: Stepper, options: Options, report: Report | None) -> None:
         self.stepper = stepper
         self.options = options
         self.report = report
-        self.most_calls = most_calls
         self.symmetry = Symmetry(stepper, options.symmetry) if options.symmetry else None
         self.result = Exploration(taken={r.index: 0 for r in stepper.roots}, new={r.index: 0 for r in stepper.roots})
         self.result.symmetry = self.symmetry
@@ -71,7 +70,7 @@ class _Search:
         self.reported: set[str] = set()
         self.recording = _recording(stepper)
         self.result.table = table(stepper, options)
-        self.noted: list[_Noted] = []
+        self.noted: list[Noted] = []
         self.started = time.monotonic()
         self.told = 0.0
 
@@ -101,7 +100,7 @@ class _Search:
         result.peak_memory = peak_memory()
         return result
 
-    def _fingerprint(self, row: Row) -> int:
+    def _fingerprint(self, row: Sequence[int]) -> int:
         # The low half is the more significant one, so that 128 bits only break the ties of 64.
         found = self.stepper.store.fingerprint(row) if self.symmetry is None else self.symmetry.key(row)
         return found & LOW if self.options.bits == 64 else (found & LOW) << 64 | found >> 64
@@ -141,22 +140,22 @@ class _Search:
     def _expand(self, parent: int) -> list[int]:
         discovered = []
         row = self.rows.pop(parent)
-        noted = _Noted(row)
+        noted = Noted(row)
         self.noted.append(noted)
         alive = False
         for root in self.actions:
-            for outcome in sorted(self.stepper.outcomes(root, row), key=lambda o: o.choices):
+            for outcome in sorted(self._outcomes(root, row), key=lambda o: o.choices):
                 alive = True
                 if outcome.writes:
                     noted.enabled.add(root.index)
                 after = self.stepper.apply(row, outcome)
-                if any(self.stepper.outcomes(c, row, after) for c in self.step_constraints):
+                if any(self._outcomes(c, row, after) for c in self.step_constraints):
                     continue
                 self.result.generated += 1
                 self.result.taken[root.index] += 1
                 link = (parent, root.index, outcome.choices)
                 for broken in self.step_invariants:
-                    if self.stepper.outcomes(broken, row, after):
+                    if self._outcomes(broken, row, after):
                         self._violated("step_invariant", broken.name, link, self._found("", "", parent), link[1:])
                 found = self._fingerprint(after)
                 if outcome.writes:
@@ -168,14 +167,17 @@ class _Search:
             self._violated("deadlock", "deadlock", (parent, -1, ()), self._found("", "", parent))
         return discovered
 
+    def _outcomes(self, root: Root, row: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
+        return self.stepper.outcomes(root, row, after)
+
     def _admit(self, found: int, row: Row, link: Link | None) -> bool:
         """Record a state seen for the first time and check it; whether it counts and is to be expanded."""
         self.links[found] = link
         if link is None:
             self.starts[found] = row
-        inside = all(not self.stepper.outcomes(c, row) for c in self.constraints)
+        inside = all(not self._outcomes(c, row) for c in self.constraints)
         for root in self.invariants:
-            if self.stepper.outcomes(root, row):
+            if self._outcomes(root, row):
                 self._violated("invariant", root.name, (found, -1, ()), self._found("", "", found))
         if inside:
             self.rows[found] = row
@@ -197,7 +199,7 @@ class _Search:
         of_state = [sorted({(found, int(terms.kind_of[root])) for found, root in n.steps}) for n in noted]
         steps = np.array([step for steps in of_state for step in steps], np.uint64).reshape(-1, 2)
         enabled = [[d for d, demand in enumerate(terms.demands) if demand.roots & n.enabled] for n in noted]
-        truths = [[p for p, root in enumerate(terms.predicates) if self.stepper.outcomes(root, n.row)] for n in noted]
+        truths = [[p for p, root in enumerate(terms.predicates) if self._outcomes(root, n.row)] for n in noted]
         self.recording.add(
             np.array([self._low(found) for found in level], np.uint64),
             np.array([len(steps) for steps in of_state], np.int32),
@@ -277,8 +279,6 @@ class _Search:
             result.limit = f"the depth limit of {options.max_depth:,}"
         elif options.max_states is not None and result.distinct >= options.max_states:
             result.limit = f"the limit of {options.max_states:,} states"
-        elif self.most_calls is not None and self.stepper.evaluations >= self.most_calls:
-            result.limit = f"the limit of {self.most_calls:,} calls of Python"
         elif options.timeout is not None and time.monotonic() - self.started >= options.timeout:
             result.limit = f"the time limit of {options.timeout:g} seconds"
         elif options.max_memory is not None and peak_memory() >= options.max_memory:

@@ -1,0 +1,270 @@
+"""The interpreted explorer: the search of `reference`, with every evaluation of the author's Python remembered and used again.
+
+It is to the compiled loops what an interpreter is to a compiler: slower by the state, and it has an answer to a space of some
+thousand states before NumPy and Numba would have been imported. It needs neither.
+
+An evaluation is remembered in a **trie** of its root: which part of the state was read first, what it held, which part was read
+next, and so on to an :class:`Ending`, all that can come of it. A new state inherits the endings of its parent: only those roots
+are looked up again that read what the step has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fencepost.engines import reference
+from fencepost.engines.interface import Exploration, Options, Report
+from fencepost.errors import SystemFailure
+from fencepost.step import Branch, Fork, Outcome, Read, Root, Stepper
+from fencepost.step.state import LOW
+
+
+def explore(
+    stepper: Stepper, options: Options, report: Report | None = None, most_calls: int | None = None, most_queued: int | None = None
+) -> Exploration:
+    """Explore as :func:`fencepost.engines.reference.explore` does, with the same answer.
+
+    ``most_queued`` is one more limit: of the states of one level, looked at between levels.
+    """
+    return _Search(stepper, options, report, most_calls, most_queued).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """An outcome, with what it adds to a fingerprint (128 bits) and the slots that it changes, as a bit mask."""
+
+    outcome: Outcome
+    delta: int
+    changed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What comes of an evaluation: its steps in the order of their choices (a property has one where it is false), and the slots that
+    were read, as a bit mask.
+    """
+
+    steps: tuple[_Step, ...]
+    read: int
+
+
+_Trie = tuple[int, dict[int, "_Trie | Ending"]]
+"""The slot to read (for step properties 2i is slot i before the step and 2i+1 after it), and where each value of it leads."""
+
+
+@dataclass(slots=True)
+class _Reached:
+    """A state to be expanded: its row, its fingerprint (128 bits), the endings of its properties; those of its parent's actions (none
+    for an initial state), and the slots in which it differs from its parent.
+    """
+
+    row: list[int]
+    fingerprint: int
+    properties: list[Ending]
+    inherited: Sequence[Ending]
+    changed: int
+
+
+class _Search(reference.Search):
+    def __init__(
+        self, stepper: Stepper, options: Options, report: Report | None, most_calls: int | None, most_queued: int | None
+    ) -> None:
+        super().__init__(stepper, options, report)
+        self.most_calls, self.most_queued = most_calls, most_queued
+        self.tries: dict[int, _Trie | Ending] = {}
+        self.properties = [*self.constraints, *self.invariants]
+        self.stepwise = bool(self.step_constraints or self.step_invariants)
+        self.reached: dict[int, _Reached] = {}
+
+    # -- remembering --------------------------------------------------------------------------------------------------
+
+    def _ending(self, root: Root, row: list[int]) -> Ending:
+        """What comes of a root that looks at one state."""
+        try:
+            at = self.tries[root.index]
+            while not isinstance(at, Ending):
+                at = at[1][row[at[0]]]
+            return at
+        except (KeyError, IndexError):
+            # Slots that appeared since the row was made hold their default in it.
+            row.extend([0] * (len(self.stepper.store.slots) - len(row)))
+            return self._remembered(root, row) or self._evaluated(root, row)
+
+    def _outcomes(self, root: Root, row: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
+        ending = self._remembered(root, row, after) or self._evaluated(root, row, after)
+        return [step.outcome for step in ending.steps]
+
+    def _remembered(self, root: Root, row: Sequence[int], after: Sequence[int] | None = None) -> Ending | None:
+        at = self.tries.get(root.index)
+        while isinstance(at, tuple):
+            at = at[1].get(_held(at[0], row, after))
+        return at
+
+    def _evaluated(self, root: Root, row: Sequence[int], after: Sequence[int] | None = None) -> Ending:
+        """Evaluate a root, and remember what came of it."""
+        reads: dict[int, int] = {}
+        outcomes: list[Outcome] = []
+        _flatten(self.stepper.evaluate(root, row, after), reads, outcomes)
+        hashes = self.stepper.store.hashes
+        steps = []
+        for outcome in sorted(outcomes, key=lambda o: o.choices):
+            delta = changed = 0
+            for slot, (old, new) in outcome.writes.items():
+                delta ^= hashes[slot][old] ^ hashes[slot][new]
+                changed |= 1 << slot
+            steps.append(_Step(outcome, delta, changed))
+        found = Ending(tuple(steps), sum(1 << slot for slot in reads))
+        self._remember(root, list(reads.items()), found)
+        return found
+
+    def _remember(self, root: Root, reads: list[tuple[int, int]], ending: Ending) -> None:
+        if not reads:
+            self.tries[root.index] = ending
+            return
+        at = self.tries.setdefault(root.index, (reads[0][0], {}))
+        for i, (slot, value) in enumerate(reads):
+            if not isinstance(at, tuple) or at[0] != slot:
+                raise SystemFailure(
+                    f"{root.title} read the state in another order the second time: it depends on something besides its state "
+                    "(run with --checking to find out what)"
+                )
+            last = i + 1 == len(reads)
+            at = at[1].setdefault(value, ending if last else (reads[i + 1][0], {}))
+
+    # -- exploring ----------------------------------------------------------------------------------------------------
+
+    def _admit(self, found: int, row: reference.Row, link: reference.Link | None) -> bool:
+        return self._enter(found, list(row), self.stepper.store.fingerprint(row), link)
+
+    def _enter(
+        self,
+        found: int,
+        row: list[int],
+        fingerprint: int,
+        link: reference.Link | None,
+        parent: _Reached | None = None,
+        actions: Sequence[Ending] = (),
+        changed: int = 0,
+    ) -> bool:
+        """Record a state seen for the first time and judge it; whether it counts and is to be expanded. ``actions``: the endings of its
+        parent's, from which it differs in the slots ``changed``.
+        """
+        self.links[found] = link
+        if parent is None:
+            self.starts[found] = tuple(row)
+            properties = [self._ending(root, row) for root in self.properties]
+        else:
+            properties = [
+                self._ending(root, row) if ending.read & changed else ending
+                for root, ending in zip(self.properties, parent.properties, strict=True)
+            ]
+        inside = True
+        for root, ending in zip(self.properties, properties, strict=True):
+            if not ending.steps:
+                continue
+            if root.kind == "constraint":
+                inside = False
+            else:
+                self._violated("invariant", root.name, (found, -1, ()), self._found("", "", found))
+        if inside:
+            self.reached[found] = _Reached(row, fingerprint, properties, actions, changed)
+            self.result.distinct += 1
+        return inside
+
+    def _expand(self, parent: int) -> list[int]:
+        discovered = []
+        reached = self.reached.pop(parent)
+        row, fingerprint, inherited, different = reached.row, reached.fingerprint, reached.inherited, reached.changed
+        noted = reference.Noted(tuple(row))
+        self.noted.append(noted)
+        alive = False
+        narrow = self.options.bits == 64
+        result, links, symmetric, stepwise = self.result, self.links, self.symmetry is not None, self.stepwise
+        # The children share it: it is complete before any of them is expanded.
+        actions: list[Ending] = []
+        for place, action in enumerate(self.actions):
+            if inherited and not inherited[place].read & different:
+                ending = inherited[place]
+            else:
+                ending = self._ending(action, row)
+            actions.append(ending)
+            if not ending.steps:
+                continue
+            alive = True
+            root = action.index
+            for step in ending.steps:
+                outcome, changed = step.outcome, step.changed
+                if changed:
+                    noted.enabled.add(root)
+                after: list[int] = []
+                link = (parent, root, outcome.choices)
+                if stepwise:
+                    after = _after(row, outcome, len(self.stepper.store.slots))
+                    if not self._allowed(row, after, link):
+                        continue
+                result.generated += 1
+                result.taken[root] += 1
+                whole = fingerprint ^ step.delta
+                if symmetric:
+                    after = after or _after(row, outcome, len(self.stepper.store.slots))
+                    found = self._fingerprint(after)
+                else:
+                    found = whole & LOW if narrow else (whole & LOW) << 64 | whole >> 64
+                if changed:
+                    noted.steps.add((found if narrow else found >> 64, root))
+                if found not in links:
+                    after = after or _after(row, outcome, len(self.stepper.store.slots))
+                    if self._enter(found, after, whole, link, reached, actions, changed):
+                        result.new[root] += 1
+                        discovered.append(found)
+        if not alive and self.options.deadlock:
+            self._violated("deadlock", "deadlock", (parent, -1, ()), self._found("", "", parent))
+        return discovered
+
+    def _allowed(self, row: list[int], after: list[int], link: reference.Link) -> bool:
+        """Whether no step constraint cuts a step; one that is not cut is judged by the step invariants."""
+        if any(self._outcomes(c, row, after) for c in self.step_constraints):
+            return False
+        for broken in self.step_invariants:
+            if self._outcomes(broken, row, after):
+                self._violated("step_invariant", broken.name, link, self._found("", "", link[0]), link[1:])
+        return True
+
+    def _finished(self, queue: int) -> bool:
+        if super()._finished(queue):
+            return True
+        if self.most_calls is not None and self.stepper.evaluations >= self.most_calls:
+            self.result.limit = f"the limit of {self.most_calls:,} calls of Python"
+        elif self.most_queued is not None and queue >= self.most_queued:
+            self.result.limit = f"the limit of {self.most_queued:,} states in one level"
+        return self.result.limit is not None
+
+
+def _held(slot: int, row: Sequence[int], after: Sequence[int] | None) -> int:
+    """What a slot of a trie holds in a state, or in one of the two states of a step."""
+    if after is not None:
+        row, slot = (after if slot & 1 else row), slot >> 1
+    return row[slot] if slot < len(row) else 0
+
+
+def _after(row: list[int], outcome: Outcome, width: int) -> list[int]:
+    after = row + [0] * (width - len(row))
+    for slot, (_, new) in outcome.writes.items():
+        after[slot] = new
+    return after
+
+
+def _flatten(branch: Branch, reads: dict[int, int], outcomes: list[Outcome]) -> None:
+    """One way through a decision tree: every read, those of a fork's branches one after the other, and all outcomes.
+
+    Which slot is read next follows from the values read before it, in this order too.
+    """
+    while isinstance(branch, Read):
+        reads[branch.slot] = branch.value
+        branch = branch.then
+    if isinstance(branch, Fork):
+        for part in branch.branches:
+            _flatten(part, reads, outcomes)
+    else:
+        outcomes.extend(branch.outcomes)
