@@ -18,7 +18,11 @@ from typing import Any
 import numpy as np
 
 from fencepost.compiler.tables import Array
+from fencepost.digest import running
 from fencepost.errors import SystemFailure
+
+CHUNK = 1 << 22
+"""Bytes that are read together where a file is gone through."""
 
 URL = re.compile(r"[a-z][a-z0-9+.-]+://")
 
@@ -107,12 +111,29 @@ class Storage:
     def load(self, name: str) -> bytes | None:
         """A whole file, None if there is none."""
         try:
-            with open(os.path.join(self.place, name), "rb") as file:
-                return file.read()
+            with self._opened(name) as file:
+                return bytes(file.read())
         except FileNotFoundError:
             return None
         except OSError as error:
             raise self._refused("read", name, error) from None
+
+    def digest(self, name: str) -> str | None:
+        """The digest of a file, None if there is none."""
+        whole = running()
+        try:
+            with self._opened(name) as file:
+                while chunk := file.read(CHUNK):
+                    whole.update(chunk)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._refused("read", name, error) from None
+        return str(whole.hexdigest())
+
+    def _opened(self, name: str) -> Any:
+        """A file to be read from its beginning."""
+        return open(os.path.join(self.place, name), "rb")
 
     def names(self) -> list[str]:
         """The files there are."""
@@ -205,12 +226,11 @@ class Remote(Storage):
         # Compiled loops take arrays that can be written to, and no others.
         return np.frombuffer(bytearray(held), dtype)
 
-    def load(self, name: str) -> bytes | None:
+    def _opened(self, name: str) -> Any:
         try:
-            with self.files.open_input_stream(self._path(name)) as file:
-                return bytes(file.read())
+            return self.files.open_input_stream(self._path(name))
         except FileNotFoundError:
-            return None
+            raise
         except Exception as error:
             raise self._refused("read", name, error) from None
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -95,8 +99,11 @@ def test_what_spark_can_not_do() -> None:
 class TestCheckpoints:
     """A checkpoint that can not be gone on from."""
 
-    def search(self, name: str = "ledger-chaining", constants: dict[str, Any] | None = None, **options: Any) -> None:
-        result = check(shipped(name)(**constants or {}), engine="spark", options=Options(workers=1, handover=2, max_depth=9, **options))
+    def search(
+        self, name: str = "ledger-chaining", constants: dict[str, Any] | None = None, invariants: Sequence[str] | None = None, **options: Any
+    ) -> None:
+        options = {"workers": 1, "handover": 2, "max_depth": 9, **options}
+        result = check(shipped(name)(**constants or {}), engine="spark", invariants=invariants, options=Options(**options))
         if result.failure is not None:
             raise result.failure
 
@@ -120,6 +127,34 @@ class TestCheckpoints:
         with pytest.raises(SystemFailure, match="is damaged: there is no level-"):
             self.search(resume=place)
 
+    @pytest.mark.parametrize("handover", [2, 1_000])
+    def test_with_a_bit_flipped_in_any_file(self, tmp_path: Path, handover: int) -> None:
+        """Read by tasks, or in this process alone. A temporal property makes notes of the steps."""
+        place, random = tmp_path / "checkpoint", Random(handover)
+        search = functools.partial(self.search, invariants=["stable_leader_accepts_writes"])
+        search(checkpoint=place)
+        manifest = (place / "manifest.json").read_text()
+        kinds = {what: sorted(place.glob(f"level-*-{what}-*")) for what in ("rows", "run", "tables", "note")}
+        assert all(kinds.values())
+        for file in [place / "manifest.json", *(random.choice(files) for files in kinds.values() for _ in range(2))]:
+            assert file.name in manifest or file.name == "manifest.json"
+            whole = file.read_bytes()
+            content, at = bytearray(whole), random.randrange(8 * len(whole))
+            content[at // 8] ^= 1 << at % 8
+            file.write_bytes(content)
+            with pytest.raises(SystemFailure, match="is damaged|another version|embedded engine"):
+                search(resume=place, handover=handover)
+            file.write_bytes(whole)
+        search(resume=place, max_depth=10, handover=handover)
+
+    def test_with_an_edited_manifest(self, tmp_path: Path) -> None:
+        place = tmp_path / "checkpoint"
+        self.search(checkpoint=place)
+        manifest = place / "manifest.json"
+        manifest.write_text(re.sub(r'"distinct":(\d+)', r'"distinct":1\1', manifest.read_text()))
+        with pytest.raises(SystemFailure, match=r"is damaged: manifest\.json is not what was written"):
+            self.search(resume=place)
+
     def test_of_another_engine_or_version(self, tmp_path: Path) -> None:
         place = tmp_path / "checkpoint"
         check(shipped("ledger-chaining")(), engine="embedded", options=Options(checkpoint=place, max_depth=5))
@@ -128,6 +163,8 @@ class TestCheckpoints:
         (place / "manifest.json").write_text('{"engine": "spark", "format": 99}')
         with pytest.raises(SystemFailure, match="another version of Fencepost"):
             self.search(resume=place)
+        with pytest.raises(SystemFailure, match="written by the spark engine"):
+            raise check(shipped("ledger-chaining")(), engine="embedded", resume=place).failure or AssertionError
 
     def test_nowhere(self, tmp_path: Path) -> None:
         with pytest.raises(SystemFailure, match="holds no complete checkpoint"):

@@ -261,7 +261,9 @@ class Reader:
             raise SystemFailure(f"{directory} holds no complete checkpoint (there is no manifest.json in it)") from None
         except OSError as error:
             raise SystemFailure(f"{path} can not be read: {error.strerror or error}") from None
-        version = _format_of(content)
+        engine, version = header(content)
+        if engine is not None:
+            raise self._wrong(f"was written by the {engine} engine: go on with that one")
         if version not in (None, FORMAT):
             raise self._wrong(f"was written by another version of Fencepost (format {version}, not {FORMAT})")
         if not is_sealed(content):
@@ -340,11 +342,13 @@ class Reader:
             raise self._wrong(f"does not fit this version of the protocol: {error}") from None
 
 
-def _format_of(manifest: bytes) -> int | None:
+def header(manifest: bytes) -> tuple[str | None, int | None]:
+    """The engine that wrote a manifest, None if it was this one, and the format; None if there is no telling."""
     try:
-        return int(msgspec.json.decode(manifest)["format"])
-    except (msgspec.MsgspecError, KeyError, TypeError, ValueError, OverflowError):
-        return None
+        document = msgspec.json.decode(manifest)
+        return document.get("engine"), int(document["format"])
+    except (msgspec.MsgspecError, AttributeError, KeyError, TypeError, ValueError, OverflowError):
+        return None, None
 
 
 def slot_entries(store: Store) -> list[SlotEntry]:

@@ -2,15 +2,17 @@
 
 ``manifest.json`` is replaced in one step. It names the pieces of one level, the runs of every target, and the compiled tables, which
 are kept as they are: what they number keeps its number, so pieces and runs stay valid. A file that it does not name does not count.
+
+The manifest has the digest of each file, which the task that wrote it has told, and its own. A search that goes on reads all of them once
+before it believes anything.
 """
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 
-from fencepost.engines.checkpoint import SlotEntry, Subject
+from fencepost.digest import digest, is_sealed
+from fencepost.engines.checkpoint import SlotEntry, Subject, header
 from fencepost.errors import SystemFailure
 from fencepost.spark.level import Piece, Run, Shape
 from fencepost.spark.notes import Note
@@ -45,15 +47,15 @@ class Manifest(Subject):
     notes: list[list[Note]] = []
 
     @property
-    def files(self) -> set[str]:
-        """The files that must stay."""
-        notes = {file for level in self.notes for note in level for file in note.files}
-        return {p.file for p in self.pieces} | {run.file for runs in self.runs for run in runs} | {self.tables} | notes
-
-
-def digest(content: bytes) -> str:
-    """A digest of a file."""
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+    def files(self) -> dict[str, str]:
+        """The files that must stay, with their digests."""
+        found = {self.tables: self.tables_digest}
+        found |= {piece.file: piece.digest for piece in self.pieces}
+        found |= {run.file: run.digest for runs in self.runs for run in runs}
+        for level in self.notes:
+            for note in level:
+                found |= note.files
+        return found
 
 
 def refused(storage: Storage, why: str) -> SystemFailure:
@@ -66,14 +68,16 @@ def read(storage: Storage) -> Manifest:
     content = storage.load(NAME)
     if content is None:
         raise SystemFailure(f"{storage.place} holds no complete checkpoint (there is no {NAME} in it)")
+    engine, version = header(content)
+    if version is not None and engine != "spark":
+        raise refused(storage, "was written by the embedded engine: go on with that one")
+    if version not in (None, FORMAT):
+        raise refused(storage, f"was written by another version of Fencepost (format {version}, not {FORMAT})")
+    if not is_sealed(content):
+        raise refused(storage, f"is damaged: {NAME} is not what was written")
     try:
-        kind = msgspec.json.decode(content)
-        if kind.get("engine") != "spark":
-            raise refused(storage, "was written by the embedded engine: go on with that one")
-        if kind["format"] != FORMAT:
-            raise refused(storage, f"was written by another version of Fencepost (format {kind['format']}, not {FORMAT})")
         return msgspec.json.decode(content, type=Manifest)
-    except (msgspec.MsgspecError, AttributeError, KeyError) as error:
+    except msgspec.MsgspecError as error:
         raise refused(storage, f"is damaged: {error}") from None
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from fencepost import __version__
 from fencepost.compiler.native import REF_BITS, REF_MASK
 from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, Array
+from fencepost.digest import digest, sealed
 from fencepost.engines import kernel
 from fencepost.engines.checkpoint import encoded_constants, restore_slots, slot_entries
 from fencepost.engines.embedded import Explorer, uncollected
@@ -47,6 +48,8 @@ HOME_ROWS = 1 << 20
 FEWEST_ROWS = 1 << 14
 """States of a level that are worth a task of their own."""
 TARGETS_PER_CORE = 2
+FILES_PER_CORE = 4
+"""Tasks for each core that read the files of a checkpoint."""
 FULL_TARGET = 1 << 24
 """Candidates of one target in a level beyond which there are twice as many targets from the next level on."""
 FIGURES = ("candidates", "sent", "found", "parked", "shuffled", "expand", "deduplicate", "build")
@@ -167,7 +170,7 @@ class Search:
             try:
                 self._save()
                 if self.kept is not None:
-                    self._sweep(self.kept.files)
+                    self._sweep(set(self.kept.files))
             except SystemFailure as error:
                 result.failure = result.failure or error
         result.queue = explorer.level_size
@@ -264,10 +267,7 @@ class Search:
         difference = kept.difference(explorer.stepper.protocol, self._properties, self.options.bits)
         if difference is not None:
             raise checkpoint.refused(self.storage, difference)
-        names = set(self.storage.names())
-        missing = sorted(kept.files - names)
-        if missing:
-            raise checkpoint.refused(self.storage, f"is damaged: there is no {missing[0]}")
+        self._verify(kept)
         writer = resumed(explorer.stepper, self.options, kept.table, self.storage.place)
         try:
             restored = restore_slots(explorer.stepper.store, kept.slots)
@@ -291,6 +291,19 @@ class Search:
         self.sheets = Sheets(writer) if writer is not None else None
         if self.notes is not None:
             self.notes.levels = [list(notes) for notes in kept.notes]
+
+    def _verify(self, kept: checkpoint.Manifest) -> None:
+        """Raises :class:`fencepost.SystemFailure` unless every file of a checkpoint is what was written."""
+        missing = sorted(set(kept.files) - set(self.storage.names()))
+        if missing:
+            raise checkpoint.refused(self.storage, f"is damaged: there is no {missing[0]}")
+        small = kept.distinct <= self.handover
+        tasks = 1 if small else min(len(kept.files), FILES_PER_CORE * self.cluster.cores)
+        stage = stages.Verify(self.storage.place, kept.files, tasks)
+        told = self._each(stage, tasks, small, "reading the checkpoint", f"reading {len(kept.files)} files of the checkpoint")
+        damaged = sorted(name for one in told for name in msgspec.msgpack.decode(one))
+        if damaged:
+            raise checkpoint.refused(self.storage, f"is damaged: {damaged[0]} is not what was written")
 
     @property
     def _properties(self) -> list[str]:
@@ -582,7 +595,7 @@ class Search:
         current = {p.file for p in self.pieces} | {run.file for runs in self.runs for run in runs}
         if self.notes is not None:
             current |= self.notes.files
-        return current | (self.kept.files if self.kept is not None else set())
+        return current | (set(self.kept.files) if self.kept is not None else set())
 
     def _remove(self, names: Iterable[str]) -> None:
         for name in names:
@@ -611,12 +624,12 @@ class Search:
             properties=self._properties, bits=options.bits, engine="spark", depth=result.depth, distinct=result.distinct,
             generated=result.generated, taken=[result.taken.get(i, 0) for i in roots], new=[result.new.get(i, 0) for i in roots],
             seconds=explorer.earlier.seconds + time.monotonic() - explorer.started, level=self.level, queue=explorer.level_size,
-            shapes=list(self.shapes), pieces=list(self.pieces), runs=[list(runs) for runs in self.runs], tables=name, tables_digest=checkpoint.digest(content),
+            shapes=list(self.shapes), pieces=list(self.pieces), runs=[list(runs) for runs in self.runs], tables=name, tables_digest=digest(content),
             slots=slot_entries(explorer.stepper.store), found=found, reported=sorted(explorer.reported),
             table=self.table.mark() if self.table is not None else None,
             notes=self.notes.levels[: self.level - 1] if self.notes is not None else [],
         )  # fmt: skip
-        self.storage.replace(checkpoint.NAME, msgspec.json.encode(manifest))
+        self.storage.replace(checkpoint.NAME, sealed(msgspec.json.encode(manifest)))
         if self.table is not None:
             self.table.kept = manifest.table
         self.kept, self.saved_level = manifest, self.level

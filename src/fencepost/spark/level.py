@@ -16,6 +16,7 @@ import numpy as np
 from fencepost.compiler.layout import unpacked
 from fencepost.compiler.native import repack
 from fencepost.compiler.tables import Array, Compiled, Tables
+from fencepost.digest import digest
 from fencepost.engines.kernel import META_BITS, Arena
 from fencepost.storage import Storage, open_storage
 
@@ -59,6 +60,7 @@ class Piece(msgspec.Struct, frozen=True):
     rows: int
     leaves: int
     shape: int
+    digest: str
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -68,6 +70,7 @@ class Run(msgspec.Struct, frozen=True):
     size: int
     begin: int
     states: int
+    digest: str
 
 
 class Sheet(msgspec.Struct, frozen=True):
@@ -151,8 +154,9 @@ def write_piece(
     """
     highs = [arena.fp_high[:rows]] if wide else []
     last = [] if outcomes is None else [outcomes.astype(np.uint32)]
-    storage.write(file, arena.fp[:rows], *highs, arena.meta[:rows], arena.leaves[:leaves], arena.cells[:rows].reshape(-1), *last)
-    return Piece(file, rows, leaves, shape)
+    columns = (arena.fp[:rows], *highs, arena.meta[:rows], arena.leaves[:leaves], arena.cells[:rows].reshape(-1), *last)
+    storage.write(file, *columns)
+    return Piece(file, rows, leaves, shape, digest(*columns))
 
 
 def read_rows(plan: Plan, home: int, with_cells: bool) -> tuple[Arena, list[tuple[int, int]]]:
@@ -249,8 +253,9 @@ def read_parked(storage: Storage, file: str, rows: int, plan: Plan) -> tuple[Arr
 
 def write_run(storage: Storage, file: str, low: Array, high: Array, outcome: Array, wide: bool) -> Run:
     """Write a run."""
-    storage.write(file, low, *([high] if wide else []), outcome)
-    return Run(file, len(low), 0, len(low))
+    columns = (low, *([high] if wide else []), outcome)
+    storage.write(file, *columns)
+    return Run(file, len(low), 0, len(low), digest(*columns))
 
 
 def read_run(storage: Storage, run: Run, wide: bool) -> tuple[Array, Array, Array]:
@@ -284,8 +289,8 @@ def halves(storage: Storage, runs: Sequence[Run], boundary: int, wide: bool) -> 
     for run in runs:
         at = _place(storage, run, boundary, 0, wide)
         end = run.begin + run.states
-        lower += [Run(run.file, run.size, run.begin, at - run.begin)] if at > run.begin else []
-        upper += [Run(run.file, run.size, at, end - at)] if at < end else []
+        lower += [msgspec.structs.replace(run, states=at - run.begin)] if at > run.begin else []
+        upper += [msgspec.structs.replace(run, begin=at, states=end - at)] if at < end else []
     return lower, upper
 
 

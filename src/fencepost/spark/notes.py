@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost.compiler.tables import Array
+from fencepost.digest import digest
 from fencepost.engines.embedded import Explorer
 from fencepost.engines.kernel import Arena
 from fencepost.engines.recording import list_truths, steps_of, truths_of
@@ -35,20 +36,23 @@ class Note(msgspec.Struct, frozen=True):
     file: str
     states: int
     steps: int
+    digest: str
     patch: str = ""
     patched: int = 0
+    patch_digest: str = ""
 
     @property
-    def files(self) -> set[str]:
-        """The files it consists of."""
-        return {self.file, self.patch} - {""}
+    def files(self) -> dict[str, str]:
+        """The files it consists of, with their digests."""
+        return {self.file: self.digest} | ({self.patch: self.patch_digest} if self.patch else {})
 
 
 def write_note(storage: Storage, name: str, some: Level) -> Note:
     """Write down some states of a level."""
     counts = some.counts.astype(np.int32, copy=False)
-    storage.write(name, some.fingerprints, counts, *map(np.ascontiguousarray, (some.enabled, some.truths)), some.children, some.kinds)
-    return Note(name, len(counts), len(some.children))
+    columns = [np.ascontiguousarray(c) for c in (some.fingerprints, counts, some.enabled, some.truths, some.children, some.kinds)]
+    storage.write(name, *columns)
+    return Note(name, len(counts), len(some.children), digest(*columns))
 
 
 def read_note(storage: Storage, note: Note, terms: Terms | Measures) -> Level:
@@ -211,8 +215,9 @@ class Notes:
         for one in tasks:
             some = slice(at, at + one.missing)
             name = f"level-{plan.level}-patch-{one.home}-{uuid.uuid4().hex[:12]}.bin"
-            storage.write(name, places[some], np.ascontiguousarray(truths[some]))
-            patches[one.home] = msgspec.structs.replace(one.note, patch=name, patched=one.missing)
+            columns = (places[some], np.ascontiguousarray(truths[some]))
+            storage.write(name, *columns)
+            patches[one.home] = msgspec.structs.replace(one.note, patch=name, patched=one.missing, patch_digest=digest(*columns))
             storage.remove(one.unknown)
             at += one.missing
         return patches

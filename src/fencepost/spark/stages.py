@@ -43,6 +43,7 @@ from fencepost.spark.level import (
 )
 from fencepost.spark.parts import mended, write_states, write_steps
 from fencepost.states.files import Part
+from fencepost.storage import open_storage
 
 SCHEMA = "to int, source int, report boolean, payload binary"
 ARROW = pa.schema(
@@ -402,6 +403,21 @@ class Mend:
             name, columns = self.stale[number]
             fresh = mended(self.directory, name, columns)
             yield row(0, number, msgspec.msgpack.encode((name, fresh)), report=True)
+
+
+class Verify:
+    """The only stage of a job that reads the files of a checkpoint, each task a share of them: which are not what was written."""
+
+    def __init__(self, place: str, files: dict[str, str], tasks: int) -> None:
+        self.place = place
+        self.files = list(files.items())
+        self.tasks = tasks
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        storage = open_storage(self.place)
+        for number in numbers(batches):
+            damaged = [name for name, kept in self.files[number :: self.tasks] if storage.digest(name) != kept]
+            yield row(0, number, msgspec.msgpack.encode(damaged), report=True)
 
 
 def numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
