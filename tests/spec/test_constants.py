@@ -35,7 +35,7 @@ class Ledgers(Protocol):
     anything: Any = constant(())
     bookies: tuple[ModelValue, ...] = model_values("b", 3)
     clients: tuple[ModelValue, ...] = model_values("c", ["ada", "bob"])
-    configurations = {"big": configuration(bookies=5, quorum=3), "lossy": configuration(expect="loss", journal=False)}
+    configurations = {"big": configuration(bookies=5, quorum=3), "lossy": configuration(expect="deadlock", journal=False)}
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_combined_flags_are_values() -> None:
         (((), (1, {2})), "a set, which is mutable; use a frozenset"),
         (frozenset({(1, frozenset({2.5, float("nan")}))}), "NaN is not a value: it does not equal itself"),
         (float("nan"), "NaN is not a value: it does not equal itself"),
-        (Pair([1], 0), "a list, which is mutable; use a tuple"),
+        (Pair([1], 0), "a Pair whose field x is a list, which is mutable; use a tuple"),
         (Map({1: [2]}), "a list, which is mutable; use a tuple"),
         ((n for n in "ab"), "a generator, which Fencepost does not know; declare a fencepost.Record or an enum"),
         (object(), "a object, which Fencepost does not know; declare a fencepost.Record or an enum"),

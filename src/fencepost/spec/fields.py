@@ -334,7 +334,10 @@ class TableView(View, Table[K, V]):
         return cast(V, cell[0]) if cell else default
 
     def __setitem__(self, key: K, value: V) -> None:
-        key = freeze(key)
+        try:
+            key = freeze(key)
+        except NotAValue as error:
+            raise NotAValue(f"a key of {'.'.join(map(str, self._path))} is {error}") from None
         cell = self._shape._cell(self._path, key)
         if not self._cursor.read(cell):
             slot = self._shape._keys(self._path)
@@ -422,7 +425,7 @@ def shape_of(declared: Any, protocol: Any) -> Shape:
     if isinstance(declared, PerKeyOf):
         keys = declared.keys(protocol) if callable(declared.keys) else _resolve(declared.keys, protocol)
         elements: dict[Any, Shape] = {}
-        for key in map(freeze, keys):
+        for key in map(_frozen_key, keys):
             refuse_equal(elements, key, "per_key(...)")
             elements[key] = shape_of(declared.element, protocol)
         return PerKeyShape(elements)
@@ -435,6 +438,13 @@ def shape_of(declared: Any, protocol: Any) -> Shape:
     if isinstance(declared, Shape):
         return declared
     return Leaf(declared)
+
+
+def _frozen_key(key: Any) -> Value:
+    try:
+        return freeze(key)
+    except NotAValue as error:
+        raise NotAValue(f"a key that is {error}") from None
 
 
 def _resolve(keys: Any, protocol: Any) -> Iterable[Any]:
@@ -454,7 +464,10 @@ def _struct(record: type[Record], given: dict[str, Any], protocol: Any) -> Struc
         else:
             initial = _nested_default(record, field.name)
         is_value = isinstance(initial, Record) and not _is_nested(record, field.name)
-        parts[field.name] = Leaf(initial) if is_value else shape_of(initial, protocol)
+        try:
+            parts[field.name] = Leaf(initial) if is_value else shape_of(initial, protocol)
+        except NotAValue as error:
+            raise NotAValue(f"a {record.__name__} whose field {field.name} is {error}") from None
     return Struct(record, parts)
 
 

@@ -125,6 +125,8 @@ class NetworkShape(Shape):
     def __init__(self, declared: NetworkOf, protocol: Any) -> None:
         def ends(end: Any) -> tuple[ModelValue, ...]:
             resolved = end(protocol) if callable(end) else _resolve(end, protocol)
+            if isinstance(resolved, str) or not isinstance(resolved, (ModelValue, Iterable)):
+                raise NotAValue(f"{show(resolved)} as an end of its messages; name ends by model_values(...)")
             return (resolved,) if isinstance(resolved, ModelValue) else tuple(e for part in resolved for e in ends(part))
 
         def flag(value: Any) -> bool:

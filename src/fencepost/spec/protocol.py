@@ -28,7 +28,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar, cast, overload
 
-from fencepost.errors import FencepostError, OptionError
+from fencepost.errors import FencepostError, NotAProtocol, OptionError
 from fencepost.spec.context import Cursor
 from fencepost.spec.fields import PerKeyOf, Shape, TableOf, VariableOf, shape_of
 from fencepost.spec.network import NetworkOf, NetworkShape
@@ -368,7 +368,10 @@ def strong(*actions: Callable[..., Any], per: Sequence[str] | None = None) -> Fa
 
 
 def _fairness(strong: bool, actions: Sequence[Any], per: Sequence[str] | None) -> Fairness:
-    return Fairness(strong, tuple(getattr(a, "name", "") or a.function.__name__ for a in actions), None if per is None else tuple(per))
+    for one in actions:
+        if not isinstance(one, Declared) or one.kind != "action":
+            raise NotAProtocol(f"{'strong' if strong else 'weak'}(...) is given {one!r}: give it actions, as the methods themselves")
+    return Fairness(strong, tuple(a.name or a.function.__name__ for a in actions), None if per is None else tuple(per))
 
 
 # -- configurations ---------------------------------------------------------------------------------------------------
@@ -376,15 +379,23 @@ def _fairness(strong: bool, actions: Sequence[Any], per: Sequence[str] | None) -
 
 @dataclass(frozen=True)
 class Configuration:
-    """Named values for the constants, with the verdict that is expected: ``holds`` or the name of what is violated."""
+    """Named values for the constants, with the verdict that is expected: ``holds``, ``deadlock`` or the name of what is violated."""
 
     constants: Mapping[str, Any]
     expect: str = "holds"
     doc: str = ""
 
 
+NO_VERDICT = ("action", "constraint", "step_constraint", "initial", "view")
+"""The kinds of declarations that are no properties: a check has no verdict about them."""
+
+
 def configuration(expect: str = "holds", doc: str = "", **constants: Any) -> Configuration:
-    """A named configuration of a protocol, for ``--config``; see :attr:`Protocol.configurations`."""
+    """A named configuration of a protocol, for ``--config``; see :attr:`Protocol.configurations`.
+
+    ``expect`` is the verdict that a check is to have: ``holds``, the name of a property that is violated, or ``deadlock``, for which the
+    check then looks too.
+    """
     return Configuration(constants, expect, doc)
 
 
@@ -416,7 +427,38 @@ class Variable:
         instance.__dict__["_shapes"][self.name].set(cursor, (self.name,), value)
 
 
-class Protocol:
+def _role(attribute: Any) -> str:
+    """What a class attribute declares, in words; empty if it declares nothing."""
+    if isinstance(attribute, Constant):
+        return "a constant"
+    if isinstance(attribute, (Variable, VariableOf, PerKeyOf, TableOf, NetworkOf)):
+        return "a state variable"
+    if not isinstance(attribute, Declared):
+        return ""
+    kind = attribute.kind.replace("_", " ")
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
+class _Body(dict[str, Any]):
+    """The body of a protocol's class while Python runs it. A name that is declared twice would lose its first declaration in silence."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        first, second = _role(self.get(name)), _role(value) or "something else"
+        if first and self[name] is not value:
+            both = f"{first} and then as {second}" if first != second else first
+            raise NotAProtocol(f"{name} is declared twice, as {both}: give one of them another name")
+        super().__setitem__(name, value)
+
+
+class _ProtocolType(type):
+    """The type of protocols, which are classes: it watches over the names in their bodies."""
+
+    @classmethod
+    def __prepare__(cls, name: str, bases: tuple[type, ...], /, **kwargs: Any) -> _Body:
+        return _Body()
+
+
+class Protocol(metaclass=_ProtocolType):
     """The base of every protocol. Keyword arguments override constants; an unknown or ill-typed one raises
     :class:`fencepost.OptionError`.
 
@@ -435,7 +477,14 @@ class Protocol:
         super().__init_subclass__(**kwargs)
         if "name" not in cls.__dict__:
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
-        constants, variables, declared = dict(cls._declared_constants), dict(cls._declared_variables), dict(cls._declared)
+        constants: dict[str, Constant] = {}
+        variables: dict[str, Variable] = {}
+        declared: dict[str, Declared] = {}
+        for base in reversed(cls.__bases__):
+            constants |= getattr(base, "_declared_constants", {})
+            variables |= getattr(base, "_declared_variables", {})
+            declared |= getattr(base, "_declared", {})
+        _check_names(cls, {**constants, **variables, **declared})
         for name, attribute in list(cls.__dict__.items()):
             if isinstance(attribute, Constant):
                 # Not in __set_name__, of which Python 3.11 wraps the errors.
@@ -447,6 +496,7 @@ class Protocol:
             elif isinstance(attribute, Declared):
                 declared[name] = attribute
         cls._declared_constants, cls._declared_variables, cls._declared = constants, variables, declared
+        _check_settings(cls)
 
     def __init__(self, **constants: Any) -> None:
         values = {name: c.default for name, c in self._declared_constants.items()}
@@ -456,10 +506,15 @@ class Protocol:
             values[name] = self._declared_constants[name].convert(given)
         self.__dict__["_constants"] = values
         self.__dict__["_cursor"] = None
-        self.__dict__["_shapes"] = {n: self._shape(v.declared) for n, v in self._declared_variables.items()}
+        self.__dict__["_shapes"] = {n: self._shape(n, v.declared) for n, v in self._declared_variables.items()}
 
-    def _shape(self, declared: Any) -> Shape:
-        return NetworkShape(declared, self) if isinstance(declared, NetworkOf) else shape_of(declared, self)
+    def _shape(self, name: str, declared: Any) -> Shape:
+        try:
+            return NetworkShape(declared, self) if isinstance(declared, NetworkOf) else shape_of(declared, self)
+        except NotAValue as error:
+            raise NotAValue(f"state variable {name} can not hold {error}") from None
+        except (TypeError, ValueError) as error:
+            raise NotAProtocol(f"state variable {name} is not declared rightly: {error}") from error
 
     @classmethod
     def configured(cls, configuration: str | None = None, **constants: Any) -> Protocol:
@@ -503,6 +558,46 @@ class Protocol:
     def __repr__(self) -> str:
         given = ", ".join(f"{n}={show(v)}" for n, v in self.constants.items())
         return f"{type(self).__name__}({given})"
+
+
+def _check_names(cls: type[Protocol], inherited: Mapping[str, Any]) -> None:
+    """Raises :class:`NotAProtocol` if an attribute of ``cls`` hides one of Fencepost's own, or a declaration of another kind."""
+    own = {name for name in vars(Protocol) if not name.startswith("__")} - {"name", "configurations", "fairness"}
+    for name, attribute in vars(cls).items():
+        role, before = _role(attribute), _role(inherited.get(name))
+        if name in own:
+            raise NotAProtocol(f"{name} can not be {role or 'an attribute'} of {cls.__name__}: Protocol.{name} is Fencepost's own, choose another name")
+        hides = role != before if role else isinstance(inherited.get(name), (Constant, Variable))
+        if before and hides:
+            instead = f": write {name} = constant(...)" if before == "a constant" and not role else ": choose another name"
+            base = next(base.__name__ for base in cls.__mro__[1:] if name in vars(base))
+            raise NotAProtocol(f"{name} is {before} of {base}, which {role or 'an attribute'} of {cls.__name__} would hide{instead}")
+
+
+def _check_settings(cls: type[Protocol]) -> None:
+    """Raises :class:`NotAProtocol` if the name, the fairness or the configurations of a protocol are something else."""
+    settings: dict[str, Any] = {name: inspect.getattr_static(cls, name) for name in ("name", "fairness", "configurations")}
+    wanted = {
+        "name": ("what the command line calls the protocol, a str", isinstance(settings["name"], str)),
+        "fairness": ("a tuple of weak(...) and strong(...)", _all_of(settings["fairness"], Fairness)),
+        "configurations": ("a dict of configuration(...) by name", _all_of(settings["configurations"], Configuration)),
+    }
+    for name, (what, right) in wanted.items():
+        if not right:
+            given = _role(settings[name]) or f"a {type(settings[name]).__name__}"
+            raise NotAProtocol(f"{name} is a setting of Fencepost's own, {what}: it can not be {given}")
+    properties = [d.name for d in cls._declared.values() if d.kind not in NO_VERDICT]
+    for name, one in cls.configurations.items():
+        if one.expect not in ("holds", "deadlock", *properties):
+            known = [*properties, "holds", "deadlock"]
+            near = get_close_matches(str(one.expect), known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise NotAProtocol(f"configuration {name} expects {one.expect!r}, which is no property of {cls.name}: {hint}")
+
+
+def _all_of(setting: Any, kind: type) -> bool:
+    members = setting.values() if isinstance(setting, Mapping) else setting
+    return isinstance(setting, Mapping if kind is Configuration else (tuple, list)) and all(isinstance(m, kind) for m in members)
 
 
 def _unknown(what: str, name: str, known: Iterable[str], owner: str) -> str:

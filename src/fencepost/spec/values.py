@@ -443,7 +443,7 @@ def freeze(value: Value) -> Value:
         if "_frozen" in value.__dict__:
             return value
         fields = {n: getattr(value, n) for n in value._fields}
-        frozen = {n: freeze(v) for n, v in fields.items()}
+        frozen = {n: _frozen_field(value, n, v) for n, v in fields.items()}
         result = value if all(frozen[n] is fields[n] for n in fields) else value.replace(**frozen)
         object.__setattr__(result, "_frozen", True)
         return result
@@ -478,6 +478,13 @@ def refuse_equal(keys: Collection[Value], key: Value, where: str) -> None:
     for other in keys if key in keys else ():
         if other == key and encode(other) != encode(key):
             raise NotAValue(f"{show(key)} and {show(other)} are two values, but one key of {where}: Python takes them for equal")
+
+
+def _frozen_field(record: Record, name: str, value: Value) -> Value:
+    try:
+        return freeze(value)
+    except NotAValue as error:
+        raise NotAValue(f"a {type(record).__name__} whose field {name} is {error}") from None
 
 
 def permute(value: Value, swap: Mapping[ModelValue, ModelValue]) -> Value:

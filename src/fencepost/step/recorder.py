@@ -187,7 +187,10 @@ class _Recorder:
             raise _NoSuchOption("was not deterministic: the same choice had fewer options the second time")
         self.taken += 1
         self.path.trail.append(("choose", len(options), taken))
-        self.path.labels.append(freeze(options[taken]))
+        try:
+            self.path.labels.append(freeze(options[taken]))
+        except NotAValue as error:
+            raise NotAValue(f"an option of one_of(...) is {error}") from None
         return options[taken]
 
     def _as_before(self, options: Sequence[Value]) -> Sequence[Value]:
