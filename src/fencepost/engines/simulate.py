@@ -37,7 +37,7 @@ from fencepost.spec.protocol import TEMPORAL
 from fencepost.spec.values import Value, encode
 from fencepost.step import Root, Stepper
 from fencepost.step.state import LOW
-from fencepost.trace.shorten import shortened
+from fencepost.trace.shorten import shortened, shortened_lasso
 from fencepost.trace.words import kind_of
 
 WALKS = 10_000
@@ -379,21 +379,31 @@ class Simulation:
             result.walk = self._found("walk", "", self.only, result.depth - 1)
 
     def _lasso(self, found: Found, violation: _Violation) -> Found:
-        """A walk that ended in a loop, with the reasons why the loop is fair; judged once more, by the author's Python."""
-        stepper, rows = self.stepper, [found.initial.ids]
+        """A walk that ended in a loop, with the reasons why the loop is fair; judged once more, by the author's Python. It is shortened,
+        unless one walk was asked for."""
+        stepper = self.stepper
+        of = next(p for p in self.terms.properties if self.terms.predicates[p.predicates[0]].index == violation.root)
+        parts = [self.terms.predicates[n] for n in of.predicates]
+        found = self._fair(replace(found, loop=violation.loop), parts)
+        if self.only is not None or found.loop is None:
+            return found
+        path, loop = shortened_lasso(stepper, parts, self.terms.demands, found.initial.ids, found.path, found.loop)
+        return self._fair(replace(found, path=path, loop=loop), parts)
+
+    def _fair(self, found: Found, parts: Sequence[Root]) -> Found:
+        """A lasso with the reasons why its loop is fair. Raises :class:`SystemFailure` if it is not, or does not violate the property."""
+        stepper, rows, loop = self.stepper, [found.initial.ids], found.loop or 0
         for number, choices in found.path:
-            outcome = next(o for o in stepper.outcomes(stepper.roots[number], rows[-1]) if o.choices == choices)
+            outcome = next(o for o in stepper.outcomes(stepper.roots[number], rows[-1]) if o.choices == tuple(choices))
             rows.append(stepper.apply(rows[-1], outcome))
-        parts = next(p.predicates for p in self.terms.properties if self.terms.predicates[p.predicates[0]].index == violation.root)
-        how = met(stepper, self.terms.demands, rows[violation.loop :])
+        how = met(stepper, self.terms.demands, rows[loop:])
         fairness = tuple(one for one in how if one is not None)
-        violated = is_violated(stepper, [self.terms.predicates[n] for n in parts], rows, violation.loop)
-        if not violated or len(fairness) < len(how) or rows[violation.loop] != rows[-1]:
+        if not is_violated(stepper, parts, rows, loop) or len(fairness) < len(how) or rows[loop] != rows[-1]:
             raise SystemFailure(
                 f"the walk that violates {found.name} can not be replayed: the protocol reads something besides its state "
                 "(run again with --checking to find out what)"
             )
-        return replace(found, loop=violation.loop, fairness=fairness)
+        return replace(found, fairness=fairness)
 
     def _found(self, kind: str, name: str, number: int, steps: int) -> Found:
         """A walk until it violates something after so many steps, walked once more by itself."""

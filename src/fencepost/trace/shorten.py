@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from fencepost.liveness.lasso import is_violated, met
 from fencepost.spec.values import Value
-from fencepost.step import Outcome, Root, Stepper
+from fencepost.step import Demand, Outcome, Root, Stepper
 
 Row = tuple[int, ...]
 Wanted = tuple[Root, tuple[Value, ...]]
@@ -26,26 +27,67 @@ def shortened(stepper: Stepper, kind: str, name: str, initial: Row, path: Path) 
     return _Shortening(stepper, kind, name, initial).run(path)
 
 
-class _Shortening:
-    def __init__(self, stepper: Stepper, kind: str, name: str, initial: Row) -> None:
+def shortened_lasso(
+    stepper: Stepper, parts: Sequence[Root], demands: Sequence[Demand], initial: Row, path: Path, loop: int
+) -> tuple[Path, int]:
+    """A lasso from ``initial`` that violates the same temporal property, is as fair, and has no more steps than ``path``, which does and
+    which repeats from its state number ``loop`` on; its path, and the number of the state from which on it repeats.
+
+    ``parts`` are the predicates of the property, ``demands`` are those of fairness. As for :func:`shortened`, a shorter lasso may exist.
+    """
+    return _LassoShortening(stepper, parts, demands, initial).run(path, loop)
+
+
+class _Walker:
+    """Takes steps in the author's Python, and remembers what it was told."""
+
+    def __init__(self, stepper: Stepper, initial: Row) -> None:
         self.stepper = stepper
         self.initial = initial
-        self.stepwise = kind == "step_invariant"
-        self.deadlock = kind == "deadlock"
         self.actions = stepper.of_kind("action")
-        self.broken = [r for r in stepper.of_kind(kind) if r.name == name]
         self.constraints = stepper.of_kind("constraint")
         self.step_constraints = stepper.of_kind("step_constraint")
         self.most = stepper.evaluations + MOST_CALLS
         self.known: dict[tuple[int, Row, Row | None], list[Outcome]] = {}
 
-    def run(self, path: Path) -> Path:
-        wanted: list[Wanted] = []
+    def wanted(self, path: Path) -> list[Wanted]:
+        """The steps of a path by what they choose, which they can choose elsewhere too."""
+        found: list[Wanted] = []
         row = self.initial
         for number, choices in path:
             outcome = next(o for o in self.outcomes(self.stepper.roots[number], row) if o.choices == tuple(choices))
-            wanted.append((self.stepper.roots[number], outcome.labels))
+            found.append((self.stepper.roots[number], outcome.labels))
             row = self.stepper.apply(row, outcome)
+        return found
+
+    def outcomes(self, root: Root, row: Row, after: Row | None = None) -> list[Outcome]:
+        key = (root.index, row, after)
+        if key not in self.known:
+            self.known[key] = self.stepper.outcomes(root, row, after)
+        return self.known[key]
+
+    def is_outside(self, row: Row) -> bool:
+        """Whether a constraint keeps a search from going on from here."""
+        return any(self.outcomes(c, row) for c in self.constraints)
+
+    def step(self, root: Root, labels: tuple[Value, ...], row: Row) -> tuple[Outcome, Row] | None:
+        """A step with these choices, and the row that it leads to; None if it can not be taken here."""
+        outcome = next((o for o in self.outcomes(root, row) if o.labels == labels), None)
+        if outcome is None or not outcome.writes:
+            return None
+        after = self.stepper.apply(row, outcome)
+        return None if any(self.outcomes(c, row, after) for c in self.step_constraints) else (outcome, after)
+
+
+class _Shortening(_Walker):
+    def __init__(self, stepper: Stepper, kind: str, name: str, initial: Row) -> None:
+        super().__init__(stepper, initial)
+        self.stepwise = kind == "step_invariant"
+        self.deadlock = kind == "deadlock"
+        self.broken = [r for r in stepper.of_kind(kind) if r.name == name]
+
+    def run(self, path: Path) -> Path:
+        wanted = self.wanted(path)
         best = list(path)
         size = len(wanted)
         while size and self.stepper.evaluations < self.most:
@@ -64,14 +106,12 @@ class _Shortening:
         row = self.initial
         taken: list[tuple[Wanted, tuple[int, tuple[int, ...]]]] = []
         for root, labels in wanted:
-            outcome = next((o for o in self.outcomes(root, row) if o.labels == labels), None)
-            if outcome is None or not outcome.writes:
+            step = self.step(root, labels, row)
+            if step is None:
                 continue
-            after = self.stepper.apply(row, outcome)
-            if any(self.outcomes(c, row) for c in self.constraints):
+            if self.is_outside(row):
                 return None
-            if any(self.outcomes(c, row, after) for c in self.step_constraints):
-                continue
+            outcome, after = step
             taken.append(((root, labels), (root.index, outcome.choices)))
             if self.is_broken(row, after):
                 return taken
@@ -85,8 +125,74 @@ class _Shortening:
             return any(self.outcomes(r, row, after) for r in self.broken)
         return any(self.outcomes(r, after) for r in self.broken)
 
-    def outcomes(self, root: Root, row: Row, after: Row | None = None) -> list[Outcome]:
-        key = (root.index, row, after)
-        if key not in self.known:
-            self.known[key] = self.stepper.outcomes(root, row, after)
-        return self.known[key]
+
+class _LassoShortening(_Walker):
+    """What closes a loop may be spread over it, so runs of the steps of one action are left out too."""
+
+    def __init__(self, stepper: Stepper, parts: Sequence[Root], demands: Sequence[Demand], initial: Row) -> None:
+        super().__init__(stepper, initial)
+        self.parts = parts
+        self.demands = demands
+
+    def run(self, path: Path, loop: int) -> tuple[Path, int]:
+        wanted, best = self.wanted(path), (list(path), loop)
+        size = len(wanted)
+        while size and self.stepper.evaluations < self.most:
+            before = len(wanted)
+            for left_out in self.runs(wanted, size):
+                if self.stepper.evaluations >= self.most:
+                    break
+                rest = [step for place, step in enumerate(wanted) if place not in left_out]
+                kept = self.replay(rest, best[1] - sum(place < best[1] for place in left_out))
+                kept = kept or self.turned(wanted, best[1], min(left_out))
+                if kept is not None and len(kept[0]) < len(wanted):
+                    wanted, best = kept[0], (kept[1], kept[2])
+                    break
+            if len(wanted) == before:
+                size //= 2
+        return best
+
+    def runs(self, wanted: Sequence[Wanted], size: int) -> Iterator[set[int]]:
+        """Runs of so many steps, the last ones first: of all steps, and of those of one action, which others may come between."""
+        of_root: dict[int, list[int]] = {}
+        for place, (root, _) in enumerate(wanted):
+            of_root.setdefault(root.index, []).append(place)
+        for places in (list(range(len(wanted))), *of_root.values()):
+            for at in range(len(places) - size, -1, -max(1, size // 2)):
+                yield set(places[at : at + size])
+
+    def turned(self, wanted: list[Wanted], loop: int, at: int) -> tuple[list[Wanted], list[tuple[int, tuple[int, ...]]], int] | None:
+        """The lasso that comes into the loop at its state number ``at`` already, and goes round it from there."""
+        rows = self.rows(wanted)
+        if at >= loop or rows[at] not in rows[loop:]:
+            return None
+        place = rows.index(rows[at], loop)
+        return self.replay(wanted[:at] + wanted[place:] + wanted[loop:place], at)
+
+    def rows(self, wanted: Sequence[Wanted]) -> list[Row]:
+        rows = [self.initial]
+        for root, labels in wanted:
+            step = self.step(root, labels, rows[-1])
+            assert step is not None
+            rows.append(step[1])
+        return rows
+
+    def replay(self, wanted: Sequence[Wanted], loop: int) -> tuple[list[Wanted], list[tuple[int, tuple[int, ...]]], int] | None:
+        """Take those of the steps that can be taken: as they are wanted, as a path, and where the loop begins; None unless they
+        violate the property."""
+        rows, begins = [self.initial], 0
+        taken: list[Wanted] = []
+        links: list[tuple[int, tuple[int, ...]]] = []
+        for place, (root, labels) in enumerate(wanted):
+            begins = len(taken) if place <= loop else begins
+            step = self.step(root, labels, rows[-1])
+            if step is not None:
+                if self.is_outside(rows[-1]):
+                    return None
+                taken.append((root, labels))
+                links.append((root.index, step[0].choices))
+                rows.append(step[1])
+        begins = len(taken) if loop >= len(wanted) else begins
+        if rows[begins] != rows[-1] or self.is_outside(rows[-1]) or not is_violated(self.stepper, self.parts, rows, begins):
+            return None
+        return None if None in met(self.stepper, self.demands, rows[begins:]) else (taken, links, begins)
