@@ -219,7 +219,8 @@ def test_loops_of_random_protocols(number: int) -> None:
             expected.setdefault(name, (n, last + 1, first))
     exploration = explored(protocol, seed=3, depth=7, walks=4, keep_going=True)
     assert exploration.failure is None
-    assert {f.name: (f.walk, f.walked, f.loop) for f in exploration.found} == expected
+    assert {f.name: (f.walk, f.walked) for f in exploration.found} == {name: found[:2] for name, found in expected.items()}
+    assert all(f.loop is not None and f.loop <= expected[f.name][2] for f in exploration.found), "a lasso is only shortened"
     together = explored(protocol, seed=3, depth=7, walks=4, keep_going=True, workers=2)
     assert told(together) == told(exploration)
 

@@ -290,20 +290,13 @@ def test_fairness_names_parameters_that_are_there() -> None:
         check(Wrong())
 
 
-def test_several_initial_states_and_none() -> None:
+def test_several_initial_states() -> None:
     class Several(Countdown):
         @initial
         def start(self) -> None:
             self.left = one_of([2, 0])
 
     assert titles(of(Several(), "starts_again")) == ([], [])
-
-    class Nowhere(Countdown):
-        @constraint
-        def nothing(self) -> bool:
-            return False
-
-    assert of(Nowhere(), "starts_again").holds
 
 
 def test_a_property_that_raises_is_told_with_the_way_there() -> None:

@@ -518,6 +518,24 @@ def model_values_in(value: Value) -> Iterator[ModelValue]:
             yield from model_values_in(part)
 
 
+def classes_in(value: Value) -> Iterator[type]:
+    """Every class by whose name something in a value, or in the path of a slot, is encoded."""
+    if isinstance(value, type):
+        yield value
+    elif isinstance(value, enum.Enum):
+        yield type(value)
+    elif isinstance(value, (tuple, frozenset)):
+        for part in value:
+            yield from classes_in(part)
+    elif isinstance(value, Record):
+        yield type(value)
+        for name in value._fields:
+            yield from classes_in(getattr(value, name))
+    elif isinstance(value, Map):
+        for item in value.items():
+            yield from classes_in(item)
+
+
 def _member(value: enum.Enum) -> str:
     return value.name or repr(value)  # no flag at all has no name
 

@@ -10,7 +10,7 @@ from typing import Any
 from fencepost.spec.context import Slot
 from fencepost.spec.network import NetworkShape
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import NotAValue, Value, encode, full_name, shared_names
+from fencepost.spec.values import NotAValue, Value, classes_in, encode, full_name, shared_names
 
 SEED = 0xBB67AE8584CAA73B25742D7078B83B89
 """The fingerprint of the state in which every slot holds its default; any constant would do."""
@@ -108,14 +108,10 @@ def content_hash(path: tuple[Any, ...], code: bytes) -> int:
 
 
 def _refuse_namesakes(known: Value, value: Value) -> None:
-    """Raises if two values are encoded alike and differ all the same: each holds something of a class that has its full name in common
-    with another one.
-    """
+    """Raises if two values are encoded alike and differ all the same: they hold things of two classes that share a full name."""
     if known is not value and known != value:
-        raise NotAValue(
-            f"two classes named {' or '.join(sorted(shared_names))} can not be told apart by name: "
-            "give one of them a name of its own"
-        )
+        names = sorted({full_name(cls) for cls in classes_in(value)} & shared_names)
+        raise NotAValue(f"two classes named {' or '.join(names)} can not be told apart by name: give one of them a name of its own")
 
 
 class State:
