@@ -157,6 +157,11 @@ def _check_table(engine: str, options: Options) -> None:
     for reason, given in against.items():
         if given:
             raise OptionError(f"states is for the whole state space as a table, and {reason}")
+    if options.checkpoint is not None:
+        from fencepost.storage import is_within
+
+        if is_within(options.checkpoint, options.states):
+            raise OptionError(f"states and checkpoint are both to be written to {options.states}: give the checkpoint a folder of its own")
 
 
 def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Options, report: Report | None) -> Result:

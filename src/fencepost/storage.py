@@ -48,6 +48,17 @@ def open_storage(place: Path | str) -> Storage:
     return Remote(text) if URL.match(text) else Storage(os.path.abspath(text))
 
 
+def is_within(place: Path | str, folder: Path | str) -> bool:
+    """Whether a path or URL is a folder, or is in it."""
+    inner, outer = _real(place), _real(folder)
+    return inner == outer or inner.startswith(f"{outer}/")
+
+
+def _real(place: Path | str) -> str:
+    text = str(place).removeprefix("file://")
+    return text.rstrip("/") if URL.match(text) else os.path.realpath(text)
+
+
 class Storage:
     """A folder of this machine. Raises :class:`fencepost.SystemFailure` for whatever the disk refuses."""
 
@@ -66,6 +77,10 @@ class Storage:
         from pyarrow import fs
 
         return fs.LocalFileSystem(), self.place
+
+    def exists(self) -> bool:
+        """Whether there is such a folder."""
+        return os.path.isdir(self.place)
 
     def create(self) -> None:
         """Make the folder, if it is missing."""
@@ -193,6 +208,14 @@ class Remote(Storage):
 
     def arrow(self) -> tuple[Any, str]:
         return self.files, self.root
+
+    def exists(self) -> bool:
+        from pyarrow import fs
+
+        try:
+            return bool(self.files.get_file_info(self.root).type == fs.FileType.Directory)
+        except Exception as error:
+            raise self._refused("read", "", error) from None
 
     def create(self) -> None:
         try:

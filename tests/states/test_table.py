@@ -186,7 +186,16 @@ def test_a_full_disk_leaves_nothing(engine: str, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(Files, "write", refuse)
     result = fencepost.check(Zoo(), engine=engine, states=tmp_path / "space", workers=1)
     assert str(result.failure) == f"the state space can not be written to {tmp_path / 'space'}: No space left on device"
-    assert result.table is None and not result.holds and list((tmp_path / "space").iterdir()) == []
+    assert result.table is None and not result.holds and not (tmp_path / "space").exists()
+
+
+def test_a_failure_leaves_an_empty_directory_that_was_there(tmp_path: Path) -> None:
+    (tmp_path / "space").mkdir()
+    fencepost.check(Zoo(), checkpoint=tmp_path / "checkpoint", max_depth=2)
+    for directory in (tmp_path / "space", tmp_path / "new" / "space"):
+        result = fencepost.check(Zoo(), engine="embedded", states=directory, checkpoint=tmp_path / "checkpoint")
+        assert "holds a checkpoint already" in str(result.failure)
+    assert list((tmp_path / "space").iterdir()) == [] and list((tmp_path / "new").iterdir()) == []
 
 
 def test_what_it_does_not_go_with(tmp_path: Path) -> None:
@@ -197,6 +206,11 @@ def test_what_it_does_not_go_with(tmp_path: Path) -> None:
     for options, why in (({"bits": 128}, "64 bits"), ({"resume": tmp_path}, "only engine spark can go on with one")):
         with pytest.raises(OptionError, match=why):
             fencepost.check(Zoo(), states=tmp_path / "space", **options)
+    for checkpoint in (tmp_path / "space", f"file://{tmp_path}/space", tmp_path / "space" / "states"):
+        for engine in ("auto", "spark"):
+            with pytest.raises(OptionError, match="give the checkpoint a folder of its own"):
+                fencepost.check(Zoo(), engine=engine, states=tmp_path / "space", checkpoint=checkpoint)
+    assert not (tmp_path / "space").exists()
     with pytest.raises(OptionError, match="give states"):
         fencepost.check(Zoo(), edges=True)
     with pytest.raises(OptionError, match="simulation"):

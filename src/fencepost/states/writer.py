@@ -34,7 +34,7 @@ class Writer:
     """A state space being written to a directory, or a URL, which must not hold anything yet; or one that is gone on with.
 
     Raises :class:`fencepost.SystemFailure` when the disk does not take it. Unless there is a mark to go back to, :meth:`discard` then removes
-    what was written.
+    what was written, and the directory if it is new.
     """
 
     def __init__(self, stepper: Stepper, directory: Path | str, edges: bool, mark: Mark | None = None) -> None:
@@ -50,6 +50,7 @@ class Writer:
         if mark is not None:
             self._stand(mark)
             return
+        self._made = not self.storage.exists()
         self.storage.create()
         if self.storage.names():
             raise SystemFailure(f"--states {directory} holds files already: name a new directory or an empty one")
@@ -163,8 +164,8 @@ class Writer:
             files.abandon()
         with suppress(SystemFailure):  # what made it necessary is the failure to be told
             if self.kept is None:
-                for files in self._files:
-                    files.place.storage.delete()
+                for storage in [self.storage] if self._made else [files.place.storage for files in self._files]:
+                    storage.delete()
             elif self._begun:
                 self._stand(self.kept)
                 self._sweep()
