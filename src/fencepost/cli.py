@@ -520,7 +520,7 @@ def _explore(given: argparse.Namespace) -> int:
     except OptionError as error:
         raise OptionError(f"{'--path' if written is None else f'--trace {given.trace}'}: {error}") from error
     bound = app.listen(given.port)
-    address = f"http://{app.LOOPBACK}:{bound.getsockname()[1]}/"
+    address = app.address(explorer, bound.getsockname()[1])
     _say(f"{protocol.name}: {address}   (Ctrl-C ends it)")
     if not given.no_open:
         import webbrowser

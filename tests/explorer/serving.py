@@ -12,7 +12,7 @@ from typing import Any
 from patience import PATIENCE
 
 from fencepost import Options, Protocol
-from fencepost.explorer.app import LOOPBACK, Explorer, listen, server
+from fencepost.explorer.app import LOOPBACK, Explorer, address, listen, server
 from fencepost.explorer.session import Session
 
 LIMITS = Options(workers=1)
@@ -24,16 +24,21 @@ class Page:
     def __init__(self, explorer: Explorer, port: int) -> None:
         self.explorer = explorer
         self.port = port
-        self.address = f"http://{LOOPBACK}:{port}/"
+        self.address = address(explorer, port)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
-        """The status and the body of an answer; headers by their names, ``_`` for ``-``."""
+        """The status and the body of an answer to one that has the page's cookie; headers by their names, ``_`` for ``-``."""
+        status, body, _ = self.whole(method, path, body, **{"cookie": f"fencepost-{self.port}={self.explorer.token}", **headers})
+        return status, body
+
+    def whole(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes, dict[str, str]]:
+        """As :meth:`ask`, of one that has no cookie; with the headers of the answer."""
         connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=PATIENCE)
         given = {"content-type": "application/json", **{n.replace("_", "-"): v for n, v in headers.items()}}
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         connection.request(method, path, data, given)
         answer = connection.getresponse()
-        found = answer.status, answer.read()
+        found = answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()}
         connection.close()
         return found
 

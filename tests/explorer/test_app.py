@@ -58,6 +58,37 @@ def test_only_its_own_page_is_answered(page: Page, headers: dict[str, str], stat
     assert page.ask("POST", "/api/begin", {}, **given)[0] == status
 
 
+ROUTES = ["/", "/explorer.js", "/explorer.css", "/report.css", "/icon.svg", "/keep/json?tip=0", "/nothing"]
+
+
+@pytest.mark.parametrize("path", [*ROUTES, "/api/about", "/api/begin", "/api/look", "/api/take", "/api/find", "/api/found", "/api/stop"])
+def test_nobody_is_answered_without_the_token(page: Page, path: str) -> None:
+    method, body = ("POST", {}) if path.startswith("/api/") else ("GET", None)
+    own = page.explorer.token
+    for cookie in ("", "token", f"fencepost-{page.port}=", f"fencepost-{page.port}={own[:-1]}", f"fencepost-1={own}", f"fencepost-{page.port}=\xe9"):
+        status, said, headers = page.whole(method, path, body, cookie=cookie)
+        assert (status, said) == (403, b"refused: open the address that fencepost explore printed, with its token\n")
+        assert "set-cookie" not in headers
+    separator = "&" if "?" in path else "?"
+    assert page.whole(method, f"{path}{separator}token={own[:-1]}", body)[0] == 403
+    if path != "/":
+        assert page.whole(method, f"{path}{separator}token={own}", body)[0] == 403
+
+
+def test_the_address_that_is_printed_lets_a_browser_in(page: Page) -> None:
+    path = page.address[page.address.index("/?") :]
+    status, _, headers = page.whole("GET", path)
+    assert status == 200
+    cookie, *attributes = headers["set-cookie"].split("; ")
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} == set(attributes)
+    assert page.whole("GET", "/explorer.js", cookie=cookie)[0] == 200
+    assert page.whole("POST", "/api/begin", {}, cookie=f"other=1; {cookie}")[0] == 200
+    assert page.whole("GET", path, host="evil.example")[0] == 403
+    with served(Lamp()) as other:
+        assert other.explorer.token != page.explorer.token
+        assert other.whole("GET", "/", cookie=f"fencepost-{other.port}={page.explorer.token}")[0] == 403
+
+
 def test_a_link_from_elsewhere_opens_the_page_and_nothing_more(page: Page) -> None:
     elsewhere = {"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
     assert page.ask("GET", "/", **elsewhere)[0] == 200

@@ -154,10 +154,10 @@ def test_as_a_process(counter: Path) -> None:
     )  # fmt: skip
     assert process.stdout is not None
     said = process.stdout.readline()
-    found = re.match(r"counter: http://(127\.0\.0\.1:\d+)/ ", said)
+    found = re.match(r"counter: http://(127\.0\.0\.1:\d+)(/\?token=[\w-]{43}) ", said)
     assert found is not None, process.communicate()
     connection = http.client.HTTPConnection(found[1], timeout=PATIENCE)
-    connection.request("GET", "/")
+    connection.request("GET", found[2])
     assert connection.getresponse().status == 200
     connection.close()
     process.send_signal(signal.SIGINT)

@@ -1,7 +1,8 @@
 """The explorer over HTTP: a thin layer between one page and one :class:`~fencepost.explorer.session.Session`.
 
-Only this machine can reach it, and only its own page can use it: a request must name the address that was bound (no other name
-can be made to point here), and if a browser says where a request comes from, it must be this page.
+Only this machine can reach it, and only who knows its address can use it: the address that is opened has a random token in its
+query, which the page has in a cookie from then on, and every request needs one of the two. A request must name the address that was
+bound (no other name can be made to point here), and if a browser says where a request comes from, it must be this page.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ MAX_BODY = 64 << 20
 MAX_WATCHES = 30
 MAX_EXPRESSION = 2_000
 
+UNKNOWN = "refused: open the address that fencepost explore printed, with its token"
+
 _HERE = Path(__file__).parent
 _STATIC = {
     "/": ("static/index.html", "text/html; charset=utf-8"),
@@ -76,6 +79,7 @@ class Explorer:
         self.limits = limits or Options()
         self.name = secrets.token_hex(8)  # node numbers of an earlier session mean nothing in this one
         self.search: Search | None = None
+        self.token = secrets.token_urlsafe(32)
         self.lock = threading.Lock()
         self._keeper = Keeper([evaluating(session), searching(session)])
         self._watcher = Watcher(session, self._keeper, 0)
@@ -215,8 +219,13 @@ def _text(given: Any, limit: int) -> str:
 # -- HTTP -------------------------------------------------------------------------------------------------------------
 
 
+def address(explorer: Explorer, port: int) -> str:
+    """Where the page is opened: the only address that lets a browser in."""
+    return f"http://{LOOPBACK}:{port}/?token={explorer.token}"
+
+
 def application(explorer: Explorer, port: int) -> ASGIApp:
-    """The page and what it asks for, for requests to ``port`` of this machine alone."""
+    """The page and what it asks for, for requests to ``port`` of this machine alone that know the explorer's token."""
 
     def asked(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[Request], Any]:
         async def endpoint(request: Request) -> Response:
@@ -286,7 +295,7 @@ def application(explorer: Explorer, port: int) -> ASGIApp:
     routes.append(Route("/report.css", style, methods=["GET"]))
     routes.append(Route("/keep/{form}", kept, methods=["GET"]))
     routes += [Route(f"/api/{name}", asked(answer), methods=["POST"]) for name, answer in answers.items()]
-    return OnlyFromHere(Starlette(routes=routes), port)
+    return OnlyFromHere(Starlette(routes=routes), port, explorer.token)
 
 
 def _failed(message: str, status: int) -> Response:
@@ -294,10 +303,12 @@ def _failed(message: str, status: int) -> Response:
 
 
 class OnlyFromHere:
-    """Refuses every request that was not made to this address, or was made by another page."""
+    """Refuses every request that was not made to this address, was made by another page, or does not know the token."""
 
-    def __init__(self, app: ASGIApp, port: int) -> None:
+    def __init__(self, app: ASGIApp, port: int, token: str) -> None:
         self.app = app
+        self.token = token.encode()
+        self.cookie = f"fencepost-{port}"  # one host has one set of cookies, whatever the port
         self.hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost")}
         if port == 80:
             self.hosts |= {LOOPBACK, "localhost"}
@@ -308,17 +319,25 @@ class OnlyFromHere:
             return
         if scope["type"] != "http":
             return
+        request = Request(scope)
         refused = self._refused([(n.decode("latin-1"), v.decode("latin-1")) for n, v in scope["headers"]])
+        opens = request.url.path == "/" and self._is_token(request.query_params.get("token"))
+        if refused is None and not opens and not self._is_token(request.cookies.get(self.cookie)):
+            refused = UNKNOWN
         if refused is not None:
-            await PlainTextResponse(refused, 403)(scope, receive, send)
+            await PlainTextResponse(refused + "\n", 403)(scope, receive, send)
             return
+        headers = {**_HEADERS, "set-cookie": f"{self.cookie}={self.token.decode()}; Path=/; HttpOnly; SameSite=Strict"} if opens else _HEADERS
 
         async def with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] += [(n.encode(), v.encode()) for n, v in _HEADERS.items()]
+                message["headers"] += [(n.encode(), v.encode()) for n, v in headers.items()]
             await send(message)
 
         await self.app(scope, receive, with_headers)
+
+    def _is_token(self, given: str | None) -> bool:
+        return given is not None and secrets.compare_digest(given.encode(), self.token)
 
     def _refused(self, headers: list[tuple[str, str]]) -> str | None:
         hosts = [value for name, value in headers if name == "host"]

@@ -28,6 +28,7 @@ let latest = 0;
 function ask(name, body = {}) {
   const asked = line.then(async () => {
     const answer = await fetch(`api/${name}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ session, ...body }) });
+    if (answer.status === 403) throw new Error(await answer.text());
     const told = await answer.json();
     if (answer.status === 409) { location.reload(); return new Promise(() => {}); }
     if (!answer.ok) throw new Error(told.error);
@@ -78,7 +79,7 @@ function show(view) {
   $("cards").innerHTML = view.state;
   reveal($("cards").querySelector("tr.changed"), $("state"), 52);
   $("again").textContent = view.again ?? (view.place ? "what the last step changed is marked" : "");
-  window.history.replaceState(null, "", `#${view.path}${view.place < view.length - 1 ? `@${view.place}` : ""}`);
+  window.history.replaceState(null, "", `${location.pathname}#${view.path}${view.place < view.length - 1 ? `@${view.place}` : ""}`);
   for (const link of document.querySelectorAll("[data-keep]")) link.href = `keep/${link.dataset.keep}?session=${session}&tip=${view.tip}`;
   document.body.dataset.ready = String(Number(document.body.dataset.ready ?? 0) + 1);
 }
