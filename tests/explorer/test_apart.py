@@ -50,7 +50,7 @@ def test_an_expression_that_never_ends(lamp: Explorer, expression: str) -> None:
 
 
 def test_an_expression_that_takes_all_memory(lamp: Explorer) -> None:
-    assert watched(lamp, "[[0] * 10 ** 6 for _ in range(10 ** 6)]", "on") == [("(out of memory)", None), ("False", None)]
+    assert watched(lamp, "[bytes(10 ** 6) for _ in range(10 ** 6)]", "on") == [("(out of memory)", None), ("False", None)]
 
 
 def test_what_is_evaluated_apart_is_what_is_evaluated_here() -> None:

@@ -180,3 +180,29 @@ def test_what_an_action_can_not_write_is_told_by_its_place(body: str, said: str)
 
     made = defined(f"seen = table()\nps = model_values('p', 1)\nnet = network({{Entry: (ps, ps)}})\n@action\ndef go(self):\n    {body}\n", Entry=Entry)
     assert said in str(check(made()).error)
+
+
+@pytest.mark.parametrize("kind", ["action", "invariant", "step_invariant", "constraint", "view", "initial", "always_eventually"])
+@pytest.mark.parametrize("override", ["def x(self): pass", "x = None", "x = property(lambda self: 3)"])
+def test_a_variant_declares_anew_what_it_overrides(kind: str, override: str) -> None:
+    base = defined(f"@{kind}\ndef x(self): pass")
+    with pytest.raises(NotAProtocol, match=f"^x of P takes the place of an? {kind.replace('_', ' ')} and is none itself: .* with @{kind},"):
+        defined(override, base=base)
+
+
+def test_a_variant_that_mixes_in_what_overrides_is_refused() -> None:
+    class Mixed:
+        def tick(self) -> None: ...
+
+    with pytest.raises(NotAProtocol, match="^tick of Mixed takes the place of an action and is none itself"):
+        type("Both", (Mixed, defined("")), {})
+    base = defined("@action(k=(1, 2))\ndef put(self, k): self.n = k")
+    with pytest.raises(NotAProtocol, match=r"with @action\(k=\.\.\.\), or"):
+        defined("def put(self, k): pass", base=base)
+
+
+def test_a_variant_that_declares_anew_is_taken() -> None:
+    base = defined("")
+    assert check(base()).distinct_states == 2
+    made = defined("@action\ndef put(self): self.n = 2", base=base)
+    assert check(made()).distinct_states == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -139,6 +140,49 @@ def test_a_disabled_action_keeps_its_reads_and_has_no_outcome() -> None:
 def test_require_takes_anything_that_is_false(falsy: Any) -> None:
     assert tree_of(lambda s: require(falsy)) == ()
     assert tree_of(lambda s: require(not falsy)) == (((), {}),)
+
+
+def goes_on_after_a_bare_except(s: Any) -> None:
+    try:
+        require(s.a == 1)
+    except:  # noqa: E722
+        pass
+    s.b = 1
+
+
+def goes_on_after_finally(s: Any) -> None:
+    try:
+        require(s.a == 1)
+    finally:
+        s.b = 1
+        return  # noqa: B012
+
+
+def catches_everything(s: Any) -> None:
+    with contextlib.suppress(BaseException):
+        one_of([])
+
+
+@pytest.mark.parametrize("body", [goes_on_after_a_bare_except, goes_on_after_finally, catches_everything])
+@pytest.mark.parametrize("checking", [False, True])
+def test_what_goes_on_after_require_failed_is_refused(body: Any, checking: bool) -> None:
+    stepper, root = stepper_of(body)
+    stepper.checking = checking
+    with pytest.raises(ProtocolRaised, match=r"^action .* went on after require\(\.\.\.\) was not satisfied, which can not be caught") as raised:
+        stepper.evaluate(root, row(stepper))
+    assert "\n" not in str(raised.value)
+    if body is not catches_everything:
+        assert shape(stepper.evaluate(root, row(stepper, a=1)), stepper)
+
+
+def test_what_cleans_up_after_require_failed_is_left_alone() -> None:
+    def body(s: Any) -> None:
+        try:
+            require(s.a == 1)
+        finally:
+            s.b = 1
+
+    assert tree_of(body) == ("a", 0, ("b", 0, ()))
 
 
 def test_slots_appear_as_they_are_touched_and_every_state_holds_their_default() -> None:

@@ -73,7 +73,12 @@ class Event:
 
 
 class Cursor(Protocol):
-    """One state being read, and perhaps changed, by one evaluation of the author's Python."""
+    """One state being read, and perhaps changed, by one evaluation of the author's Python.
+
+    ``disabled``: the evaluation asked for something that is not so, and must end with :class:`Disabled`.
+    """
+
+    disabled: bool
 
     def read(self, slot: Slot) -> Value: ...
 
@@ -90,7 +95,14 @@ current: ContextVar[Cursor | None] = ContextVar("fencepost_cursor", default=None
 def require(condition: object) -> None:
     """The enabling condition of an action: unless ``condition`` holds, the action can not be taken in this state."""
     if not condition:
-        raise Disabled
+        raise _disabled()
+
+
+def _disabled() -> Disabled:
+    cursor = current.get()
+    if cursor is not None:  # what ``except:`` and ``finally: return`` catch is known all the same
+        cursor.disabled = True
+    return Disabled()
 
 
 def one_of(options: Iterable[T]) -> T:
@@ -115,7 +127,7 @@ def one_of(options: Iterable[T]) -> T:
     if len(listed) > MAX_WAYS:
         raise FencepostError(f"a choice has more than {MAX_WAYS:,} options: is it infinite?")
     if not listed:
-        raise Disabled
+        raise _disabled()
     result: T = listed[0] if len(listed) == 1 else cursor.choose(listed)
     return result
 

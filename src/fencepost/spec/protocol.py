@@ -572,6 +572,17 @@ def _check_names(cls: type[Protocol], inherited: Mapping[str, Any]) -> None:
             instead = f": write {name} = constant(...)" if before == "a constant" and not role else ": choose another name"
             base = next(base.__name__ for base in cls.__mro__[1:] if name in vars(base))
             raise NotAProtocol(f"{name} is {before} of {base}, which {role or 'an attribute'} of {cls.__name__} would hide{instead}")
+    for name, declared in inherited.items():
+        owner, attribute = next((owner, vars(owner)[name]) for owner in cls.__mro__ if name in vars(owner))
+        if isinstance(declared, Declared) and not isinstance(attribute, Declared):
+            raise NotAProtocol(
+                f"{name} of {owner.__name__} takes the place of {_role(declared)} and is none itself: decorate it too, with "
+                f"@{declared.kind}{_domains_of(declared)}, or choose another name"
+            )
+
+
+def _domains_of(declared: Declared) -> str:
+    return f"({', '.join(f'{name}=...' for name in declared.domains)})" if declared.domains else ""
 
 
 def _check_settings(cls: type[Protocol]) -> None:

@@ -146,6 +146,7 @@ class _Recorder:
         self.taken = 0
         self.options: list[Sequence[Value]] = [] if options is None else options
         self.read_only = lane is not None
+        self.disabled = False
 
     def _number(self, index: int) -> int:
         return int(self.ids[index]) if index < len(self.ids) else 0
@@ -384,6 +385,11 @@ class Stepper:
                 else:
                     _nothing(root.declared.function(bound, **root.parameters))
                     self._look(recorder, bound)
+            if recorder.disabled:
+                raise Misbehaved(
+                    "went on after require(...) was not satisfied, which can not be caught: write except Exception, not except, "
+                    "and no return in a finally"
+                )
         except Disabled:
             if root.kind == "initial" or not recorder.read_only:
                 path.enabled = False
@@ -467,6 +473,7 @@ class _Picker:
 
     def __init__(self) -> None:
         self.read_paths: set[tuple[Any, ...]] = set()
+        self.disabled = False
 
     def read(self, slot: Slot) -> Any:
         self.read_paths.add(slot.path)

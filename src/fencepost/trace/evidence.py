@@ -20,6 +20,7 @@ class Reader:
     def __init__(self, state: State) -> None:
         self.state = state
         self.seen: dict[Slot, Value] = {}
+        self.disabled = False
 
     def read(self, slot: Slot) -> Value:
         value = self.state.read(slot)
