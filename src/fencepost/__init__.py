@@ -8,7 +8,7 @@ A protocol file needs no other import than this package:
 from fencepost.check import check
 from fencepost.engines.interface import Options, Progress
 from fencepost.errors import FencepostError, NotAProtocol, OptionError, ProtocolRaised, SystemFailure
-from fencepost.result import ActionCount, Result, Violation
+from fencepost.result import ActionCount, Result, Violation, Witness
 from fencepost.spec.context import one_of, require
 from fencepost.spec.fields import PerKey, Table, per_key, state, table
 from fencepost.spec.network import Envelope, Network, network
@@ -25,6 +25,7 @@ from fencepost.spec.protocol import (
     invariant,
     leads_to,
     model_values,
+    sometimes,
     step_constraint,
     step_invariant,
     strong,
@@ -60,6 +61,7 @@ __all__ = [
     "Table",
     "Trace",
     "Violation",
+    "Witness",
     "action",
     "always_eventually",
     "assumption",
@@ -77,6 +79,7 @@ __all__ = [
     "one_of",
     "per_key",
     "require",
+    "sometimes",
     "state",
     "step_constraint",
     "step_invariant",

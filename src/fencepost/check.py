@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.engines.interface import SIMULATION, Exploration, Found, Options, Progress, Report
 from fencepost.engines.resources import cores, memory_limit, peak_memory, resident_memory
+from fencepost.engines.witnesses import never_reached, reported_as, sought
 from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
-from fencepost.result import ActionCount, Result, Table, Violation
-from fencepost.spec.protocol import TEMPORAL, Protocol, _unknown
+from fencepost.result import ActionCount, Result, Table, Violation, Witness
+from fencepost.spec.protocol import JUDGED, TEMPORAL, Protocol, _unknown
 from fencepost.step import State, Stepper
 from fencepost.trace import replay
 
@@ -118,7 +119,7 @@ def _assumed(protocol: Protocol, assumption: object) -> bool:
 def _check_names(protocol: Protocol, engine: str, invariants: Sequence[str] | None) -> None:
     if engine not in ENGINES:
         raise OptionError(_unknown("engine", engine, ENGINES, "fencepost"))
-    known = [d.name for kind in ("invariant", "step_invariant", *TEMPORAL) for d in protocol.declared(kind)]
+    known = [d.name for kind in JUDGED for d in protocol.declared(kind)]
     for name in invariants or ():
         if name not in known:
             raise OptionError(_unknown("invariant", name, known, protocol.name))
@@ -174,8 +175,14 @@ def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Option
         Violation(f.kind, f.name, replay(stepper, _start(stepper, f), f.path, f.loop), f.fairness, f.walk, f.walked)
         for f in explored.found
     ]
+    missing = never_reached(stepper, explored)
+    if explored.complete and explored.raised is None:
+        violations += [Violation("sometimes", name, None, never=titles) for name, titles in missing.items()]
     manifest = _complete_table(explored)
     result = _result(stepper.protocol, engine, explored, violations)
+    result.witnesses = [Witness(f.name, replay(stepper, _start(stepper, f), f.path), f.walk, f.walked) for f in explored.witnesses]
+    result.unreached = tuple(title for titles in missing.values() for title in titles)
+    result.reached = bool(sought(stepper, options, reported_as(stepper, explored.symmetry))) and not missing
     if manifest is not None and explored.table is not None:
         result.table = Table(str(explored.table.directory), manifest.states, manifest.edges, manifest.depth, manifest.complete)
     permutations = len(explored.symmetry.permutations) if explored.symmetry is not None else 1
@@ -195,7 +202,8 @@ def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Option
 
 def _without_states(stepper: Stepper, explored: Exploration) -> ProtocolRaised | None:
     """Why there was nothing to explore, if nothing else ended the search: what holds of no state is told of none."""
-    ended = explored.limit is not None and explored.walks is None
+    # Walks that look for witnesses alone need not begin, if initial states are all there is to look for.
+    ended = explored.witnesses if explored.walks is not None else explored.limit is not None
     if ended or explored.found or explored.failure is not None or explored.interrupted:
         return None
     setups = stepper.protocol.declared("initial")

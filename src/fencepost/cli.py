@@ -159,7 +159,7 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
 
     what = parser.add_argument_group("what is checked")
     _constant_options(what)
-    what.add_argument("--invariant", metavar="NAME", action="append", help="check this invariant or temporal property only (repeatable)")
+    what.add_argument("--invariant", metavar="NAME", action="append", help="check this property only: an invariant, a temporal one, or what is to be sometimes true (repeatable)")
     what.add_argument("--deadlock", action="store_true", help="look for states that have no successor")
     what.add_argument("--continue", action="store_true", dest="keep_going", help="go on after a violation")
 
@@ -653,10 +653,10 @@ class _Results:
             return to_itf(trace) + "\n"
         from fencepost.report.sequence import sequence
 
-        first = result.violation
-        if first is None:
-            return sequence(trace, str(result.error))
-        return sequence(trace, first.name if first.kind in ("deadlock", "witness") else f"{first.name} is violated")
+        first = next((v for v in result.violations if v.trace is trace), None)
+        if first is not None:
+            return sequence(trace, first.name if first.kind == "deadlock" else f"{first.name} is violated")
+        return sequence(trace, str(result.error) if trace is result.error_trace else result.witnesses[0].name)
 
     def _json(self, result: Result) -> str:
         """The result as JSON, with what only the command line knows. ASCII, so that any terminal and pipe can take it."""
@@ -702,7 +702,7 @@ class _Results:
         if expected is None or self.given.define or (chosen and expected not in ("holds", *chosen)):
             return None
         violated = [v.name for v in result.violations]
-        if expected == result.verdict or expected in violated:
+        if expected == result.verdict or expected in violated or (expected == "holds" and result.holds):
             return True
         if violated == ["deadlock"]:  # looked for because of --deadlock, which no configuration speaks of
             return None
@@ -768,8 +768,10 @@ def _must_be_readable(expression: str, protocol: Protocol) -> None:
 
 
 def _trace(result: Result) -> Trace | None:
-    """The behaviour that a result is about: the first counterexample, or the way to where the protocol raised."""
-    return next((v.trace for v in result.violations if v.trace is not None), result.error_trace)
+    """The behaviour that a result is about: the first counterexample, or the way to where the protocol raised, or the first witness."""
+    violating = (v.trace for v in result.violations if v.trace is not None)
+    witness = result.witnesses[0].trace if result.witnesses else None
+    return next(violating, result.error_trace or witness)
 
 
 def _evaluated(expression: str, trace: Trace | None) -> str:

@@ -13,11 +13,7 @@ from fencepost.spec.protocol import TEMPORAL, Protocol
 from fencepost.spec.values import Value
 from fencepost.trace import Trace
 
-WITNESS = "witness"
-"""The kind of a behaviour that was asked for and is no violation: it leads to a state that its ``name`` describes."""
-
 EXIT_CODES = {
-    WITNESS: errors.HOLDS,
     "assumption": errors.ASSUMPTION_VIOLATED,
     "deadlock": errors.DEADLOCK,
     **dict.fromkeys(TEMPORAL, errors.LIVENESS_VIOLATED),
@@ -30,7 +26,8 @@ class Violation:
     """Something that does not hold, with the shortest behaviour that shows it (of a simulation, with the one that it met).
 
     ``kind`` is ``invariant``, ``step_invariant``, ``always_eventually``, ``eventually_always``, ``leads_to`` (whose trace is a lasso,
-    and ``fairness`` says how its loop meets each demand of fairness), ``deadlock``, ``assumption`` (which has no trace) or ``witness``.
+    and ``fairness`` says how its loop meets each demand of fairness), ``deadlock``, or one of two that have no trace: ``assumption``, and
+    ``sometimes``, whose ``never`` says with which parameters it is true in no state.
     In a simulation ``walk`` is the number of the walk that met it, after ``walked`` states, and the trace is what was left of it.
     """
 
@@ -38,6 +35,20 @@ class Violation:
     name: str
     trace: Trace | None
     fairness: tuple[Met, ...] = ()
+    walk: int | None = None
+    walked: int = 0
+    never: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Witness:
+    """The shortest behaviour (of a simulation, the one that it met) to a state that was asked for, in which ``name`` is true.
+
+    ``name`` is that of a ``sometimes`` property, with its parameters, or a condition. ``walk`` and ``walked`` as in a violation.
+    """
+
+    name: str
+    trace: Trace
     walk: int | None = None
     walked: int = 0
 
@@ -75,6 +86,8 @@ class Result:
     does, up to ``symmetry`` of the constants it names. ``limit`` names the limit that ended the search early, ``error`` is what the
     protocol raised, ``failure`` what the machine did not give. ``judged`` names the temporal properties that were judged, and
     ``unjudged`` is why they were not although everything was explored. ``violations`` are in order of discovery;
+    ``witnesses`` are the ways to what is to be sometimes true, ``unreached`` names what has none so far, and ``reached`` says that nothing else
+    was looked for and all of it was found: the search may have ended with that;
     ``collision_probability`` is the chance that two states shared a fingerprint and one was missed.
 
     Of a simulation, ``walks`` tells how it was done and ``walk`` is the one that was asked for, if only one was. It is never complete,
@@ -93,6 +106,9 @@ class Result:
     peak_memory_bytes: int
     actions: list[ActionCount]
     violations: list[Violation] = field(default_factory=list)
+    witnesses: list[Witness] = field(default_factory=list)
+    unreached: tuple[str, ...] = ()
+    reached: bool = False
     limit: str | None = None
     interrupted: bool = False
     error: errors.ProtocolRaised | None = None
@@ -130,13 +146,15 @@ class Result:
 
     @property
     def holds(self) -> bool:
-        """Every state was explored and nothing is violated. A search that reached a limit never holds."""
+        """Every state was explored and nothing is violated. A search that reached a limit never holds, unless it looked for witnesses
+        alone and found them all.
+        """
         wrong = self.violations or self.error or self.failure or self.unjudged or self.interrupted
-        return self.complete and not wrong
+        return (self.complete or self.reached) and not wrong
 
     @property
     def verdict(self) -> str:
-        """``holds``, the name of what is violated, ``raised``, ``failed``, ``interrupted`` or ``not complete``."""
+        """``holds``, ``reached`` (all that was looked for, before every state was explored), the name of what is violated, ``raised``, ``failed``, ``interrupted`` or ``not complete``."""
         if self.violations:
             return self.violations[0].name
         if self.error is not None:
@@ -145,7 +163,9 @@ class Result:
             return "failed"
         if self.interrupted:
             return "interrupted"
-        return "holds" if self.holds else "not complete"
+        if not self.holds:
+            return "not complete"
+        return "holds" if self.complete else "reached"
 
     @property
     def exit_code(self) -> int:
@@ -173,6 +193,13 @@ class Result:
                 return violation.trace
         raise AssertionError(f"{name} is not violated\n{self}")
 
+    def must_reach(self, name: str) -> Trace:
+        """For tests: the way to a state in which ``name`` (with its parameters) is true, or AssertionError with what was found instead."""
+        for witness in self.witnesses:
+            if witness.name == name:
+                return witness.trace
+        raise AssertionError(f"{name} is not reached\n{self}")
+
     def __bool__(self) -> bool:
         return self.holds
 
@@ -189,5 +216,5 @@ def witnessed(trace: Trace, condition: str) -> Result:
     """A behaviour that leads to a state which satisfies ``condition``, as a result, so that it is told as a counterexample is."""
     return Result(
         protocol=trace.protocol, engine="states", complete=False, distinct_states=0, generated_states=0, depth=len(trace), queue=0,
-        seconds=0.0, peak_memory_bytes=0, actions=[], violations=[Violation(WITNESS, condition, trace)],
+        seconds=0.0, peak_memory_bytes=0, actions=[], witnesses=[Witness(condition, trace)], reached=True,
     )  # fmt: skip

@@ -75,7 +75,7 @@ def test_the_language_page_names_everything_public() -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("public", ["Result", "Violation", "ActionCount", "Options", "Progress", "Trace", "Step", "Envelope", "Network"])
+@pytest.mark.parametrize("public", ["Result", "Violation", "Witness", "ActionCount", "Options", "Progress", "Trace", "Step", "Envelope", "Network"])
 def test_the_language_page_names_every_attribute(public: str) -> None:
     page = (DOCS / "language.md").read_text()
     kind = getattr(fencepost, public)

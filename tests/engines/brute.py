@@ -120,7 +120,9 @@ def holds(protocol: Protocol, declared: Declared, *rows: Row) -> bool:
 
 @dataclass
 class Space:
-    """What there is to find. ``broken``: names, each with the number of states of its shortest trace, the initial one included."""
+    """What there is to find. ``broken``: names, each with the number of states of its shortest trace, the initial one included; ``reached``:
+    the same of what is to be sometimes true, by title.
+    """
 
     states: dict[Key, Row] = field(default_factory=dict)
     outside: set[Key] = field(default_factory=set)
@@ -129,6 +131,7 @@ class Space:
     taken: Counter[str] = field(default_factory=Counter)
     edges: set[tuple[Key, str, Key]] = field(default_factory=set)
     broken: dict[str, int] = field(default_factory=dict)
+    reached: dict[str, int] = field(default_factory=dict)
     complete: bool = False
     queue: int = 0
 
@@ -160,6 +163,7 @@ def explore(
     actions = [(d, p) for d in protocol.declared("action") for p in d.parameters(protocol)]
     constraints, step_constraints = protocol.declared("constraint"), protocol.declared("step_constraint")
     invariants, step_invariants = protocol.declared("invariant"), protocol.declared("step_invariant")
+    sought = [(d, p) for d in protocol.declared("sometimes") for p in d.parameters(protocol)]
 
     def identity(row: Row) -> Key:
         return tag(freeze(views[0].function(protocol.bound_to(_Cursor(row, ()))))) if views else row.key
@@ -172,6 +176,9 @@ def explore(
         for declared in invariants:
             if not holds(protocol, declared, row):
                 space.broken.setdefault(declared.name, depth)
+        for declared, parameters in sought:
+            if declared.function(protocol.bound_to(_Cursor(row, ())), **parameters):
+                space.reached.setdefault(title(declared, parameters), depth)
         if not all(holds(protocol, c, row) for c in constraints):
             space.outside.add(key)
             return None

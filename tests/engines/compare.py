@@ -32,6 +32,7 @@ def answer(stepper: Stepper, explored: Exploration) -> dict[str, Any]:
         "taken": {stepper.roots[i].title: explored.taken.get(i, 0) for i in actions},
         "new": {stepper.roots[i].title: explored.new.get(i, 0) for i in actions},
         "found": [told(found) for found in explored.found],
+        "witnesses": [told(found) for found in explored.witnesses],
         "failure": None if explored.failure is None else str(explored.failure),
         "raised": None if explored.raised is None else (str(explored.raised), explored.raised.where),
     }

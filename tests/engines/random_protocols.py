@@ -340,6 +340,8 @@ class _Writer:
                     parts.append(f"{self.read('self', each)} != {self.int(1, 2)}")
                 arguments = (", after" if stepwise else "") + (", n" if each else "")
                 self.method(f"{kind}(n=nodes)" if each else kind, f"{kind}{i}", arguments, [f"return {' or '.join(parts)}"])
+                if kind == "invariant":
+                    self.method("sometimes(n=nodes)" if each else "sometimes", f"sometimes{i}", arguments, [f"return not ({' or '.join(parts)})"])
         if ghost:
             self.body.insert(1, "ghost: Any = state(0)")
         if view is not None:

@@ -106,4 +106,6 @@ def symmetric(seed: int, nodes: int = 3) -> RandomProtocol:
                 lines += method(kind, f"{kind}{i}", ", after" * stepwise, result)
             else:
                 lines += method(f"{kind}(n=nodes, m=nodes)", f"{kind}{i}", ", after" * stepwise + ", n, m", [f"return {test}"])
+                if not stepwise:
+                    lines += method("sometimes(n=nodes, m=nodes)", f"sometimes{i}", ", n, m", [f"return not ({test})"])
     return RandomProtocol("\n".join(lines) + "\n")

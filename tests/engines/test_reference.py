@@ -47,6 +47,7 @@ def difference(random: RandomProtocol, keep_going: bool, deadlock: bool) -> str 
         ("complete", expected.complete, got.complete),
         ("taken", expected.taken, taken_by_title(stepper, got.taken)),
         ("broken", expected.broken, {f.name: 1 + len(f.path) for f in got.found}),
+        ("reached", expected.reached, {f.name: 1 + len(f.path) for f in got.witnesses}),
     ):
         if ours != theirs:
             return f"{what}: {ours} expected, got {theirs}"
@@ -55,9 +56,9 @@ def difference(random: RandomProtocol, keep_going: bool, deadlock: bool) -> str 
         return f"new: {expected.distinct - starts} expected, got {sum(got.new.values())}"
     if any(got.new[i] > got.taken[i] for i in got.new):
         return "an action discovered more states than it was taken"
-    for found in got.found:
+    for found in [*got.found, *got.witnesses]:
         if not genuine(stepper.protocol, stepper, found):
-            return f"the counterexample to {found.name} is none"
+            return f"the counterexample, or the witness, to {found.name} is none"
     return None
 
 
@@ -74,6 +75,9 @@ def genuine(protocol: Protocol, stepper: Stepper, found: Found) -> bool:
         row = dict(brute.runs(protocol, declared.function, row, **parameters))[tuple(choices)]
     if found.kind == "deadlock":
         return not any(list(brute.runs(protocol, d.function, row, **p)) for d, p in actions.values())
+    if found.kind == "sometimes":
+        root = next(root for root in stepper.roots if root.title == found.name)
+        return bool(root.declared.function(protocol.bound_to(brute._Cursor(row, ())), **root.parameters))
     declared = next(d for d in protocol.declared(found.kind) if d.name == found.name)
     return not brute.holds(protocol, declared, *((row,) if found.kind == "invariant" else (before, row)))
 

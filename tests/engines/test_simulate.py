@@ -142,6 +142,14 @@ class Plain:
                 found.append((n, len(stepper.roots), "deadlock"))
         return sorted(found)
 
+    def reached(self, rows: Sequence[Row]) -> dict[str, int]:
+        """What is to be sometimes true and is so in a walk, by title: in which of its states first, counted from 1."""
+        found: dict[str, int] = {}
+        for n, row in enumerate(rows):
+            for root in self.stepper.of_kind("sometimes"):
+                if self.stepper.outcomes(root, row):
+                    found.setdefault(root.title, n + 1)
+        return found
 
     def loops(self, rows: Sequence[Row]) -> Iterator[tuple[str, int, int]]:
         """The temporal properties that a walk violates by a loop: the property, the step that closes the loop, the step it begins at."""
@@ -182,11 +190,16 @@ def test_walks_of_random_protocols(number: int) -> None:
         longest = max(longest, len(rows))
         for step, _, name in plain.wrong(rows, path):
             expected.setdefault(name, (n, step + 1))
+        for title, walked in plain.reached(rows).items():
+            expected.setdefault(title, (n, walked))
     exploration = explored(protocol, seed=5, depth=12, walks=12, keep_going=True, deadlock=True)
     # What is wrong with an initial state is told of that state, before any walk.
-    initial = {f.name for f in exploration.found if f.walk is None}
-    assert initial == {n for s in plain.stepper.initial_states() for _, _, n in plain.wrong([s.ids], []) if n != "deadlock"}
-    got = {f.name: (f.walk, f.walked) for f in exploration.found if f.walk is not None}
+    told = [*exploration.found, *exploration.witnesses]
+    initial = {f.name for f in told if f.walk is None}
+    starts = [s.ids for s in plain.stepper.initial_states()]
+    wrong = {n for row in starts for _, _, n in plain.wrong([row], []) if n != "deadlock"}
+    assert initial == wrong | {title for row in starts for title in plain.reached([row])}
+    got = {f.name: (f.walk, f.walked) for f in told if f.walk is not None}
     assert got == {name: at for name, at in expected.items() if name not in initial}
     assert ({r: n for r, n in exploration.taken.items() if n}, exploration.depth) == (dict(taken), longest)
     assert exploration.walks is not None and exploration.walks.steps == sum(taken.values())
@@ -205,6 +218,12 @@ def test_without_continue_the_lowest_walk_is_told() -> None:
         (found,) = exploration.found
         step, _, name = next(v for v in first[1] if v[2] != "deadlock")
         assert (found.walk, found.walked, found.name) == (first[0], step + 1, name)
+        expected: dict[str, tuple[int, int]] = {}
+        for n, (rows, _) in enumerate(walks[: first[0] + 1]):
+            for title, walked in plain.reached(rows[: step + 1] if n == first[0] else rows).items():
+                expected.setdefault(title, (n, walked))
+        assert {f.name: (f.walk, f.walked) for f in exploration.witnesses if f.walk is not None}.items() <= expected.items()
+        assert {f.name for f in exploration.witnesses} >= expected.keys()
         lowest += 1
     assert lowest > 5
 
@@ -247,7 +266,7 @@ def explored(protocol: Protocol, **options: Any) -> Exploration:
 
 def told(exploration: Exploration) -> Any:
     """What must not depend on how a simulation is carried out. How far higher walks were when a lower one ended it does."""
-    found = [(f.kind, f.name, f.walk, f.walked, list(f.path)) for f in exploration.found]
+    found = [(f.kind, f.name, f.walk, f.walked, list(f.path)) for f in [*exploration.found, *exploration.witnesses]]
     counts = exploration.taken, exploration.generated, exploration.distinct, exploration.depth, exploration.walks
     return found, str(exploration.raised), None if exploration.limit is None else counts
 

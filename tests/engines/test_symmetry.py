@@ -81,9 +81,19 @@ def swaps(*sets: list[str]) -> Iterator[dict[str, str]]:
             yield {**rest, **dict(zip(sets[0], images, strict=True))}
 
 
-def lengths(got: dict[str, Any]) -> dict[str, int]:
-    """The number of states of each counterexample."""
-    return {name: len(path) + 1 for _, name, _, path in got["found"]}
+def lengths(got: dict[str, Any], what: str = "found") -> dict[str, int]:
+    """The number of states of each counterexample, or witness."""
+    return {name: len(path) + 1 for _, name, _, path in got[what]}
+
+
+def classes(reached: dict[str, int]) -> dict[str, int]:
+    """The same for each class of bindings, by whether its two nodes are one."""
+
+    def kind(title: str) -> str:
+        name, n, m = title.replace("(n=", ",").replace(" m=", "").rstrip(")").split(",")
+        return f"{name} {'of one' if n == m else 'of two'}"
+
+    return {kind(title): min(n for t, n in reached.items() if kind(t) == kind(title)) for title in reached}
 
 
 def compare(protocol: Protocol, space: brute.Space, names: list[str], **options: Any) -> None:
@@ -92,6 +102,8 @@ def compare(protocol: Protocol, space: brute.Space, names: list[str], **options:
     expected = by_reference(protocol, **asked)
     assert expected["distinct"] == orbits(space, names)
     assert lengths(expected) == space.broken
+    witnesses = lengths(expected, "witnesses")
+    assert classes(witnesses) == classes(space.reached) and len(witnesses) == len(classes(witnesses))
     for workers in (1, 2):
         assert disagreement(expected, by_embedded(protocol, workers=workers, **asked)) is None
 

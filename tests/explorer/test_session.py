@@ -74,6 +74,15 @@ def test_judged_at_every_state() -> None:
     assert "nobody knows" in judged["can_be_told"]["error"]
 
 
+def test_what_is_to_be_reached_is_told_where_it_is() -> None:
+    session = Session(Lamp())
+    node = taken(session, "press(p=p1)", "breaks", "counts", "counts")
+    (one,) = view(session, node, node)["sought"]
+    assert (one["name"], one["doc"], one["here"], one["true"]) == ("is_counted", "Somebody may count.", True, [[3, 4]])
+    assert "(p=p1, times=2)" in one["html"].replace("<wbr>", "")
+    assert view(session, node, node.line[1])["sought"][0]["here"] is False
+
+
 def test_expressions_at_every_state() -> None:
     session = Session(Lamp())
     node = taken(session, "press(p=p1)", "breaks", "counts")

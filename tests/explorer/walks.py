@@ -14,6 +14,7 @@ from fencepost import (
     one_of,
     per_key,
     require,
+    sometimes,
     state,
     step_invariant,
 )
@@ -50,6 +51,11 @@ class Lamp(Protocol):
     def fails(self) -> None:
         require(self.faulty and self.on)
         raise ValueError("this is not for the lamp")
+
+    @sometimes(p=people, times=(1, 2))
+    def is_counted(self, p: object, times: int) -> bool:
+        """Somebody may count."""
+        return self.pressed == times
 
     @constraint
     def few(self) -> bool:

@@ -32,7 +32,7 @@ def here(protocol: Protocol, **options: Any) -> Exploration:
 
 def told(exploration: Exploration) -> Any:
     """What must not depend on where walks are taken. How far higher walks were when a lower one ended it does."""
-    found = [(f.kind, f.name, f.walk, f.walked, list(f.path), f.loop, f.fairness) for f in exploration.found]
+    found = [(f.kind, f.name, f.walk, f.walked, list(f.path), f.loop, f.fairness) for f in [*exploration.found, *exploration.witnesses]]
     at = None if exploration.raised_at is None else (exploration.raised_at.walk, exploration.raised_at.walked)
     counts = exploration.taken, exploration.generated, exploration.distinct, exploration.depth, exploration.walks
     return found, str(exploration.raised), at, exploration.limit, None if exploration.limit is None else counts

@@ -29,6 +29,7 @@ STATE_PROPERTY, ACTION, STEP_PROPERTY, TEMPORAL_PROPERTY = 0, 1, 2, 3
 KIND = {
     "constraint": STATE_PROPERTY,
     "invariant": STATE_PROPERTY,
+    "sometimes": STATE_PROPERTY,
     "action": ACTION,
     "step_constraint": STEP_PROPERTY,
     "step_invariant": STEP_PROPERTY,
@@ -122,7 +123,7 @@ def _bits(numbers: Sequence[int], words: int) -> Array:
 class Tables:
     """The compiled form of one protocol, growing as new paths are recorded.
 
-    Leaf numbers below ``len(roots)`` stand for "this property is violated"; the others are leaves of actions. Raises
+    Leaf numbers below ``len(roots)`` stand for "this property is violated" (if it is to be sometimes true: "it is"); the others are leaves of actions. Raises
     :class:`fencepost.SystemFailure` when a protocol outgrows the numbering.
     """
 

@@ -35,6 +35,7 @@ from fencepost.engines.kernel import CAPACITY, COUNT, DEADLOCK, LEAF_TOP, OUT, P
 from fencepost.engines.links import Links
 from fencepost.engines.recording import record_level, steps_of
 from fencepost.engines.resources import memory_limit, peak_memory, physical_memory, resident_memory
+from fencepost.engines.witnesses import reported_as, sought
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.liveness.graph import Recording
 from fencepost.source import source_digest
@@ -127,6 +128,8 @@ class Explorer:
         self.expanding = False
         self.expanded = 0
         self.reported: set[str] = set()
+        self.names = reported_as(stepper, self.symmetry)
+        self.sought = sought(stepper, options, self.names)
         self.raised: tuple[int, int, ProtocolRaised] | None = None
         self.failed = [0] * w
         self.told = 0.0
@@ -279,7 +282,7 @@ class Explorer:
 
     @property
     def properties(self) -> list[str]:
-        """The invariants and constraints that are checked, by title."""
+        """The properties of states and of steps that are checked, by title."""
         return [r.title for r in self.stepper.roots if self.tables.root_kind[r.index] in (STATE_PROPERTY, STEP_PROPERTY)]
 
     @property
@@ -312,7 +315,7 @@ class Explorer:
         self.earlier = Exploration(generated=kept.generated, seconds=kept.seconds)
         self.earlier.taken, self.earlier.new = dict(enumerate(kept.taken)), dict(enumerate(kept.new))
         for kind, name, start, path in kept.found:
-            result.found.append(self.violation(kind, name, (start, path)))
+            result.add(self.violation(kind, name, (start, path)))
         self.reported = set(kept.reported)
         for numbers, rows in reader.frontier():
             for begin in range(0, len(rows), step):
@@ -404,7 +407,7 @@ class Explorer:
         roots = range(len(self.stepper.roots))
         numbers = {id(state): n for n, state in enumerate(self.starts)}
         found = []
-        for f in result.found:
+        for f in [*result.found, *result.witnesses]:
             by_step = {(int(tables.outcome_root[o]), tables.outcome_choices[o]): o for o in range(1, tables.outcomes)}
             found.append((f.kind, f.name, numbers[id(f.initial)], [by_step[r, tuple(c)] for r, c in f.path]))
         self.manifest = Manifest(
@@ -729,11 +732,11 @@ class Explorer:
     # -- judging ------------------------------------------------------------------------------------------------------
 
     def _judge(self) -> None:
-        """The violations of the level, one per property, in the order of properties."""
+        """The violations and witnesses of the level, one of each name, in the order of properties."""
         found: dict[str, tuple[tuple[int, ...], Found]] = {}
         for root in self.stepper.roots:
-            kind = self.tables.root_kind[root.index]
-            if kind not in (STATE_PROPERTY, STEP_PROPERTY) or root.name in self.reported:
+            kind, name = self.tables.root_kind[root.index], self.names[root.index]
+            if kind not in (STATE_PROPERTY, STEP_PROPERTY) or name in self.reported:
                 continue
             for w in self.work:
                 if kind == STATE_PROPERTY and w.best_position[root.index] >= 0:
@@ -747,15 +750,15 @@ class Explorer:
                     path = (start, [*steps, outcome])
                 else:
                     continue
-                if root.name not in found or rank < found[root.name][0]:
-                    found[root.name] = (rank, self.violation(root.kind, root.name, path))
+                if name not in found or rank < found[name][0]:
+                    found[name] = (rank, self.violation(root.kind, root.reported, path))
         stuck = [int(w.counts[DEADLOCK]) for w in self.work if w.counts[DEADLOCK] >= 0]
         if stuck and self.options.deadlock and "deadlock" not in self.reported:
             path = self._path_to_old(int(self.order[min(stuck)]))
             found["deadlock"] = ((), self.violation("deadlock", "deadlock", path))
-        for _, violation in found.values():
-            self.result.found.append(violation)
-            self.reported.add(violation.name)
+        for name, (_, met) in found.items():
+            self.result.add(met)
+            self.reported.add(name)
         self.forget_violations()
 
     def forget_violations(self) -> None:
@@ -791,7 +794,7 @@ class Explorer:
         return self.links.path(len(self.links) - 1, number)
 
     def violation(self, kind: str, name: str, path: tuple[int, list[int]]) -> Found:
-        """A violation, by the number of the initial state and the outcomes that lead to it."""
+        """A violation or a witness, by the number of the initial state and the outcomes that lead to it."""
         start, outcomes = path
         steps = [(int(self.tables.outcome_root[o]), self.tables.outcome_choices[o]) for o in outcomes]
         return Found(kind, name, self.starts[start], steps)
@@ -799,11 +802,11 @@ class Explorer:
     # -- limits and counts --------------------------------------------------------------------------------------------
 
     def finished(self) -> bool:
-        """Whether no further level is to be expanded: for a violation, an error or a limit."""
+        """Whether no further level is to be expanded: for a violation, an error or a limit, or because all that was sought is found."""
         options, result = self.options, self.result
         if result.limit is not None or result.raised is not None:
             return True
-        if result.found and not options.keep_going:
+        if (result.found and not options.keep_going) or (self.sought and self.sought <= self.reported):
             return True
         if options.max_depth is not None and result.depth >= options.max_depth:
             result.limit = f"the depth limit of {options.max_depth:,}"

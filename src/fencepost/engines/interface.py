@@ -3,7 +3,8 @@
 The answer is the same from each of them, whatever the number of workers: the level of the first violation is finished; the
 parent of a state is its least (parent fingerprint, action, choices), which is also the step that counts as having discovered it; with a view
 or with symmetry the state found by that step stands for all that look like it; of several violations of one property in a level the one
-with the least (fingerprint, action, choices) is told.
+with the least (fingerprint, action, choices) is told, and so it is with witnesses. A search that looks for witnesses alone ends with the
+level in which the last of them is found.
 """
 
 from __future__ import annotations
@@ -111,8 +112,8 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Found:
-    """A violation: ``kind`` is ``invariant``, ``step_invariant``, ``deadlock`` or a temporal kind; ``path`` leads to it from ``initial``
-    by the numbers of roots and of choices. For a step invariant the last step is the one that breaks it; for a temporal property
+    """A violation: ``kind`` is ``invariant``, ``step_invariant``, ``deadlock`` or a temporal kind; or a witness: ``kind`` is ``sometimes``,
+    and ``name`` has the parameters too. ``path`` leads to it from ``initial`` by the numbers of roots and of choices. For a step invariant the last step is the one that breaks it; for a temporal property
     the states from number ``loop`` on (the initial one is 0) repeat for ever, and ``fairness`` says how that is fair.
 
     In a simulation ``walk`` is the number of the walk that found it, and ``walked`` how many states it had by then.
@@ -150,8 +151,8 @@ class Exploration:
     ``taken`` and ``new`` count, per root number, how often an action was taken (steps back to the same state included, steps cut
     by constraints not) and how many distinct states it discovered. ``generated`` counts initial states and every step taken,
     to states outside a constraint too; ``distinct`` leaves those out. ``limit`` says which limit was reached, None if the
-    space was exhausted or a violation ended the search; ``raised`` is an error of the author's Python with the path to the
-    state it was raised in; ``failure`` is what the machine did not give (disk, memory), with all that was known until then.
+    space was exhausted or what was ``found`` (violations), or the ``witnesses``, ended the search; ``raised`` is an error of the author's
+    Python with the path to the state it was raised in; ``failure`` is what the machine did not give (disk, memory), with all that was known until then.
     ``recording``: the graph, if there are temporal properties to judge on it; ``judged``: those that were; ``unjudged``: why they were
     not. With a ``symmetry`` states are counted up to it. ``table``: the state space as it was written down, to be completed.
 
@@ -171,6 +172,7 @@ class Exploration:
     taken: dict[int, int] = field(default_factory=dict)
     new: dict[int, int] = field(default_factory=dict)
     found: list[Found] = field(default_factory=list)
+    witnesses: list[Found] = field(default_factory=list)
     raised: ProtocolRaised | None = None
     raised_at: Found | None = None
     failure: SystemFailure | None = None
@@ -183,3 +185,7 @@ class Exploration:
     table: Writer | None = None
     walks: Walks | None = None
     walk: Found | None = None
+
+    def add(self, found: Found) -> None:
+        """Take a violation, or a witness."""
+        (self.witnesses if found.kind == "sometimes" else self.found).append(found)

@@ -41,7 +41,7 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What comes of an evaluation: its steps in the order of their choices (a property has one where it is false), and the slots that
+    """What comes of an evaluation: its steps in the order of their choices (a property has one where it is false, or true if it is to be so sometimes), and the slots that
     were read, as a bit mask.
     """
 
@@ -73,7 +73,7 @@ class _Search(reference.Search):
         super().__init__(stepper, options, report)
         self.most_calls, self.most_queued = most_calls, most_queued
         self.tries: dict[int, _Trie | Ending] = {}
-        self.properties = [*self.constraints, *self.invariants]
+        self.properties = [*self.constraints, *self.judged]
         self.stepwise = bool(self.step_constraints or self.step_invariants)
         self.reached: dict[int, _Reached] = {}
 
@@ -166,7 +166,7 @@ class _Search(reference.Search):
             if root.kind == "constraint":
                 inside = False
             else:
-                self._violated("invariant", root.name, (found, -1, ()), self._found("", "", found))
+                self._meet(reference.Met((found, -1, ()), root, found))
         if inside:
             self.reached[found] = _Reached(row, fingerprint, properties, actions, changed)
             self.result.distinct += 1
@@ -219,7 +219,7 @@ class _Search(reference.Search):
                         result.new[root] += 1
                         discovered.append(found)
         if not alive and self.options.deadlock:
-            self._violated("deadlock", "deadlock", (parent, -1, ()), self._found("", "", parent))
+            self._meet(reference.Met((parent, -1, ()), None, parent))
         return discovered
 
     def _allowed(self, row: list[int], after: list[int], link: reference.Link) -> bool:
@@ -228,7 +228,7 @@ class _Search(reference.Search):
             return False
         for broken in self.step_invariants:
             if self._outcomes(broken, row, after):
-                self._violated("step_invariant", broken.name, link, self._found("", "", link[0]), link[1:])
+                self._meet(reference.Met(link, broken, link[0], link[1:]))
         return True
 
     def _finished(self, queue: int) -> bool:

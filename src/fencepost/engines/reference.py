@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fencepost.engines.interface import SAMPLE, Exploration, Found, Options, Progress, Report, table
 from fencepost.engines.resources import peak_memory
+from fencepost.engines.witnesses import reported_as, sought
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.spec.protocol import TEMPORAL
 from fencepost.step import Outcome, Root, State, Stepper, Symmetry
@@ -39,6 +40,18 @@ class Noted:
     enabled: set[int] = field(default_factory=set)
 
 
+@dataclass(frozen=True)
+class Met:
+    """A violation or a witness in the level that is being built: at the state ``at``, or by the step ``last`` from there. Of several the
+    one that comes first by ``order`` is told. No ``root``: a deadlock.
+    """
+
+    order: Link
+    root: Root | None
+    at: int
+    last: tuple[int, tuple[int, ...]] | None = None
+
+
 def _recording(stepper: Stepper) -> Recording | None:
     """What the graph is noted down in, if there are temporal properties; a check without any needs no libraries."""
     if not stepper.of_kind(*TEMPORAL):
@@ -59,15 +72,17 @@ class Search:
         self.result = Exploration(taken={r.index: 0 for r in stepper.roots}, new={r.index: 0 for r in stepper.roots})
         self.result.symmetry = self.symmetry
         self.constraints = stepper.of_kind("constraint")
-        self.invariants = stepper.of_kind("invariant")
+        self.judged = stepper.of_kind("invariant", "sometimes")
         self.step_constraints = stepper.of_kind("step_constraint")
         self.step_invariants = stepper.of_kind("step_invariant")
         self.actions = stepper.of_kind("action")
         self.links: dict[int, Link | None] = {}
         self.rows: dict[int, Row] = {}
         self.starts: dict[int, Row] = {}
-        self.broken: dict[str, tuple[tuple[int, int, tuple[int, ...]], Found]] = {}
+        self.met: dict[str, Met] = {}
         self.reported: set[str] = set()
+        self.names = reported_as(stepper, self.symmetry)
+        self.sought = sought(stepper, options, self.names)
         self.recording = _recording(stepper)
         self.result.table = table(stepper, options)
         self.noted: list[Noted] = []
@@ -156,7 +171,7 @@ class Search:
                 link = (parent, root.index, outcome.choices)
                 for broken in self.step_invariants:
                     if self._outcomes(broken, row, after):
-                        self._violated("step_invariant", broken.name, link, self._found("", "", parent), link[1:])
+                        self._meet(Met(link, broken, parent, link[1:]))
                 found = self._fingerprint(after)
                 if outcome.writes:
                     noted.steps.add((self._low(found), root.index))
@@ -164,7 +179,7 @@ class Search:
                     self.result.new[root.index] += 1
                     discovered.append(found)
         if not alive and self.options.deadlock:
-            self._violated("deadlock", "deadlock", (parent, -1, ()), self._found("", "", parent))
+            self._meet(Met((parent, -1, ()), None, parent))
         return discovered
 
     def _outcomes(self, root: Root, row: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
@@ -176,9 +191,9 @@ class Search:
         if link is None:
             self.starts[found] = row
         inside = all(not self._outcomes(c, row) for c in self.constraints)
-        for root in self.invariants:
+        for root in self.judged:
             if self._outcomes(root, row):
-                self._violated("invariant", root.name, (found, -1, ()), self._found("", "", found))
+                self._meet(Met((found, -1, ()), root, found))
         if inside:
             self.rows[found] = row
             self.result.distinct += 1
@@ -238,26 +253,25 @@ class Search:
         sources, targets, roots = np.array(edges, np.uint64).reshape(-1, 3).T
         self.result.table.add_edges(sources.copy(), targets.copy(), roots.astype(np.int64))
 
-    # -- violations ---------------------------------------------------------------------------------------------------
+    # -- violations and witnesses -------------------------------------------------------------------------------------
 
-    def _violated(
-        self, kind: str, name: str, order: Link, at: Found, last: tuple[int, tuple[int, ...]] | None = None
-    ) -> None:
-        if name in self.reported:
-            return
-        best = self.broken.get(name)
-        if best is None or order < best[0]:
-            path = [*at.path, last] if last is not None else at.path
-            self.broken[name] = (order, Found(kind, name, at.initial, path))
+    def _meet(self, met: Met) -> None:
+        """Note a violation or a witness, if it is the first of its name in this level and none is known of an earlier one."""
+        name = self.names[met.root.index] if met.root is not None else "deadlock"
+        best = self.met.get(name)
+        if name not in self.reported and (best is None or met.order < best.order):
+            self.met[name] = met
 
     def _end_level(self) -> None:
-        for name, (_, found) in sorted(self.broken.items(), key=lambda item: self._rank(item[0])):
-            self.result.found.append(found)
+        for name, met in sorted(self.met.items(), key=lambda item: self._rank(item[0])):
+            kind, title = ("deadlock", name) if met.root is None else (met.root.kind, met.root.reported)
+            found = self._found(kind, title, met.at)
+            self.result.add(found if met.last is None else replace(found, path=[*found.path, met.last]))
             self.reported.add(name)
-        self.broken = {}
+        self.met = {}
 
     def _rank(self, name: str) -> int:
-        return next((r.index for r in self.stepper.roots if r.name == name), len(self.stepper.roots))
+        return self.names.index(name) if name in self.names else len(self.names)
 
     def _found(self, kind: str, name: str, at: int) -> Found:
         path: list[tuple[int, tuple[int, ...]]] = []
@@ -273,7 +287,7 @@ class Search:
     def _finished(self, queue: int) -> bool:
         """Between levels: whether to stop, and if because of a limit, which."""
         options, result = self.options, self.result
-        if result.found and not options.keep_going:
+        if (result.found and not options.keep_going) or (self.sought and self.sought <= self.reported):
             return True
         if options.max_depth is not None and result.depth >= options.max_depth:
             result.limit = f"the depth limit of {options.max_depth:,}"

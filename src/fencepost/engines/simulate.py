@@ -29,6 +29,7 @@ from fencepost.engines.kernel import PARKED, PARKS, Work
 from fencepost.engines.lanes import arena_for, cells_for, lanes_for, walkers_for, work_for
 from fencepost.engines.resources import memory_limit, peak_memory, resident_memory
 from fencepost.engines.walks import END, NEXT, STOP, Plan, Temporal, Walkers
+from fencepost.engines.witnesses import reported_as, sought
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.liveness.graph import Terms
 from fencepost.liveness.lasso import is_violated, met
@@ -88,8 +89,10 @@ def estimate(sketch: Array) -> float:
     return float(size * size / (2 * math.log(2) * (z + size * sigma)))
 
 
-class _Violation(NamedTuple):
-    """How a walk violated a property: after how many steps, and at which of them the loop began, if it was by a loop."""
+class _Met(NamedTuple):
+    """How a walk violated a property, or met what is to be sometimes true: after how many steps, and at which of them the loop began, if it
+    was by a loop.
+    """
 
     walk: int
     step: int
@@ -119,6 +122,10 @@ class Simulation:
         self.starts = stepper.initial_states()
         self.lanes = 1 if self.only is not None else lanes_for(self.depth, self.workers)
         self.terms = Terms(stepper)
+        self.sought: frozenset[str] = frozenset()
+        if self.only is None:
+            self.sought = sought(stepper, options, reported_as(stepper, None))
+        self.seeking = bool(self.sought)
         self.first_start = 2 * self.lanes * self.workers
         self.arena = arena_for(self.first_start + len(self.starts), self.tables.layout.words)
         self.plan = self._plan(np.zeros(0, np.int64))
@@ -152,6 +159,7 @@ class Simulation:
             action_key=np.array([key_of(r, False) for r in roots], np.uint64),
             root_key=np.array([key_of(r, True) for r in roots], np.uint64),
             properties=int((kind == STATE_PROPERTY).sum()),
+            sought=np.array([r.kind == "sometimes" for r in roots] + [False]),
             cutting=bool(((kind == STEP_PROPERTY) & self.tables.is_constraint[:-1]).any()),
             deadlock=self.options.deadlock,
             keep_going=self.options.keep_going,
@@ -192,7 +200,8 @@ class Simulation:
             first, last = self.only, self.only + 1
         try:
             self._begin()
-            if self.plan.starts.size and self.raised is None and (options.keep_going or not result.found):
+            over = (result.found and not options.keep_going) or (self.seeking and not self.sought)
+            if self.plan.starts.size and self.raised is None and not over:
                 self.walk(first, last)
         except KeyboardInterrupt:
             result.interrupted = True
@@ -204,7 +213,8 @@ class Simulation:
         assert result.walks is not None
         result.walks = replace(result.walks, unseen=self._unseen())
         self._tell()
-        if not (result.limit or result.found or result.raised or result.interrupted or result.failure):
+        found = result.found or (self.seeking and not self._unmet())
+        if not (result.limit or found or result.raised or result.interrupted or result.failure):
             result.limit = f"the limit of {numbers.plural(last - first, 'walk')}"
         result.seconds = time.monotonic() - self.started
         result.evaluations = self.stepper.evaluations
@@ -226,8 +236,9 @@ class Simulation:
         walkers.walk[:], walkers.at[:] = np.arange(len(self.starts)), positions
         self.control[END] = UNLIMITED
         self._settle([(work, walkers)])
-        for met_by in self._violations([walkers]):
-            self.result.found.append(Found(met_by.kind, met_by.name, self.starts[met_by.walk], []))
+        for one in [*self._violations([walkers]), *self._witnesses([walkers])]:
+            self.result.add(Found(one.kind, one.name, self.starts[one.walk], []))
+        self.sought -= {witness.name for witness in self.result.witnesses}
         if self.raised is not None:
             self.result.raised_at = Found("raised", "", self.starts[self.raised[0]], [])
         self.plan = self._plan(positions[self.arena.meta[positions] >= 0])
@@ -243,6 +254,7 @@ class Simulation:
         while self.result.limit is None:
             self._run_workers()
             self._settle(groups)
+            self._end_when_met()
             if self.enough():
                 self.control[END] = min(self.control[END], self.control[NEXT])
             if self.control[NEXT] >= self.control[END] and all((w.walk < 0).all() for w in self.walkers):
@@ -257,7 +269,18 @@ class Simulation:
         ends = [] if self.options.keep_going else [violation.walk for violation in self._violations(self.counted)]
         if self.raised is not None:
             ends.append(self.raised[0])
+        if self.seeking and not self._unmet():
+            ends.append(max((w.walk for w in self._witnesses(self.counted) if w.name in self.sought), default=-1))
         return min([last, *(number + 1 for number in ends)])
+
+    def _end_when_met(self) -> None:
+        """Begin no more walks once all that is sought was met, if nothing else is looked for."""
+        if self.seeking:
+            self.control[END] = self.end(int(self.control[END]))
+
+    def _unmet(self) -> frozenset[str]:
+        """What is sought, nothing else being looked for, that neither an initial state nor a walk has met so far."""
+        return self.sought - {witness.name for witness in self._witnesses(self.counted)}
 
     def _run_workers(self) -> None:
         """Let every worker walk until it comes back. Watches limits meanwhile."""
@@ -273,6 +296,7 @@ class Simulation:
                 if not wait(futures, timeout=TICK).not_done:
                     break
                 self.watch()
+                self._end_when_met()
                 # What is parked has waited long enough.
                 if self.enough() or any(w.counts[PARKS] for w in self.work):
                     self.control[STOP] = 1
@@ -332,7 +356,7 @@ class Simulation:
     def _error(self, ids: list[int]) -> ProtocolRaised:
         """What the first root to raise in this state raises."""
         try:
-            for root in self.stepper.of_kind("constraint", "invariant", "action", *TEMPORAL):
+            for root in self.stepper.of_kind("constraint", "invariant", "sometimes", "action", *TEMPORAL):
                 self.stepper.evaluate(root, ids)
             for root in self.stepper.of_kind("action"):
                 for outcome in self.stepper.outcomes(root, ids):
@@ -344,14 +368,21 @@ class Simulation:
 
     # -- what they met ------------------------------------------------------------------------------------------------
 
-    def _violations(self, walkers: Sequence[Walkers]) -> list[_Violation]:
+    def _violations(self, walkers: Sequence[Walkers]) -> list[_Met]:
         """For each property that was violated, how the lowest walk did it; the lowest first."""
-        properties = [*((root.kind, root.name) for root in self.stepper.roots), ("deadlock", "deadlock")]
-        found: dict[str, _Violation] = {}
+        return self._met(walkers, ~self.plan.sought)
+
+    def _witnesses(self, walkers: Sequence[Walkers]) -> list[_Met]:
+        """For each property that is to be sometimes true and was, how the lowest walk came there; the lowest first."""
+        return self._met(walkers, self.plan.sought)
+
+    def _met(self, walkers: Sequence[Walkers], which: Array) -> list[_Met]:
+        properties = [*((root.kind, root.reported) for root in self.stepper.roots), ("deadlock", "deadlock")]
+        found: dict[str, _Met] = {}
         for w in walkers:
-            for root in np.flatnonzero(w.lowest >= 0).tolist():
+            for root in np.flatnonzero((w.lowest >= 0) & which).tolist():
                 kind, name = properties[root]
-                this = _Violation(int(w.lowest[root]), int(w.lowest_step[root]), root, int(w.lowest_loop[root]), kind, name)
+                this = _Met(int(w.lowest[root]), int(w.lowest_step[root]), root, int(w.lowest_loop[root]), kind, name)
                 found[name] = min(this, found.get(name, this))
         return sorted(found.values())
 
@@ -364,21 +395,24 @@ class Simulation:
                 violations = []
             else:
                 self.raised = result.raised = None
-        known = {found.name for found in result.found}
-        for violation in violations if going_on else violations[:1]:
-            if violation.name not in known:
-                found = self._found(violation.kind, violation.name, violation.walk, violation.step)
-                if violation.kind in TEMPORAL:
-                    found = self._lasso(found, violation)
+        # Of what higher walks met, it depends on the workers how much is known.
+        end = self.end(UNLIMITED)
+        witnesses = [witness for witness in self._witnesses(self.counted) if witness.walk < end]
+        known = {found.name for found in [*result.found, *result.witnesses]}
+        for one in [*(violations if going_on else violations[:1]), *witnesses]:
+            if one.name not in known:
+                found = self._found(one.kind, one.name, one.walk, one.step)
+                if one.kind in TEMPORAL:
+                    found = self._lasso(found, one)
                 elif self.only is None:
                     found = replace(found, path=shortened(self.stepper, found.kind, found.name, found.initial.ids, found.path))
-                result.found.append(found)
+                result.add(found)
         if self.raised is not None and result.raised is not None and result.raised_at is None:
             result.raised_at = self._found("raised", result.raised.where, *self.raised)
         if self.only is not None and result.depth:
             result.walk = self._found("walk", "", self.only, result.depth - 1)
 
-    def _lasso(self, found: Found, violation: _Violation) -> Found:
+    def _lasso(self, found: Found, violation: _Met) -> Found:
         """A walk that ended in a loop, with the reasons why the loop is fair; judged once more, by the author's Python. It is shortened,
         unless one walk was asked for."""
         stepper = self.stepper

@@ -91,8 +91,8 @@ class Plan(NamedTuple):
     """What all walks have in common.
 
     ``starts``: the initial states' positions. ``depth``: the most states of a walk. ``action_key``, ``root_key``: a content
-    hash of each root's name, without and with its parameters. ``properties``: how many roots (the first) are properties of states.
-    ``cutting``: whether there are step constraints; ``deadlock``, ``keep_going``: as in the options.
+    hash of each root's name, without and with its parameters. ``properties``: how many roots (the first) are properties of states;
+    ``sought``: whether each root is to be sometimes true, so that it is met and not violated. ``cutting``: whether there are step constraints; ``deadlock``, ``keep_going``: as in the options.
     """
 
     seed: np.uint64
@@ -101,6 +101,7 @@ class Plan(NamedTuple):
     action_key: Array
     root_key: Array
     properties: int
+    sought: Array
     cutting: bool
     deadlock: bool
     keep_going: bool
@@ -113,8 +114,8 @@ class Walkers(NamedTuple):
     ``walk``: the number of the walk in each lane, -1 for none; ``step``: how many steps it has taken; ``at``: the position of its
     state; ``broken``: whether that state, or the step to it, violates something; ``counted``: how many of its states were counted when
     the walk was begun elsewhere. ``longest``: the most states of one. ``chosen``: how often each outcome was taken, the first being that by which walks begin.
-    ``lowest``, ``lowest_step``: for each root, and for deadlock after them, the lowest walk that violates it, and after how many
-    steps; -1 for none; ``lowest_loop``: for a temporal property, at which step its loop begins. ``ref``, ``fp``: the child that is
+    ``lowest``, ``lowest_step``: for each root, and for deadlock after them, the lowest walk that violates it, or that meets it if it is
+    sought, and after how many steps; -1 for none; ``lowest_loop``: for a temporal property, at which step its loop begins. ``ref``, ``fp``: the child that is
     being built.
     """
 
@@ -288,15 +289,21 @@ def note_seen(sketch, fp):
 @inner
 def note_violation(walkers, plan, control, lane, root, loop):
     """The walk in a lane violates a property in its state, or by a loop that begins at step ``loop``. Unless the simulation goes on after a violation, no higher walk matters now."""
+    walkers.broken[lane] = 1
+    note_lowest(walkers, lane, root, loop)
+    if not plan.keep_going and walkers.walk[lane] + 1 < control[END]:
+        control[END] = walkers.walk[lane] + 1
+
+
+@inner
+def note_lowest(walkers, lane, root, loop):
+    """Keep the walk in a lane, at its step, if no lower one has met the same."""
     number, step = walkers.walk[lane], walkers.step[lane]
     lowest = walkers.lowest[root]
-    walkers.broken[lane] = 1
     if lowest < 0 or number < lowest or (number == lowest and step < walkers.lowest_step[root]):
         walkers.lowest[root] = number
         walkers.lowest_step[root] = step
         walkers.lowest_loop[root] = loop
-    if not plan.keep_going and number + 1 < control[END]:
-        control[END] = number + 1
 
 
 @inner
@@ -311,11 +318,14 @@ def judge_step(c, cells, w, walkers, plan, control, lane, outcome):
 
 @inner
 def note_broken(w, walkers, plan, control, lane):
-    """Note what `build` or `settle` found violated in the state of a lane."""
+    """Note what `build` or `settle` found violated in the state of a lane, or true of it that is sought."""
     for root in range(plan.properties):
         if w.best_position[root] >= 0:
             w.best_position[root] = -1
-            note_violation(walkers, plan, control, lane, root, -1)
+            if plan.sought[root]:
+                note_lowest(walkers, lane, root, -1)
+            else:
+                note_violation(walkers, plan, control, lane, root, -1)
 
 
 # -- loops ------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ the root of the tree to a node are its *line*. Nodes are never forgotten, so tha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -124,6 +125,15 @@ class Judgement:
 
 
 @dataclass(frozen=True)
+class Sought:
+    """What is to be sometimes true: the ``bindings`` of its parameters for which it is so at a node (one empty text if it has none)."""
+
+    name: str
+    doc: str
+    bindings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Promise:
     """A temporal property. ``when``: how the lasso that is walked breaks it, in words; None if it does not, or there is none."""
 
@@ -152,6 +162,7 @@ class Session:
             raise OptionError(f"{protocol.name} has no initial state with these constants, so there is nothing to walk through")
         self._expressions: dict[str, Expression] = {}
         self._judged: dict[int, list[Judgement]] = {}
+        self._sought: dict[int, list[Sought]] = {}
         self._temporal: dict[int, list[Promise]] = {}
 
     def node(self, number: int) -> Node:
@@ -318,6 +329,20 @@ class Session:
         found: dict[str, Root] = {}
         for root in self._properties:
             found.setdefault(root.name, root)
+        return found
+
+    def sought(self, node: Node) -> list[Sought]:
+        """What is to be sometimes true, and whether it is at a node (it is not where it raises). What is off by default is left out."""
+        found = self._sought.get(node.number)
+        if found is None:
+            true: dict[str, tuple[str, ...]] = {}
+            docs: dict[str, str] = {}
+            for root in self.stepper.of_kind("sometimes"):
+                docs.setdefault(root.name, root.declared.doc.split("\n\n")[0])
+                with suppress(ProtocolRaised):
+                    if self.stepper.outcomes(root, node.state.ids):
+                        true[root.name] = (*true.get(root.name, ()), root.title.removeprefix(root.name))
+            found = self._sought[node.number] = [Sought(name, doc, true.get(name, ())) for name, doc in docs.items()]
         return found
 
     def temporal(self, tip: Node) -> list[Promise]:

@@ -69,6 +69,7 @@ def view(
         "actors": _by_actor(actions),
         "stuck": not any(o.step.changes and not o.cut for action in actions for o in action.offers),
         "judged": _judged(session, line, at),
+        "sought": _sought(session, line, at),
         "temporal": [{"name": one.name, "doc": one.doc, "when": one.when} for one in session.temporal(tip)],
         "watches": [_watched(text, told, at) for text, told in (watched or {}).items()],
     }
@@ -239,6 +240,20 @@ def _judged(session: Session, line: Sequence[Node], at: Node) -> list[dict[str, 
             }
         )
     return found
+
+
+def _sought(session: Session, line: Sequence[Node], at: Node) -> list[dict[str, Any]]:
+    sought = [{s.name: s for s in session.sought(node)} for node in line]
+    return [
+        {
+            "name": one.name,
+            "doc": one.doc,
+            "here": bool(one.bindings),
+            "html": breakable(" ".join([one.name, *(b for b in one.bindings if b)])),
+            "true": _intervals(n for n, those in enumerate(sought) if those[one.name].bindings)[:MAX_RUNS],
+        }
+        for one in session.sought(at)
+    ]
 
 
 def _intervals(numbers: Iterable[int]) -> list[list[int]]:

@@ -20,8 +20,8 @@ from fencepost.report.diagram import diagram
 from fencepost.report.onward import explore_command
 from fencepost.report.svg import STYLE, draw
 from fencepost.report.text import Happening, and_so_on, counterexample, fairness, happenings, set_up, statistics
-from fencepost.report.verdict import Verdict, never_taken, verdict, violated
-from fencepost.result import WITNESS, Result, Violation
+from fencepost.report.verdict import Verdict, never_taken, reached, verdict, violated
+from fencepost.result import Result, Violation
 from fencepost.spec.context import Slot
 from fencepost.step import State
 from fencepost.trace import Trace
@@ -71,6 +71,9 @@ def _behaviours(result: Result) -> Iterator[Behaviour]:
     for violation in result.violations:
         if violation.trace is not None:
             yield _violating(result, violation, violation.trace)
+    for witness in result.witnesses:
+        seen = looked_at(witness.trace, "sometimes", witness.name)
+        yield Behaviour(witness.name, witness.trace, reached(result, witness).sentences, seen)
     if result.error_trace is not None:
         yield Behaviour(f"{result.error.where if result.error else ''} raised", result.error_trace)
 
@@ -100,12 +103,11 @@ def _header(result: Result, found: Verdict) -> str:
             ("rate", numbers.rate(result.states_per_second)),
         )
     )
-    explored = not any(violation.kind == WITNESS for violation in result.violations)
     return (
         f'<header class="{found.tone}">\n<h1><span class="word">{escape(found.word)}</span>{subject}</h1>\n'
         f'<div class="why">{sentences}</div>\n'
         f'<div class="what"><b>{escape(result.protocol.name)}</b><ul class="constants">{constants}</ul></div>\n'
-        + (f'<dl class="tiles">{tiles}</dl>\n' if explored else "")
+        + (f'<dl class="tiles">{tiles}</dl>\n' if result.engine != "states" else "")
         + "</header>\n"
     )
 
@@ -118,7 +120,7 @@ def _choice(behaviours: list[Behaviour]) -> str:
         f"{breakable(b.name)} <small>{numbers.plural(len(b.trace), 'state')}</small></button>"
         for place, b in enumerate(behaviours)
     )
-    return f'<nav class="choice" aria-label="Counterexamples">{buttons}</nav>\n'
+    return f'<nav class="choice" aria-label="Behaviours">{buttons}</nav>\n'
 
 
 # -- a behaviour ------------------------------------------------------------------------------------------------------

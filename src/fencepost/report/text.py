@@ -15,8 +15,8 @@ from fencepost.liveness.lasso import DISABLED, NEVER_ENABLED, TAKEN, Met
 from fencepost.report import numbers
 from fencepost.report.advice import EXPLODING, advice
 from fencepost.report.diagram import event_text
-from fencepost.report.verdict import BAD, GOOD, OPEN, Verdict, never_taken, verdict, violated
-from fencepost.result import WITNESS, Result, Violation
+from fencepost.report.verdict import BAD, GOOD, OPEN, Verdict, never_taken, reached, unfinished, verdict, violated
+from fencepost.result import Result, Violation, Witness
 from fencepost.spec.context import Slot, slot_name
 from fencepost.spec.network import Channel, NetworkShape
 from fencepost.spec.values import Value, show
@@ -24,7 +24,7 @@ from fencepost.step import State
 from fencepost.step.symmetry import listed
 from fencepost.trace import Step, Trace
 from fencepost.trace import messages as fate
-from fencepost.trace.evidence import after, looked_at
+from fencepost.trace.evidence import Evidence, after, looked_at
 from fencepost.trace.messages import At, Passage, channels, passages
 from fencepost.trace.words import ARROW, briefly, changed, channel_lines, constant_text, kind_of, lines, wrap
 
@@ -133,6 +133,7 @@ class _Story:
             if violation.trace is not None:
                 yield Line()
                 yield from self.violation(violation, violation.trace)
+        yield from self.witnesses(result)
         if result.error is not None:
             yield from self.error(result)
         elif result.walk is not None and not result.violations:
@@ -172,16 +173,12 @@ class _Story:
     def violation(self, violation: Violation, trace: Trace) -> Iterator[Line]:
         yield from self.wrapped("", counterexample(trace, violation), "heading")
         yield from self.steps(trace)
-        if violation.kind in ("deadlock", WITNESS):
-            yield Line()
-            yield self.heading(f"The state it ends in, number {len(trace)}")
-            yield from self.state(trace.states[-1])
+        if violation.kind == "deadlock":
+            yield from self.end(trace)
             return
         seen = looked_at(trace, violation.kind, violation.name)
         if seen is not None and seen.slots:
-            yield Line()
-            yield from self.wrapped("", f"{seen.title} {seen.when}; it looked at:", "heading")
-            yield from self.evidence(seen.slots)
+            yield from self.seen(seen)
         if violation.fairness and trace.loop is not None:
             yield Line()
             yield self.heading("The loop is fair")
@@ -189,6 +186,35 @@ class _Story:
             column = max(len(demand) for demand, _ in rows)
             for demand, how in rows:
                 yield from self.row(4, min(column, max(20, self.width // 2)), Happening(demand, "", how))
+
+    def witnesses(self, result: Result) -> Iterator[Line]:
+        """The ways to what was reached; how long they are, if something else is to be told first."""
+        if result.violations:
+            told = unfinished(result)
+            yield from ([Line()] if told else ())
+            for said in told:
+                yield from self.wrapped("", f"{said}.")
+            return
+        for witness in result.witnesses:
+            yield Line()
+            if result.verdict != "reached" or len(result.witnesses) > 1:
+                yield from self.verdict(reached(result, witness))
+            yield from self.wrapped("", counterexample(witness.trace, witness), "heading")
+            yield from self.steps(witness.trace)
+            seen = looked_at(witness.trace, "sometimes", witness.name)
+            yield from self.seen(seen) if seen is not None and seen.slots else self.end(witness.trace)
+
+    def seen(self, seen: Evidence) -> Iterator[Line]:
+        """What a property looked at."""
+        yield Line()
+        yield from self.wrapped("", f"{seen.title} {seen.when}; it looked at:", "heading")
+        yield from self.evidence(seen.slots)
+
+    def end(self, trace: Trace) -> Iterator[Line]:
+        """The state that a behaviour ends in."""
+        yield Line()
+        yield self.heading(f"The state it ends in, number {len(trace)}")
+        yield from self.state(trace.states[-1])
 
     def steps(self, trace: Trace) -> Iterator[Line]:
         """A behaviour step by step; the loop of a lasso has a line down its left side."""
@@ -450,11 +476,11 @@ class _Story:
             yield Line(((" " * margin + text, style),))
 
 
-def counterexample(trace: Trace, violation: Violation | None = None) -> str:
-    """What a counterexample is, as a heading: only a search finds a shortest one."""
-    if violation is not None and violation.walk is not None:
-        return _met(trace, violation, violation.walk)
-    if violation is not None and violation.kind == WITNESS:
+def counterexample(trace: Trace, of: Violation | Witness | None = None) -> str:
+    """What a counterexample or the way to a witness is, as a heading: only a search finds a shortest one."""
+    if of is not None and of.walk is not None:
+        return _met(trace, of, of.walk)
+    if isinstance(of, Witness):
         return f"The shortest behaviour: {numbers.plural(len(trace), 'state')}"
     if trace.loop is None:
         return f"The shortest counterexample: {numbers.plural(len(trace), 'state')}"
@@ -466,14 +492,14 @@ def counterexample(trace: Trace, violation: Violation | None = None) -> str:
     return f"The shortest way into a loop: {stem}, and then {around} in the loop"
 
 
-def _met(trace: Trace, violation: Violation, walk: int) -> str:
-    """What a counterexample is that a walk of a simulation met."""
+def _met(trace: Trace, of: Violation | Witness, walk: int) -> str:
+    """What a behaviour is that a walk of a simulation met."""
     what = numbers.plural(len(trace), "state")
     if trace.loop is not None:
         around = len(trace.steps) - trace.loop
         what = f"{numbers.plural(trace.loop, 'step')}, and then {numbers.plural(around, 'step') + ' in a loop' if around else 'none'}"
-    shortened = "" if len(trace) == violation.walked else f" after {numbers.plural(violation.walked, 'state')}, and shortened"
-    return f"A counterexample, perhaps not the shortest, met by walk {numbers.count(walk)}{shortened}: {what}"
+    shortened = "" if len(trace) == of.walked else f" after {numbers.plural(of.walked, 'state')}, and shortened"
+    return f"A {'behaviour' if isinstance(of, Witness) else 'counterexample'}, perhaps not the shortest, met by walk {numbers.count(walk)}{shortened}: {what}"
 
 
 def and_so_on(trace: Trace, loop: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fencepost.report.numbers import count, plural
-from fencepost.result import WITNESS, Result, Violation
+from fencepost.result import Result, Violation, Witness
 from fencepost.step.symmetry import listed
 
 GOOD = "good"
@@ -37,7 +37,13 @@ def verdict(result: Result) -> Verdict:
     """The verdict of a whole result."""
     if result.violations:
         return violated(result, result.violations[0])
+    if result.verdict == "reached":
+        first, *others = result.witnesses
+        if not others:
+            return reached(result, first)
+        return Verdict("REACHED", "", (f"All {count(len(result.witnesses))} that were looked for: {_ways(result)}.",), GOOD)
     found = plural(result.distinct_states, "distinct state")
+    so_far = tuple(f"{said}." for said in unfinished(result))
     up_to = f" up to symmetry of {listed(result.symmetry)}" if result.symmetry else ""
     explored = f"{found}{up_to} found, {count(result.queue)} of them not yet expanded."
     if result.walks is not None:
@@ -45,21 +51,21 @@ def verdict(result: Result) -> Verdict:
     if result.error is not None:
         return Verdict("RAISED", result.error.where, (_sentence(str(result.error)),), BAD)
     if result.failure is not None:
-        return Verdict("FAILED", "", (_sentence(str(result.failure)), f"Nothing is violated so far: {explored}"), OPEN)
+        return Verdict("FAILED", "", (_sentence(str(result.failure)), f"Nothing is violated so far: {explored}", *so_far), OPEN)
     if result.interrupted:
-        return Verdict("INTERRUPTED", "", (f"Nothing is violated so far: {explored}",), OPEN)
+        return Verdict("INTERRUPTED", "", (f"Nothing is violated so far: {explored}", *so_far), OPEN)
     if result.unjudged is not None:
         safe = f"No invariant is violated in all {plural(result.distinct_states, 'reachable state')}."
         return Verdict("NOT COMPLETE", "", (safe, f"Liveness was not judged: {result.unjudged.rstrip('.')}."), OPEN)
     if not result.complete:
-        reached = f"{_sentence(result.limit)[:-1]} was reached." if result.limit else "Not every state was explored."
-        return Verdict("NOT COMPLETE", "", (reached, f"Nothing is violated so far: {explored}"), OPEN)
+        ended = f"{_sentence(result.limit)[:-1]} was reached." if result.limit else "Not every state was explored."
+        return Verdict("NOT COMPLETE", "", (ended, f"Nothing is violated so far: {explored}", *so_far), OPEN)
     found = count(result.distinct_states)
     states = "the only reachable state" if result.distinct_states == 1 else f"all {found} reachable states"
     states += up_to
-    checked = any(result.protocol.declared(kind) for kind in ("invariant", "step_invariant"))
+    checked = any(result.protocol.declared(kind) for kind in ("invariant", "step_invariant", "sometimes"))
     if checked or result.judged:
-        said = [f"Nothing is violated in {states}."]
+        said = [f"Nothing is violated in {states}.", *so_far]
         if result.judged:
             said.append(f"Every fair behaviour satisfies {_listed(result.judged)}.")
         return Verdict("HOLDS", "", tuple(said), GOOD)
@@ -71,23 +77,51 @@ def violated(result: Result, violation: Violation) -> Verdict:
     sentences: tuple[str, ...]
     if violation.kind == "assumption":
         sentences = (
-            *described(result, violation),
+            *described(result, violation.kind, violation.name),
             "The assumption is false for these constants, so nothing was explored.",
         )
         return Verdict("ASSUMPTION VIOLATED", violation.name, sentences, BAD)
     if violation.kind == "deadlock":
         return Verdict("DEADLOCK", "", ("A state is reachable in which no action is enabled.",), BAD)
-    if violation.kind == WITNESS:
-        return Verdict("REACHED", violation.name, ("No shorter behaviour leads to such a state.",), OPEN)
-    said = described(result, violation)
+    said = described(result, violation.kind, violation.name)
+    if violation.kind == "sometimes":
+        return Verdict("NEVER REACHED", violation.name, (*said, _never(result, violation)), BAD)
     if violation.kind in BEHAVIOUR:
         said = (*said, BEHAVIOUR[violation.kind])
     return Verdict("VIOLATED", violation.name, said, BAD)
 
 
-def described(result: Result, violation: Violation) -> tuple[str, ...]:
+def reached(result: Result, witness: Witness) -> Verdict:
+    """What is said of one witness."""
+    said = described(result, "sometimes", witness.name.partition("(")[0])
+    if witness.walk is None:
+        said = (*said, "No shorter behaviour leads to such a state.")
+    return Verdict("REACHED", witness.name, said, GOOD)
+
+
+def unfinished(result: Result) -> list[str]:
+    """What was reached of all that is to be, and what was not so far."""
+    said = [f"Reached: {_ways(result)}"] if result.witnesses else []
+    never = {title for violation in result.violations for title in violation.never}
+    waiting = [title for title in result.unreached if title not in never]
+    return [*said, f"Not reached so far: {', '.join(waiting)}"] if waiting else said
+
+
+def _ways(result: Result) -> str:
+    return ", ".join(f"{witness.name} ({plural(len(witness.trace), 'state')})" for witness in result.witnesses)
+
+
+def _never(result: Result, violation: Violation) -> str:
+    """What is never reached, of how many states."""
+    titles = violation.never
+    what = "It is" if titles == (violation.name,) else f"{listed(titles)} {'is' if len(titles) == 1 else 'are'}"
+    states = plural(result.distinct_states, "reachable state")
+    return f"{what} true in none of the {states}."
+
+
+def described(result: Result, kind: str, name: str) -> tuple[str, ...]:
     """The first paragraph of what the author wrote about a property."""
-    declared = next((d for d in result.protocol.declared(violation.kind) if d.name == violation.name), None)
+    declared = next((d for d in result.protocol.declared(kind) if d.name == name), None)
     doc = declared.doc.split("\n\n")[0].replace("``", "") if declared is not None else ""
     return (" ".join(doc.split()),) if doc else ()
 

@@ -28,6 +28,7 @@ from fencepost.engines.checkpoint import encoded_constants, restore_slots, slot_
 from fencepost.engines.embedded import Explorer, uncollected
 from fencepost.engines.interface import Exploration, Options, Progress, Report
 from fencepost.engines.kernel import Arena
+from fencepost.engines.witnesses import sought
 from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
 from fencepost.source import source_digest
 from fencepost.spark import checkpoint, level, loops, stages
@@ -120,6 +121,7 @@ class Search:
 
     def __init__(self, explorer: Explorer, options: Options, report: Report | None) -> None:
         self.explorer = explorer
+        explorer.sought = sought(explorer.stepper, options, explorer.names)  # it was made with fewer options
         self.options = options
         self.report = report
         self.result = explorer.result
@@ -281,7 +283,8 @@ class Search:
         result.distinct, result.generated, result.depth = kept.distinct, kept.generated, kept.depth
         explorer.earlier = Exploration(generated=kept.generated, seconds=kept.seconds)
         explorer.earlier.taken, explorer.earlier.new = dict(enumerate(kept.taken)), dict(enumerate(kept.new))
-        result.found += [explorer.violation(kind, name, (start, path)) for kind, name, start, path in kept.found]
+        for kind, name, start, path in kept.found:
+            result.add(explorer.violation(kind, name, (start, path)))
         explorer.reported = set(kept.reported)
         explorer.level_size = kept.queue
         self.level, self.pieces, self.runs = kept.level, list(kept.pieces), [list(runs) for runs in kept.runs]
@@ -307,7 +310,7 @@ class Search:
 
     @property
     def _properties(self) -> list[str]:
-        """The invariants, constraints and temporal properties that are checked, by title."""
+        """The properties that are checked, by title."""
         return self.explorer.properties + [root.title for root in self.explorer.stepper.of_kind(*TEMPORAL)]
 
     # -- a level ------------------------------------------------------------------------------------------------------
@@ -536,11 +539,12 @@ class Search:
     def _judge(
         self, violated: dict[int, tuple[int, int]], broken: dict[int, tuple[int, int, int]], stuck: list[tuple[int, int]]
     ) -> None:
-        """The violations of the level, one per property, in the order of properties."""
+        """The violations and witnesses of the level, one of each name, in the order of properties."""
         explorer, tables = self.explorer, self.explorer.tables
-        found: dict[str, tuple[tuple[int, ...], str, tuple[int, ...]]] = {}
+        found: dict[str, tuple[tuple[int, ...], tuple[str, str], tuple[int, ...]]] = {}
         for root in explorer.stepper.roots:
-            if root.name in explorer.reported:
+            name = explorer.names[root.index]
+            if name in explorer.reported:
                 continue
             if tables.root_kind[root.index] == STATE_PROPERTY and root.index in violated:
                 rank: tuple[int, ...] = violated[root.index]
@@ -550,13 +554,13 @@ class Search:
                 rank = (low, high, int(tables.outcome_root[outcome]), *tables.outcome_choices[outcome])
             else:
                 continue
-            if root.name not in found or rank < found[root.name][0]:
-                found[root.name] = (rank, root.kind, where)
+            if name not in found or rank < found[name][0]:
+                found[name] = (rank, (root.kind, root.reported), where)
         if stuck and self.options.deadlock and "deadlock" not in explorer.reported:
-            found["deadlock"] = ((), "deadlock", min(stuck))
-        for name, (_, kind, (low, high, *last)) in found.items():
+            found["deadlock"] = ((), ("deadlock", "deadlock"), min(stuck))
+        for name, (_, (kind, title), (low, high, *last)) in found.items():
             start, outcomes = self._path(low, high)
-            self.result.found.append(explorer.violation(kind, name, (start, [*outcomes, *last])))
+            self.result.add(explorer.violation(kind, title, (start, [*outcomes, *last])))
             explorer.reported.add(name)
 
     def _judge_liveness(self) -> None:
@@ -614,10 +618,11 @@ class Search:
         name = self._name("tables", 0)
         self.storage.write(name, content)
         numbers = {id(state): n for n, state in enumerate(explorer.starts)}
-        by_step = {(int(tables.outcome_root[o]), tables.outcome_choices[o]): o for o in range(1, tables.outcomes)} if result.found else {}
+        met = [*result.found, *result.witnesses]
+        by_step = {(int(tables.outcome_root[o]), tables.outcome_choices[o]): o for o in range(1, tables.outcomes)} if met else {}
         found = [
             (f.kind, f.name, numbers[id(f.initial)], [by_step[root, tuple(choices)] for root, choices in f.path])
-            for f in result.found
+            for f in met
         ]
         manifest = checkpoint.Manifest(
             format=checkpoint.FORMAT, protocol=protocol.name, constants=encoded_constants(protocol), source=explorer.source,

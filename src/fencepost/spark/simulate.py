@@ -219,7 +219,7 @@ class Task:
         """Take walks with the numbers from ``first`` up to ``last``; the first that was not begun, or need not be."""
         control, begun = self.control, last
         control[NEXT], control[END] = first, last
-        if not self.plan.keep_going and (self.walkers.lowest >= 0).any():
+        if not self.plan.keep_going and ((self.walkers.lowest >= 0) & ~self.plan.sought).any():
             return last  # only lower ones matter
         while True:
             # A clock that rings after this is noticed by the loops, one that rang before it right here.

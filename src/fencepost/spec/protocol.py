@@ -275,8 +275,27 @@ def step_invariant(function: Any = None, /, *, when: Any = None, **domains: Any)
     return lambda f: _declare("step_invariant", f, when=when, domains=domains)
 
 
+@overload
+def sometimes(function: F, /) -> F: ...
+@overload
+def sometimes(*, when: Callable[[Any], bool] | None = None, **domains: Any) -> Callable[[F], F]: ...
+def sometimes(function: Any = None, /, *, when: Any = None, **domains: Any) -> Any:
+    """A state that can be reached: it must be true in some reachable state, for every binding of its parameters in one of its own.
+
+    The check tells the shortest behaviour that leads there, a witness, and goes on; it is violated if every state was explored and it
+    was true in none. Stateright calls it ``sometimes``; in TLA+ one asks TLC for it by the invariant that it is never so.
+    ``when`` turns it off by default, as for :func:`invariant`.
+    """
+    if function is not None:
+        return _declare("sometimes", function)
+    return lambda f: _declare("sometimes", f, when=when, domains=domains)
+
+
 TEMPORAL = ("always_eventually", "eventually_always", "leads_to")
 """The kinds of temporal properties: what must be true of every fair, endless behaviour."""
+
+JUDGED = ("invariant", "step_invariant", "sometimes", *TEMPORAL)
+"""The kinds of properties that a check judges, and that can be picked by name."""
 
 
 def _temporal(kind: str, function: Any, when: Any, domains: Mapping[str, Any]) -> Any:

@@ -20,11 +20,11 @@ from fencepost.errors import FencepostError, Misbehaved, NotAProtocol, ProtocolR
 from fencepost.spec.context import MAX_WAYS, Disabled, Event, InOrder, Slot, current
 from fencepost.spec.fields import PerKeyView, RecordView
 from fencepost.spec.network import Network
-from fencepost.spec.protocol import TEMPORAL, Declared, Protocol
+from fencepost.spec.protocol import JUDGED, TEMPORAL, Declared, Protocol
 from fencepost.spec.values import NotAValue, Value, freeze, show
 from fencepost.step.state import State, Store
 
-PROPERTIES = ("constraint", "invariant")
+PROPERTIES = ("constraint", "invariant", "sometimes")
 STEP_PROPERTIES = ("step_constraint", "step_invariant")
 
 
@@ -32,8 +32,8 @@ STEP_PROPERTIES = ("step_constraint", "step_invariant")
 class Root:
     """Something that is evaluated in every state: an action with its parameters bound, or a property.
 
-    ``index`` orders roots: constraints, invariants, step constraints, step invariants, actions, then temporal properties, each as
-    declared. ``part``: which of the pair of truths of a leads-to property this is.
+    ``index`` orders roots: constraints, invariants, what is to be sometimes true, step constraints, step invariants, actions, then
+    temporal properties, each as declared. ``part``: which of the pair of truths of a leads-to property this is.
     """
 
     index: int
@@ -43,13 +43,18 @@ class Root:
 
     @property
     def kind(self) -> str:
-        """``action``, ``invariant``, ``constraint``, ``step_invariant``, ``step_constraint`` or a temporal kind."""
+        """``action``, ``invariant``, ``sometimes``, ``constraint``, ``step_invariant``, ``step_constraint`` or a temporal kind."""
         return self.declared.kind
 
     @property
     def name(self) -> str:
         """The action's or property's name."""
         return self.declared.name
+
+    @property
+    def reported(self) -> str:
+        """What a violation or a witness of it is called: by its name, but what is to be sometimes true by its title, for each binding."""
+        return self.title if self.kind == "sometimes" else self.name
 
     @property
     def title(self) -> str:
@@ -85,7 +90,7 @@ class Outcome:
 class Leaf:
     """Where an evaluation ends: nothing if it is not enabled (or the property holds), else every outcome, in order.
 
-    For a temporal property it is the other way round: an outcome where it is true.
+    For a temporal property, and for what is to be sometimes true, it is the other way round: an outcome where it is true.
     """
 
     outcomes: list[Outcome]
@@ -220,7 +225,7 @@ class Stepper:
         self.store = Store(protocol)
         self.evaluations = 0
         self.roots: list[Root] = []
-        for kind in ("constraint", "invariant", "step_constraint", "step_invariant"):
+        for kind in (*PROPERTIES, *STEP_PROPERTIES):
             for declared in protocol.declared(kind):
                 if self._selected(declared, invariants):
                     for parameters in _bindings(declared, protocol):
@@ -239,7 +244,7 @@ class Stepper:
         self._project()
 
     def _selected(self, declared: Declared, invariants: Sequence[str] | None) -> bool:
-        if declared.kind not in ("invariant", "step_invariant", *TEMPORAL):
+        if declared.kind not in JUDGED:
             return True
         if invariants:
             return declared.name in invariants
@@ -299,7 +304,7 @@ class Stepper:
             raise self._raised(root, ids, str(error)) from None
 
     def outcomes(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
-        """Every outcome of ``root`` here, in the order of its choices; for a property: empty if it holds."""
+        """Every outcome of ``root`` here, in the order of its choices; for a property: empty if it holds (if it is to be sometimes true: if it is not)."""
         return [_outcome(path, ids) for path in self._paths(root, ids, after) if path.enabled]
 
     def outcome(self, root: Root, ids: Sequence[int], choices: Sequence[int]) -> Outcome | None:
@@ -380,6 +385,8 @@ class Stepper:
                     path.enabled = not _truth(root.declared.function(bound, later, **root.parameters))
                 elif root.kind in TEMPORAL:
                     path.enabled = _temporal_truth(root, root.declared.function(bound, **root.parameters))
+                elif root.kind == "sometimes":
+                    path.enabled = _truth(root.declared.function(bound, **root.parameters))
                 elif recorder.read_only:
                     path.enabled = not _truth(root.declared.function(bound, **root.parameters))
                 else:

@@ -16,7 +16,7 @@ from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised
 from fencepost.spec.context import Slot
 from fencepost.spec.protocol import TEMPORAL, Protocol, Symmetric, _unknown
 from fencepost.spec.values import ModelValue, Value, encode, model_values_in, permute
-from fencepost.step.recorder import PROPERTIES, STEP_PROPERTIES, Stepper
+from fencepost.step.recorder import PROPERTIES, STEP_PROPERTIES, Root, Stepper
 from fencepost.step.state import LOW, State, content_hash
 
 MAX_PERMUTATIONS = 5_040
@@ -107,6 +107,24 @@ class Symmetry:
                 known[image] = content_hash(self._path(slot, swap), encode(permute(value, swap)))
             found.append(known[image])
         return found
+
+    def alike(self, roots: Sequence[Root]) -> list[Root]:
+        """For each root the first of those that permutations take it to: of the same property, for parameters that are images of its own."""
+        numbers = {(r.name, encode(tuple(r.parameters.values()))): n for n, r in enumerate(roots)}
+        first = list(range(len(roots)))
+        # Swaps of neighbours generate all permutations, so what they connect is an orbit.
+        members = [self.store.protocol.constants[name] for name in self.names]
+        swaps = [{a: b, b: a} for some in members for a, b in itertools.pairwise(some)]
+        for number, root in enumerate(roots):
+            todo = [number] if first[number] == number else []
+            while todo:
+                given = tuple(roots[todo.pop()].parameters.values())
+                for swap in swaps:
+                    image = numbers.get((root.name, encode(permute(given, swap))), number)
+                    if first[image] == image > number:
+                        first[image] = number
+                        todo.append(image)
+        return [roots[number] for number in first]
 
     # -- checking mode ------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fencepost.spec.context import Event, Slot
 from fencepost.spec.network import Channel
-from fencepost.spec.protocol import TEMPORAL, Declared
+from fencepost.spec.protocol import JUDGED, TEMPORAL, Declared
 from fencepost.spec.values import NotAValue, Value, show
 from fencepost.step.state import State
 from fencepost.trace.behaviour import Trace
@@ -39,11 +39,11 @@ class Reader:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a property that does not hold has looked at.
+    """What a property that does not hold, or one of which this is the witness, has looked at.
 
     ``title`` is its name with the parameters for which it is false. ``slots`` are in the order of reading, empty channels left
     out; each has its value in the last state, for a step invariant its values before and after the last step, for a temporal
-    property those along the loop (the same one once). ``when`` says in words where it is false.
+    property those along the loop (the same one once). ``when`` says in words where it is false, or that it is true.
     """
 
     title: str
@@ -52,30 +52,37 @@ class Evidence:
 
 
 def looked_at(trace: Trace, kind: str, name: str) -> Evidence | None:
-    """What the property ``name`` read where ``trace`` violates it; None if it is no such property, or is not false there."""
-    declared = next((d for d in trace.protocol.declared(kind) if d.name == name), None)
-    if declared is None or kind not in ("invariant", "step_invariant", *TEMPORAL):
+    """What the property ``name`` read where ``trace`` violates it, or is the witness of it (``name`` then has the parameters too); None if it
+    is no such property, or nothing of the kind is so there.
+    """
+    declared = next((d for d in trace.protocol.declared(kind) if d.name == name.partition("(")[0]), None)
+    if declared is None or kind not in JUDGED:
         return None
     for parameters in declared.parameters(trace.protocol):
+        bound = ", ".join(f"{n}={show(v)}" for n, v in parameters.items())
+        title = f"{declared.name}({bound})" if bound else declared.name
+        if name not in (declared.name, title):
+            continue
         try:
             found = _temporal(trace, declared, parameters) if kind in TEMPORAL else _safety(trace, declared, parameters)
         except Exception:
             return None
         if found is not None:
             when, readers = found
-            bound = ", ".join(f"{n}={show(v)}" for n, v in parameters.items())
-            return Evidence(f"{name}({bound})" if bound else name, _told(trace, readers), when)
+            return Evidence(title, _told(trace, readers), when)
     return None
 
 
 Where = tuple[str, list[Reader]]
-"""Where a property is false, in words, and what it read there."""
+"""Where a property is false (or true, if it is to be so sometimes), in words, and what it read there."""
 
 
 def _safety(trace: Trace, declared: Declared, parameters: Mapping[str, Value]) -> Where | None:
     stepwise = declared.kind == "step_invariant"
     readers = [Reader(state) for state in trace.states[-2 if stepwise else -1 :]]
     holds = declared.function(*(trace.protocol.bound_to(reader) for reader in readers), **parameters)
+    if declared.kind == "sometimes":
+        return ("is true", readers) if holds else None
     return None if holds else ("is false over the last step" if stepwise else "is false", readers)
 
 

@@ -13,7 +13,7 @@ from fencepost.trace.behaviour import Trace
 
 if TYPE_CHECKING:
     from fencepost.engines.interface import Walks
-    from fencepost.result import Result, Violation
+    from fencepost.result import Result, Violation, Witness
 
 FORMAT = 1
 """The version of what :func:`to_json` writes; a change that could break a reader raises it."""
@@ -37,10 +37,12 @@ def data(result: Result) -> dict[str, Any]:
     ``symmetry``, the constants up to whose symmetry states were counted; ``judged``, the temporal properties that were judged, and
     ``unjudged``, why they were not; ``table``, the state space that was written down (``directory``, ``states``,
     ``edges``, ``depth``, ``complete``), or null; ``simulation``, null for a search;
+    ``witnesses``, the ways to what is to be sometimes true (``name`` and ``trace``), and ``unreached``, what has none so far;
     ``violation``, the first, or null; ``violations``, all. A violation has its ``kind``, ``name``
     and ``trace``: one object per state, the initial one first with ``action`` null. One of a temporal property also has its
     ``loop``, the number of the state (from 0) that the last one is again and from which on the trace repeats for ever, and
-    ``fairness``: how and in which state each demand is met. Values are written as :func:`plain` says.
+    ``fairness``: how and in which state each demand is met. One of what is to be sometimes true has no trace, but ``never``: with which
+    parameters it is not. Values are written as :func:`plain` says.
     """
     violations = [_violation(v) for v in result.violations]
     return {
@@ -70,6 +72,8 @@ def data(result: Result) -> dict[str, Any]:
         "actions": [{"name": a.name, "taken": a.taken, "new_states": a.new_states} for a in result.actions],
         "table": None if result.table is None else asdict(result.table),
         "simulation": None if result.walks is None else _simulation(result, result.walks),
+        "witnesses": [_witness(w) for w in result.witnesses],
+        "unreached": list(result.unreached),
         "violation": violations[0] if violations else None,
         "violations": violations,
     }
@@ -100,9 +104,16 @@ def _violation(violation: Violation) -> dict[str, Any]:
             }
             for one in violation.fairness
         ]
+    if violation.never:
+        found["never"] = list(violation.never)
     if violation.walk is not None:
         found["walk"] = violation.walk
     return found
+
+
+def _witness(witness: Witness) -> dict[str, Any]:
+    walk = {} if witness.walk is None else {"walk": witness.walk}
+    return {"name": witness.name, "trace": states(witness.trace), **walk}
 
 
 def _simulation(result: Result, walks: Walks) -> dict[str, Any]:

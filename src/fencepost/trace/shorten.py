@@ -20,8 +20,8 @@ MOST_CALLS = 20_000
 def shortened(stepper: Stepper, kind: str, name: str, initial: Row, path: Path) -> Path:
     """A behaviour from ``initial`` that violates the same property, of no more steps than ``path``, which does.
 
-    ``kind`` is ``invariant``, ``step_invariant`` or ``deadlock``. Runs of steps, ever shorter ones, are left out, together with
-    what can not be taken without them; what still goes wrong is kept. No single step of the result can be left out (unless
+    ``kind`` is ``invariant``, ``step_invariant`` or ``deadlock``, or ``sometimes``: then it stays a witness. Runs of steps, ever
+    shorter ones, are left out, together with what can not be taken without them; what still goes wrong is kept. No single step of the result can be left out (unless
     :data:`MOST_CALLS` ended it), but a shorter behaviour of other steps may exist.
     """
     return _Shortening(stepper, kind, name, initial).run(path)
@@ -84,7 +84,7 @@ class _Shortening(_Walker):
         super().__init__(stepper, initial)
         self.stepwise = kind == "step_invariant"
         self.deadlock = kind == "deadlock"
-        self.broken = [r for r in stepper.of_kind(kind) if r.name == name]
+        self.broken = [r for r in stepper.of_kind(kind) if r.reported == name]
 
     def run(self, path: Path) -> Path:
         wanted = self.wanted(path)

@@ -223,7 +223,10 @@ function judge() {
   $("invariants").replaceChildren(...sorted.map(one => make("li", { class: one.holds ? "" : "wrong", "data-invariant": one.name, title: one.doc || undefined },
     make("span", { class: "mark", text: one.holds ? "✓" : "✗" }), make("span", { class: "name", html: one.html }),
     one.error ? make("span", { class: "raised", text: one.error }) : null,
-    one.false.length ? make("span", { class: "since" }, "false", ...one.false.map(([from, to]) => jump(from, from === to ? `at ${from}` : to === items.length - 1 ? `from ${from} on` : `${from} to ${to}`, to))) : null)));
+    one.false.length ? make("span", { class: "since" }, "false", ...jumps(one.false)) : null)));
+  $("sought").replaceChildren(...shown.sought.map(one => make("li", { "data-sought": one.name, title: one.doc || undefined },
+    make("span", { class: "mark", text: one.here ? "◆" : "◇" }), make("span", { class: "name", html: one.html }),
+    make("span", { class: "since" }, one.true.length ? "reached" : "to be reached: not on this walk", ...jumps(one.true)))));
   const lasso = shown.loop !== null, many = shown.temporal.length > 1;
   const broken = lasso ? shown.temporal.filter(one => one.when) : [];
   $("temporal").replaceChildren(...broken.map(one => make("li", { class: "wrong", "data-temporal": one.name, title: one.doc || undefined },
@@ -238,6 +241,10 @@ function judge() {
     watch.error ? make("span", { class: "error", text: watch.error }) : make("span", { class: "now", text: watch.now }),
     watch.runs.length > 1 ? make("span", { class: "runs" }, ...watch.runs.map(run => jump(run.from, `${run.from}: ${run.value}`, run.to, run.false))) : null)));
   turns();
+}
+
+function jumps(intervals) {
+  return intervals.map(([from, to]) => jump(from, from === to ? `at ${from}` : to === items.length - 1 ? `from ${from} on` : `${from} to ${to}`, to));
 }
 
 function jump(place, text, to, wrong = false) {
