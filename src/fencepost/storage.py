@@ -159,6 +159,16 @@ class Storage:
         except OSError as error:
             raise self._refused("listed", "", error) from None
 
+    def sizes(self) -> dict[str, int]:
+        """The files there are, with their sizes in bytes."""
+        try:
+            with os.scandir(self.place) as entries:
+                return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise self._refused("listed", "", error) from None
+
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         try:
@@ -258,10 +268,16 @@ class Remote(Storage):
             raise self._refused("read", name, error) from None
 
     def names(self) -> list[str]:
+        return [found.base_name for found in self._entries()]
+
+    def sizes(self) -> dict[str, int]:
+        return {found.base_name: found.size for found in self._entries() if found.is_file}
+
+    def _entries(self) -> list[Any]:
         from pyarrow import fs
 
         try:
-            return [found.base_name for found in self.files.get_file_info(fs.FileSelector(self.root, allow_not_found=True))]
+            return list(self.files.get_file_info(fs.FileSelector(self.root, allow_not_found=True)))
         except Exception as error:
             raise self._refused("listed", "", error) from None
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 import fencepost
 from fencepost import Protocol
 from fencepost.engines import reference
@@ -28,8 +26,8 @@ def written(protocol: Protocol, directory: Path, **options: Any) -> StateSpace:
 
 
 def rows(space: StateSpace, table: str) -> Rows:
-    """All rows of a table in one order, as any reader gets them that takes the first file's columns for those of all."""
-    found = pq.read_table(space.files(table)).to_pylist()
+    """All rows of a table in one order, as any reader gets them."""
+    found = space.dataset(table).to_table().to_pylist()
     return sorted(found, key=lambda row: [str(value) for value in row.values()])
 
 

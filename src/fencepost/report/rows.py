@@ -26,9 +26,29 @@ def aligned(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _text(value: Any) -> str:
-    text = "" if value is None else str(value)
+    text = "" if value is None else _shown(value)
     text = "".join(c if c.isprintable() else " " for c in text)
     return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+
+
+def _shown(value: Any) -> str:
+    """A value as a person reads it: ``[b1, b2]``, ``{id: 1, data: 1}``."""
+    value = _plain(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shown, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_shown(part)}' for key, part in value.items())}}}"
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: a struct of Spark's as a dict, the keys of a map as text."""
+    fields = getattr(value, "asDict", None)
+    if fields is not None:
+        value = fields()
+    if isinstance(value, dict):
+        return {_shown(key): _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 def as_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
@@ -40,7 +60,7 @@ def as_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]
 
 def _csv(row: Sequence[Any]) -> str:
     line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(["" if value is None else value for value in row])
+    csv.writer(line, lineterminator="\n").writerow(["" if value is None else _shown(value) for value in row])
     return line.getvalue()
 
 
@@ -48,6 +68,6 @@ def as_json(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str
     """A JSON list of one object per row, row by row."""
     before = "[\n"
     for row in rows:
-        yield before + json.dumps(dict(zip(names, row, strict=True)), default=str)
+        yield before + json.dumps(dict(zip(names, map(_plain, row), strict=True)), default=str)
         before = ",\n"
     yield "[]\n" if before == "[\n" else "\n]\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -9,6 +10,7 @@ from typing import Any
 
 from fencepost.errors import OptionError
 from fencepost.spark.query import explained, states
+from fencepost.states.kinds import Kind, agree, text
 from fencepost.states.manifest import StateSpace
 
 MOST_VALUES = 8
@@ -50,11 +52,11 @@ def difference(spark: Any, one: StateSpace, other: StateSpace, parts: Sequence[s
         if not any(_is_within(name, part) for name in every):
             known = dict.fromkeys(name.partition(".")[0] for name in one.parts)
             raise OptionError(f"there is no part {part} of the state: there are {', '.join(known)}, and what is below them")
-    shared = [name for name in every if name in one.parts and one.parts[name] == other.parts.get(name)]
+    shared = [name for name in every if name in one.parts and name in other.parts and agree(one.parts[name], other.parts[name])]
     if not shared:
         raise OptionError(f"{one.directory} and {other.directory} have no part of the state in common")
     with explained(one):
-        projected = [states(spark, space.directory).select(*map(_quoted, shared)).distinct().cache() for space in (one, other)]
+        projected = [_comparable(spark, space, shared).select(*map(_quoted, shared)).distinct().cache() for space in (one, other)]
         sides = tuple(
             _side(spark, space, projected[place], projected[1 - place], shared) for place, space in enumerate((one, other))
         )
@@ -71,16 +73,25 @@ def _side(spark: Any, space: StateSpace, mine: Any, theirs: Any, shared: list[st
     nearest = None
     values: dict[str, list[Any]] = {}
     if count:
-        table = states(spark, space.directory)  # read anew: Spark takes the same columns of one table for the same
+        table = _comparable(spark, space, shared)  # read anew: Spark takes the same columns of one table for the same
         here = reduce(lambda a, b: a & b, (table[_quoted(name)].eqNullSafe(only[_quoted(name)]) for name in shared))
         first = table.join(only, here, "left_semi").select("fingerprint", "depth").orderBy("depth", "fingerprint").first()
         nearest = (first.fingerprint, first.depth)
-        values = _values(only, theirs, shared)
+        values = _values(space, only, theirs, shared)
     only.unpersist()
     return Side(space, mine.count(), count, nearest, values)
 
 
-def _values(only: Any, theirs: Any, shared: list[str]) -> dict[str, list[Any]]:
+def _comparable(spark: Any, space: StateSpace, shared: list[str]) -> Any:
+    """The states, with values that have parts as JSON: those of two tables can be compared whatever the types of parts that neither has."""
+    from pyspark.sql import functions as f
+
+    table = states(spark, space.directory)
+    made = {name: f.to_json(table[_quoted(name)], {"ignoreNullFields": "false"}) for name in shared if isinstance(space.parts[name], dict)}
+    return table.withColumns(made) if made else table
+
+
+def _values(space: StateSpace, only: Any, theirs: Any, shared: list[str]) -> dict[str, list[Any]]:
     from pyspark.sql import functions as f
 
     def held(table: Any) -> list[list[Any]]:
@@ -88,7 +99,22 @@ def _values(only: Any, theirs: Any, shared: list[str]) -> dict[str, list[Any]]:
         return list(table.agg(*sets).first())
 
     found = {name: sorted(set(here) - set(there)) for name, here, there in zip(shared, held(only), held(theirs), strict=True)}
-    return {name: values[:MOST_VALUES] for name, values in found.items() if values}
+    return {name: [_told(space.parts[name], value) for value in values[:MOST_VALUES]] for name, values in found.items() if values}
+
+
+def _told(kind: Kind, value: Any) -> Any:
+    return text(_plain(kind, json.loads(value)), kind) if isinstance(kind, dict) else value
+
+
+def _plain(kind: Kind, value: Any) -> Any:
+    """A plain value from JSON, where a map is an object."""
+    if value is None or not isinstance(kind, dict):
+        return value
+    if "struct" in kind:
+        return {name: _plain(part, value[name]) for name, part in kind["struct"].items()}
+    if "map" in kind:
+        return [(key, _plain(kind["map"][1], part)) for key, part in value.items()]
+    return [_plain(kind.get("set", kind.get("list")), part) for part in value]
 
 
 def _is_within(name: str, part: str) -> bool:

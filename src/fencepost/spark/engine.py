@@ -160,7 +160,7 @@ class Search:
                     self._take_over()
                 while explorer.level_size and not explorer.finished():
                     self._next_level()
-                self._mend()
+                self._complete_columns()
                 result.complete = not explorer.level_size and result.limit is None and result.raised is None
                 self._judge_liveness()
             except ProtocolRaised as error:
@@ -409,17 +409,17 @@ class Search:
         if self.figures:
             self.figures[-1]["write"] = time.perf_counter() - begin
 
-    def _mend(self) -> None:
-        """Write files again whose columns turned out to hold text, if they are too many to leave them to this process alone."""
+    def _complete_columns(self) -> None:
+        """Write files again that lack columns, or have them of other kinds, if they are too many to leave them to this process alone."""
         if self.table is None or self.result.distinct <= self.handover:
             return
         self.table.begin()
         stale = self.table.stale()
         if stale:
-            task = stages.Mend(self.table.storage.place, stale)
-            told = self._each(task, len(stale), False, "writing columns as text", f"writing {len(stale)} files again")
+            task = stages.Rewrite(self.table.storage.place, stale, self.table.columns.kinds)
+            told = self._each(task, len(stale), False, "completing columns", f"writing {len(stale)} files again")
             for one in told:
-                self.table.replace(*msgspec.msgpack.decode(one, type=tuple[str, str]))
+                self.table.replace(stages.written.decode(one))
 
     def _each(self, task: Any, count: int, small: bool, doing: str, name: str) -> list[bytes]:
         """So many tasks of one stage, on Spark or in this process: what they tell."""

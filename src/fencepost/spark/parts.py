@@ -7,7 +7,7 @@ and their parameters are known from the start.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from fencepost.engines.kernel import Arena, Work
 from fencepost.engines.recording import steps_of
 from fencepost.spark import level
 from fencepost.spark.level import Plan, Sheet
+from fencepost.states.columns import Kinds
 from fencepost.states.files import BLOCK, Part, Place, writing
 from fencepost.storage import open_storage
 
@@ -55,10 +56,10 @@ def write_steps(plan: Plan, home: int, c: Compiled, old: Arena, work: Work) -> P
     return _written(plan.sheet, "edges", home, blocks())
 
 
-def mended(directory: str, name: str, columns: Iterable[str]) -> str:
-    """Write a file of states again, in which these columns are text; what the new one is called."""
+def rewritten(directory: str, number: int, name: str, kinds: Kinds) -> Part:
+    """Write a file of states again, with columns of these kinds."""
     with writing(directory):
-        return Place(open_storage(directory), "states").write_as_text(name, columns)
+        return Place(open_storage(directory), "states").rewrite(number, name, kinds)
 
 
 def _sheet(plan: Plan) -> Sheet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,11 +11,12 @@ from typing import Any
 
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.spark.cluster import Cluster, reason
+from fencepost.states.kinds import Kind
 from fencepost.states.manifest import EDGES, StateSpace
 
 PARTITIONS_PER_CORE = 2
 
-_TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|\w+|.""", re.DOTALL)
+_TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"]|"")*"|`[^`]*`|--[^\n]*|\w+|.""", re.DOTALL)
 """What SQL is cut into to find the names of columns outside of strings, quoted names and comments."""
 
 
@@ -40,12 +41,25 @@ def edges(spark: Any, directory: Path | str) -> Any:
     return _table(spark, space, "edges", EDGES)
 
 
-def _table(spark: Any, space: StateSpace, table: str, columns: dict[str, str]) -> Any:
+def _table(spark: Any, space: StateSpace, table: str, columns: Mapping[str, Kind]) -> Any:
     from pyspark.sql import types
 
-    kinds = {"int": types.LongType(), "bool": types.BooleanType(), "float": types.DoubleType(), "text": types.StringType()}
-    schema = types.StructType([types.StructField(name, kinds[kind]) for name, kind in columns.items()])
-    return spark.read.schema(schema).parquet(space.files(table))
+    schema = types.StructType([types.StructField(name, _type(kind)) for name, kind in columns.items()])
+    return spark.read.schema(schema).parquet(*space.files(table))
+
+
+def _type(kind: Kind) -> Any:
+    """The type of a column in Spark."""
+    from pyspark.sql import types
+
+    if not isinstance(kind, dict):
+        scalars = {"int": types.LongType(), "bool": types.BooleanType(), "float": types.DoubleType()}
+        return scalars.get(str(kind), types.StringType())
+    if "struct" in kind:
+        return types.StructType([types.StructField(name, _type(part)) for name, part in kind["struct"].items()])
+    if "map" in kind:
+        return types.MapType(*map(_type, kind["map"]))
+    return types.ArrayType(_type(kind.get("set", kind.get("list"))))
 
 
 @contextmanager
@@ -96,20 +110,26 @@ def where(spark: Any, space: StateSpace, condition: str) -> tuple[int, int] | No
 
 
 def quoted(sql: str, columns: Iterable[str]) -> str:
-    """SQL in which parts of the state may be written as they are: ``bookie.b1.fenced`` is one column and needs no quotes."""
+    """SQL in which parts of the state may be written as they are: ``bookie.b1.fenced`` is one column and needs no quotes. It may have
+    those of standard SQL, ``"bookie.b1.fenced"``, as well as Spark's own.
+    """
     names = sorted((name for name in columns if not re.fullmatch(r"\w+", name)), key=len, reverse=True)
     told, at = [], 0
     while at < len(sql):
         name = next((n for n in names if sql.startswith(n, at) and not re.match(r"\w", sql[at + len(n) :])), None)
         if name is not None:
-            told.append(f"`{name.replace('`', '``')}`")
+            told.append(_backquoted(name))
             at += len(name)
             continue
         token = _TOKEN.match(sql, at)
         assert token is not None
-        told.append(token[0])
+        told.append(_backquoted(token[0][1:-1].replace('""', '"')) if len(token[0]) > 1 and token[0][0] == '"' else token[0])
         at = token.end()
     return "".join(told)
+
+
+def _backquoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
 
 
 @contextmanager

@@ -41,7 +41,8 @@ from fencepost.spark.level import (
     write_piece,
     write_run,
 )
-from fencepost.spark.parts import mended, write_states, write_steps
+from fencepost.spark.parts import rewritten, write_states, write_steps
+from fencepost.states.columns import Kinds
 from fencepost.states.files import Part
 from fencepost.storage import open_storage
 
@@ -391,18 +392,18 @@ class Write(_Stage):
             yield row(0, home, msgspec.msgpack.encode(part), report=True)
 
 
-class Mend:
-    """The only stage of a job that writes files of a table of states again, in which some columns are to become text: a task for each."""
+class Rewrite:
+    """The only stage of a job that writes files of a table of states again, with all columns: a task for each."""
 
-    def __init__(self, directory: str, stale: dict[str, list[str]]) -> None:
+    def __init__(self, directory: str, stale: list[tuple[int, str]], kinds: Kinds) -> None:
         self.directory = directory
-        self.stale = list(stale.items())
+        self.stale = stale
+        self.kinds = kinds
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in numbers(batches):
-            name, columns = self.stale[number]
-            fresh = mended(self.directory, name, columns)
-            yield row(0, number, msgspec.msgpack.encode((name, fresh)), report=True)
+            part = rewritten(self.directory, *self.stale[number], self.kinds)
+            yield row(0, number, msgspec.msgpack.encode(part), report=True)
 
 
 class Verify:

@@ -55,9 +55,7 @@ def resumed(stepper: Stepper, options: Options, mark: Mark | None, checkpoint: s
     if options.edges and mark.edges is None:
         raise SystemFailure(f"the search in {checkpoint} writes its states without the steps: leave out --edges, or start again without --resume")
     writer = Writer(stepper, options.states or mark.place, mark.edges is not None, mark)
-    missing = writer.missing()
-    if missing is not None:
-        raise SystemFailure(
-            f"the search in {checkpoint} can not go on with its table of states: there is no {missing}; start again without --resume"
-        )
+    damage = writer.damage()
+    if damage is not None:
+        raise SystemFailure(f"the search in {checkpoint} can not go on with its table of states: {damage}; start again without --resume")
     return writer

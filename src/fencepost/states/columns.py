@@ -3,9 +3,9 @@
 Only the driver of a search can tell what a number stands for. What it has told is plain values, which go to other processes as they are:
 whoever has the columns turns rows of numbers into rows that anything can read, and needs no protocol.
 
-Parts of the state may appear later, and so may values of another type. A column of which nothing is known yet is left out: what is missing
-reads as null. A part that appears late is null as long as it holds its default, so that this is true of it. A part that turns out to
-hold values of several types is text in the end, and the few files in which it was something else are written again.
+Parts of the state may appear later, and so may values of another kind. A part that appears late
+is null as long as it holds its default, so that this is true of the states before it. Files whose columns have turned out to be
+others than those of the whole table are written again at the end: see `files`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import numpy as np
 from fencepost.compiler.tables import Array
 from fencepost.errors import SystemFailure
 from fencepost.spec.values import Value, show
-from fencepost.states.manifest import FIXED, about
+from fencepost.states.kinds import Kind, Plain, converted, merged, plain
+from fencepost.states.manifest import EDGES, FIXED, about
 from fencepost.step import Stepper
 from fencepost.step.state import Store
 from fencepost.trace.words import kind_of
@@ -33,28 +34,52 @@ FEW = 1 << 12
 """Values of a part of the state up to which all of them go into every dictionary."""
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
-TYPES = {"int": pa.int64(), "bool": pa.bool_(), "float": pa.float64(), "text": TEXT}
+SCALARS = {"int": pa.int64(), "bool": pa.bool_(), "float": pa.float64()}
 DTYPES = {"int": np.int64, "bool": np.bool_, "float": np.float64}
 
-Plain = bool | int | float | str | None
+ABOUT, KINDS = b"fencepost", b"fencepost.columns"
+"""What the metadata of a file is called: what :class:`fencepost.states.manifest.About` says, and the kinds of the columns."""
+
+Kinds = dict[str, Kind]
 
 
-def readable(value: Value) -> Plain:
-    """A value as a column holds it: numbers, booleans and strings as such, None as null, others as their printed form."""
-    plain: Plain = value
-    if value is None or type(value) in (bool, float, str) or (type(value) is int and -(1 << 63) <= value < 1 << 63):
-        return plain
-    return show(value)
+def arrow_type(kind: Kind, text: Any = TEXT) -> Any:
+    """The type of a column. ``text``: that of text, which is a dictionary unless it is a part of other values."""
+    if not isinstance(kind, dict):
+        return SCALARS.get(str(kind), text)
+    if "struct" in kind:
+        return pa.struct([(name, arrow_type(part, pa.string())) for name, part in kind["struct"].items()])
+    if "map" in kind:
+        return pa.map_(*(arrow_type(part, pa.string()) for part in kind["map"]))
+    return pa.list_(arrow_type(kind.get("set", kind.get("list")), pa.string()))
 
 
-def kind_of_plain(value: Plain) -> str | None:
-    """The kind of column that a value asks for; None if it goes into any."""
-    return None if value is None else {bool: "bool", int: "int", float: "float", str: "text"}[type(value)]
+def schema_of(kinds: Kinds, metadata: dict[bytes, bytes]) -> Any:
+    """The schema of a file with columns of these kinds."""
+    fields = [(name, arrow_type(kind)) for name, kind in kinds.items()]
+    return pa.schema(fields, metadata={**metadata, KINDS: json.dumps(kinds, ensure_ascii=False).encode()})
 
 
-def as_text(value: Plain) -> str | None:
-    """A value in a column of text."""
-    return value if value is None or isinstance(value, str) else show(value)
+def kinds_of(schema: Any) -> Kinds:
+    """The kinds of the columns of a file."""
+    found: Kinds = json.loads(schema.metadata[KINDS])
+    return found
+
+
+def rewritten(table: Any, kinds: Kinds) -> Any:
+    """Rows of a file with columns of these kinds: its own, or kinds that theirs were merged to, and columns that it lacks, which are null."""
+    held, schema = kinds_of(table.schema), schema_of(kinds, {ABOUT: table.schema.metadata[ABOUT]})
+    columns = []
+    for field in schema:
+        if field.name not in held:
+            columns.append(pa.nulls(table.num_rows, field.type))
+        elif table.schema.field(field.name).type == field.type:
+            columns.append(table.column(field.name))
+        else:
+            before, after = held[field.name], kinds[field.name]
+            values = [converted(value, before, after) for value in table.column(field.name).to_pylist()]
+            columns.append(coded(*dictionary(values)) if after == "text" else pa.array(values, field.type))
+    return pa.table(columns, schema=schema)
 
 
 def parameters_text(parameters: dict[str, Value]) -> str:
@@ -69,8 +94,8 @@ class Column:
         self.name = name
         self.is_cell = is_cell
         self.late = late
-        self.kind: str | None = None
-        self.plain: list[Plain] = []
+        self.kind: Kind = None
+        self.plain: list[tuple[Kind, Plain]] = []
         self._lookup: tuple[Array, Any] | None = None
 
     def learn(self, values: Sequence[Value]) -> None:
@@ -78,44 +103,49 @@ class Column:
         if len(values) == len(self.plain):
             return
         for number in range(len(self.plain), len(values)):
-            plain = None if self.late and number == 0 else self._read(values[number])
-            self.plain.append(plain)
-            kind = kind_of_plain(plain)
-            if kind is not None:
-                self.kind = kind if self.kind in (None, kind) else "text"
+            kind, value = (None, None) if self.late and number == 0 else self._read(values[number])
+            self.plain.append((kind, value))
+            self.kind = merged(self.kind, kind)
         self._lookup = None
 
-    def _read(self, value: Any) -> Plain:
+    def _read(self, value: Any) -> tuple[Kind, Plain]:
         if not self.is_cell:
-            return readable(value)
-        return readable(value[0]) if value else None
+            return plain(value)
+        return plain(value[0]) if value else (None, None)
 
     def array(self, ids: Array) -> Any:
         """The column for these numbers of values."""
-        if self.kind != "text":
+        if isinstance(self.kind, str) and self.kind != "text":
             values, missing = self._numbers()
             return pa.array(values[ids], mask=missing[ids] if missing is not None else None)
         if len(self.plain) > FEW:
             present, ids = np.unique(ids, return_inverse=True)
-            codes, texts = dictionary([self.plain[number] for number in present.tolist()])
+            codes, values = self._dictionary([self.plain[number] for number in present.tolist()])
         else:
             if self._lookup is None:
-                self._lookup = dictionary(self.plain)
-            codes, texts = self._lookup
-        return coded(codes[ids], texts)
+                self._lookup = self._dictionary(self.plain)
+            codes, values = self._lookup
+        return values.take(pa.array(codes[ids])) if isinstance(self.kind, dict) else coded(codes[ids], values)
+
+    def _dictionary(self, values: Sequence[tuple[Kind, Plain]]) -> tuple[Array, Any]:
+        """For each value its place among those that there are, which are text, or have parts."""
+        found = [converted(value, kind, self.kind) for kind, value in values]
+        if not isinstance(self.kind, dict):
+            return dictionary(found)
+        return np.arange(len(found)), pa.array(found, arrow_type(self.kind))
 
     def _numbers(self) -> tuple[Array, Array | None]:
         if self._lookup is None:
-            missing = np.array([value is None for value in self.plain])
-            values: Array = np.array([value or 0 for value in self.plain], DTYPES[self.kind or "int"])
+            missing = np.array([value is None for _, value in self.plain])
+            values: Array = np.array([value or 0 for _, value in self.plain], DTYPES[str(self.kind)])
             self._lookup = (values, missing if missing.any() else None)
         return self._lookup
 
 
-def dictionary(values: Sequence[Plain]) -> tuple[Array, Any]:
-    """For each value its place among the different texts, or -1; and those texts."""
+def dictionary(values: Sequence[str | None]) -> tuple[Array, Any]:
+    """For each text its place among the different ones, or -1; and those texts."""
     places: dict[str, int] = {}
-    codes = [-1 if value is None else places.setdefault(str(as_text(value)), len(places)) for value in values]
+    codes = [-1 if value is None else places.setdefault(value, len(places)) for value in values]
     return np.array(codes, np.int32), pa.array(list(places), pa.string())
 
 
@@ -128,13 +158,13 @@ def coded(codes: Array, texts: Any) -> Any:
 class Columns:
     """The columns of both tables of a search.
 
-    ``metadata`` goes into every file; ``kinds`` are the kinds of the columns of ``states`` that something is known of.
+    ``metadata`` goes into every file; ``kinds`` are the kinds of the columns of ``states``, as far as they are known, in their order.
     """
 
     def __init__(self, stepper: Stepper) -> None:
         self.about = about(stepper.protocol)
-        self.metadata = {b"fencepost": json.dumps(self.about, ensure_ascii=False).encode()}
-        self.kinds: dict[str, str] = dict(FIXED)
+        self.metadata = {ABOUT: json.dumps(self.about, ensure_ascii=False).encode()}
+        self.kinds: Kinds = dict(FIXED)
         self._known = len(stepper.store.slots)
         self._parts: list[Column] = []
         # By number of root, among which are properties too: they lead nowhere, and are no value of these columns.
@@ -157,13 +187,10 @@ class Columns:
             self._parts.append(Column(name, kind_of(store.protocol, slot) == "cell", index >= self._known))
         for part, values in zip(self._parts, store.values, strict=True):
             part.learn(values)
-        self.kinds = {**FIXED, **{part.name: part.kind for part in self._parts if part.kind is not None}}
-
-    def final_kinds(self) -> dict[str, str]:
-        """The kinds of the columns of ``states`` at the end of a search, in their order."""
         early, late = self._parts[: self._known], sorted(self._parts[self._known :], key=lambda part: part.name)
-        kinds = {part.name: part.kind or "text" for part in (*early, *(part for part in late if part.kind is not None))}
-        return {**FIXED, **kinds}
+        known = [*early, *(part for part in late if part.kind is not None)]
+        # A part that never held anything but None is text.
+        self.kinds = {**FIXED, **{part.name: part.kind or "text" for part in known}}
 
     def states(self, depth: int, fingerprints: Array, parents: Array | None, roots: Array | None, rows: Array) -> Any:
         """States of a level as a table: by their fingerprints, those of the parents and the numbers of the roots that led here
@@ -178,14 +205,15 @@ class Columns:
         }
         cells = np.ascontiguousarray(rows.T)
         for index, part in enumerate(self._parts):
-            if part.kind is not None:
+            if part.name in self.kinds:
                 columns[part.name] = part.array(cells[index] if index < len(cells) else np.zeros(n, np.uint8))
-        return pa.table(columns).replace_schema_metadata(self.metadata)
+        return pa.table([columns[name] for name in self.kinds], schema=schema_of(self.kinds, self.metadata))
 
     def edges(self, sources: Array, targets: Array, roots: Array) -> Any:
         """Steps as a table, by the fingerprints they go from and to and the numbers of their roots."""
         ends = {"source": pa.array(sources.view(np.int64)), "target": pa.array(targets.view(np.int64))}
-        return pa.table({**ends, **self._taken(roots.astype(np.int64))}).replace_schema_metadata(self.metadata)
+        columns = {**ends, **self._taken(roots.astype(np.int64))}
+        return pa.table([columns[name] for name in EDGES], schema=schema_of(dict(EDGES), self.metadata))
 
     def _taken(self, roots: Array) -> dict[str, Any]:
         # Number -1 is the last one: no action.

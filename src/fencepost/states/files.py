@@ -1,23 +1,26 @@
-"""The files of a table: plain Parquet, ``part-00001.parquet`` and so on, of which ``part-00000.parquet`` has all columns and no rows.
+"""The files of a table: plain Parquet, ``part-00001.parquet`` and so on, all of one schema.
 
 A file gets such a name when it is complete. Until then it has one that no reader looks at, and which nobody else writes: what a process
 that was killed, or a task that was tried again, has left behind is no part of the table.
+
+What the columns are is only certain at the end. A file that was written before a column appeared, or became one of another kind, is then
+written again (:meth:`Place.rewrite`). Nearly always those are the files of the first levels, which are small.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fencepost.errors import SystemFailure
-from fencepost.states.columns import TEXT, TYPES, coded, dictionary
+from fencepost.states.columns import Kinds, kinds_of, rewritten, schema_of
+from fencepost.states.manifest import File
 from fencepost.storage import Storage, reason
 
 BLOCK = 1 << 17
@@ -31,14 +34,10 @@ UNFINISHED = "_"
 FINGERPRINTS = {"states": ("fingerprint", "parent"), "edges": ("source", "target")}
 """The columns of each table that hold random numbers: there is nothing to compress, and no value is there twice."""
 
-Kinds = Mapping[str, str]
 
-
-class Part(msgspec.Struct, frozen=True):
+class Part(File, frozen=True):
     """A file of rows that is complete but for its name. ``order``: its place among those that were written at the same time."""
 
-    name: str
-    rows: int
     order: int
 
 
@@ -68,30 +67,25 @@ class Place:
         finally:
             if file is not None:
                 file.close()
-        return Part(name, rows, order) if file is not None else None
+        return Part(name, rows, self.size(name), order) if file is not None else None
 
-    def write_as_text(self, name: str, changed: Iterable[str]) -> str:
-        """Write a file anew, in which these columns are text; what it is called."""
-        fresh = fresh_name()
+    def size(self, name: str) -> int:
+        """The size of a file in bytes."""
+        files, folder = self.storage.arrow()
+        return int(files.get_file_info(f"{folder}/{name}").size)
+
+    def rewrite(self, order: int, name: str, kinds: Kinds) -> Part:
+        """Write a file anew, with columns of these kinds."""
         files, folder = self.storage.arrow()
         with pq.ParquetFile(f"{folder}/{name}", filesystem=files) as old:
-            schema = old.schema_arrow
-            for column in changed:
-                schema = schema.set(schema.get_field_index(column), pa.field(column, TEXT))
-            with self.open(fresh, schema) as file:
-                for group in range(old.num_row_groups):
-                    table = old.read_row_group(group)
-                    for column in changed:
-                        codes, texts = dictionary(table.column(column).to_pylist())
-                        table = table.set_column(table.schema.get_field_index(column), pa.field(column, TEXT), coded(codes, texts))
-                    file.write_table(table)
-        return fresh
+            part = self.write(order, (rewritten(old.read_row_group(group), kinds) for group in range(old.num_row_groups)))
+        assert part is not None
+        return part
 
     def kinds(self, name: str) -> Kinds:
         """The kinds of the columns of a file."""
         files, folder = self.storage.arrow()
-        schema = pq.read_schema(f"{folder}/{name}", filesystem=files)
-        return {name: next(kind for kind, type in TYPES.items() if type == schema.field(name).type) for name in schema.names}
+        return kinds_of(pq.read_schema(f"{folder}/{name}", filesystem=files))
 
 
 def fresh_name() -> str:
@@ -117,39 +111,42 @@ class Files:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.rows = 0
-        self._parts: list[Kinds | None] = []  # of each file, None if it is yet to be looked up
+        self.listed: list[File] = []
+        self._kinds: list[Kinds | None] = []  # of each file, None if they are yet to be looked up
         self._file: Any = None
         self._name = ""
-        self._kinds: Kinds = {}
+        self._open: Kinds = {}  # of the columns of the file that is being written
         self._in_file = 0
         self._thread = ThreadPoolExecutor(1)
         self._last: Future[None] | None = None
 
     @property
-    def count(self) -> int:
-        """How many there are, the one without rows not counted."""
-        return len(self._parts)
+    def rows(self) -> int:
+        """How many there are in all files, the one included that is being written."""
+        return sum(file.rows for file in self.listed) + self._in_file
 
     def write(self, kinds: Kinds, table: Any) -> None:
         """Add rows, with columns of these kinds. A new file is begun when the columns change, or when one is full."""
-        if self._file is None or self._in_file >= FILE_ROWS or kinds != self._kinds:
+        if self._file is None or self._in_file >= FILE_ROWS or kinds != self._open:
             self.close()
-            self._name, self._kinds, self._in_file = fresh_name(), kinds, 0
+            self._name, self._open = fresh_name(), kinds
             self._file = self.place.open(self._name, table.schema)
         self._wait()
         self._last = self._thread.submit(self._file.write_table, table, row_group_size=BLOCK)
         self._in_file += table.num_rows
-        self.rows += table.num_rows
 
     def take(self, kinds: Kinds, parts: Iterable[Part]) -> None:
         """Add files that other processes wrote, with columns of these kinds: all of them, or none if the disk refuses one."""
         self.close()
-        taken = sorted(parts, key=lambda part: part.order)
-        for number, part in enumerate(taken, len(self._parts) + 1):
-            self.place.storage.rename(part.name, part_name(number))
-        self._parts += [kinds] * len(taken)
-        self.rows += sum(part.rows for part in taken)
+        taken = [(part, File(part_name(n), part.rows, part.bytes)) for n, part in enumerate(sorted(parts, key=lambda p: p.order), self._next)]
+        for part, file in taken:
+            self.place.storage.rename(part.name, file.name)
+        self.listed += [file for _, file in taken]
+        self._kinds += [kinds] * len(taken)
+
+    @property
+    def _next(self) -> int:
+        return len(self.listed) + 1
 
     def _wait(self) -> None:
         last, self._last = self._last, None
@@ -165,12 +162,15 @@ class Files:
             self._wait()
         finally:
             file.close()
-        self.place.storage.rename(self._name, part_name(len(self._parts) + 1))
-        self._parts.append(self._kinds)
+        name = part_name(self._next)
+        self.place.storage.rename(self._name, name)
+        self.listed.append(File(name, self._in_file, self.place.size(name)))
+        self._kinds.append(self._open)
+        self._in_file = 0
 
     def abandon(self) -> None:
         """Let go of the file that is being written: it will not be needed."""
-        file, self._file = self._file, None
+        file, self._file, self._in_file = self._file, None, 0
         with suppress(OSError, pa.ArrowException):  # a full disk takes no ending either
             try:
                 self._wait()
@@ -179,54 +179,56 @@ class Files:
                     file.close()
         self._thread.shutdown()
 
-    def stand(self, count: int, rows: int) -> None:
-        """Speak of the first ``count`` files alone, which have so many rows."""
-        self._parts = [*self._parts[:count], *[None] * (count - len(self._parts))]
-        self.rows = rows
+    def stand(self, files: Iterable[File]) -> None:
+        """Speak of these files alone, which are the first ones."""
+        self.listed = list(files)
+        self._kinds = [*self._kinds[: len(self.listed)], *[None] * (len(self.listed) - len(self._kinds))]
 
     def sweep(self) -> None:
         """Remove every file but those spoken of."""
-        kept = set(self.names)
+        kept = {file.name for file in self.listed}
         for name in self.place.storage.names():
             if name not in kept:
                 self.place.storage.remove(name)
 
-    @property
-    def names(self) -> list[str]:
-        """What the files are called."""
-        return [part_name(number) for number in range(1, len(self._parts) + 1)]
+    def damage(self) -> str | None:
+        """What is wrong with a file that is spoken of, if anything is. One that was written again has another size, but as many rows."""
+        files, folder = self.place.storage.arrow()
+        sizes = self.place.storage.sizes()
+        for file in self.listed:
+            if file.name not in sizes:
+                return f"there is no {self.place.storage.place}/{file.name}"
+            with suppress(OSError, pa.ArrowException):
+                if sizes[file.name] == file.bytes or pq.read_metadata(f"{folder}/{file.name}", filesystem=files).num_rows == file.rows:
+                    continue
+            return f"{self.place.storage.place}/{file.name} is not what was written"
+        return None
 
-    def stale(self, kinds: Kinds) -> dict[str, list[str]]:
-        """The files that do not have columns of these kinds, with the columns: they have to become text."""
-        found = {}
-        for place, name in enumerate(self.names):
-            held = self._parts[place]
+    def stale(self, kinds: Kinds) -> list[tuple[int, str]]:
+        """The files whose columns are not of these kinds: the number of each, and what it is called."""
+        for place, held in enumerate(self._kinds):
             if held is None:
-                held = self._parts[place] = self.place.kinds(name)
-            changed = [column for column, kind in held.items() if kind != kinds[column]]
-            if changed:
-                found[name] = changed
-        return found
+                self._kinds[place] = self.place.kinds(self.listed[place].name)
+        wanted = list(kinds.items())
+        return [(n, self.listed[n].name) for n, held in enumerate(self._kinds) if held is not None and list(held.items()) != wanted]
 
-    def replace(self, name: str, fresh: str) -> None:
-        """Put a file that :meth:`Place.write_as_text` wrote in the place of the one that it was made of."""
-        self.place.storage.rename(fresh, name)
-        self._parts[self.names.index(name)] = None
+    def replace(self, kinds: Kinds, part: Part) -> None:
+        """Put a file that :meth:`Place.rewrite` wrote, ``order`` telling of which, in the place of that one."""
+        old = self.listed[part.order]
+        self.place.storage.rename(part.name, old.name)
+        self.listed[part.order], self._kinds[part.order] = File(old.name, part.rows, part.bytes), kinds
 
     def finish(self, kinds: Kinds, metadata: dict[bytes, bytes]) -> None:
-        """Complete the table, whose columns have turned out to be of these kinds.
-
-        A first file without rows has them all, for readers that take the columns of the first file for those of all.
-        """
+        """Complete the table, whose columns have turned out to be of these kinds. There is at least one file, so that any reader knows them."""
         self.close()
         self._thread.shutdown()
-        for name, changed in self.stale(kinds).items():
-            self.replace(name, self.place.write_as_text(name, changed))
-        schema = pa.schema([(name, TYPES[kind]) for name, kind in kinds.items()], metadata=metadata)
-        empty = fresh_name()
-        with self.place.open(empty, schema) as file:
-            file.write_table(schema.empty_table())
-        self.place.storage.rename(empty, part_name(0))
+        for number, name in self.stale(kinds):
+            self.replace(kinds, self.place.rewrite(number, name, kinds))
+        if not self.listed:
+            empty, schema = fresh_name(), schema_of(kinds, metadata)
+            with self.place.open(empty, schema) as file:
+                file.write_table(schema.empty_table())
+            self.take(kinds, [Part(empty, 0, self.place.size(empty), 0)])
         for name in self.place.storage.names():
             if name.startswith(UNFINISHED):
                 self.place.storage.remove(name)

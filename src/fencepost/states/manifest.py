@@ -17,11 +17,12 @@ from fencepost.errors import SystemFailure
 from fencepost.source import source_digest
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import decode
+from fencepost.states.kinds import Kind
 from fencepost.step.state import Store
 from fencepost.storage import open_storage
 from fencepost.trace.words import constant_text
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of what the files hold and how."""
 
 NAME = "manifest.json"
@@ -49,8 +50,16 @@ class About(msgspec.Struct):
     shown: dict[str, str]
 
 
+class File(msgspec.Struct, frozen=True):
+    """A file of a table."""
+
+    name: str
+    rows: int
+    bytes: int
+
+
 class Manifest(About):
-    """The whole manifest. ``columns``: the kind of each column of ``states``: ``int``, ``bool``, ``float`` or ``text``.
+    """The whole manifest. ``columns``: the kind of each column of ``states``; see `kinds`. ``files``: those of each table.
 
     ``edges`` is how many there are, None if they were not asked for. Unless ``complete``, ``ended`` says what ended the search.
     """
@@ -60,7 +69,8 @@ class Manifest(About):
     states: int
     edges: int | None
     depth: int
-    columns: dict[str, str]
+    columns: dict[str, Kind]
+    files: dict[str, list[File]]
 
 
 def about(protocol: Protocol) -> dict[str, Any]:
@@ -114,13 +124,31 @@ class StateSpace:
         return f"{self.manifest.protocol}  {given}".strip()
 
     @property
-    def parts(self) -> dict[str, str]:
+    def parts(self) -> dict[str, Kind]:
         """The columns that are parts of the state, each with its kind."""
         return {name: kind for name, kind in self.manifest.columns.items() if name not in FIXED}
 
-    def files(self, table: str) -> str:
-        """Where the files of ``states`` or ``edges`` are: absolute, since Spark stays in the directory that it was started in."""
-        return f"{open_storage(self.directory).place}/{table}"
+    def files(self, table: str) -> list[str]:
+        """The files of ``states`` or ``edges``, and no others that may be there: absolute, since Spark stays in the directory that it was
+        started in.
+
+        Raises :class:`fencepost.SystemFailure` if one is missing, or is not of the size that it had.
+        """
+        storage = open_storage(self.directory).below(table)
+        sizes = storage.sizes()
+        for file in self.manifest.files.get(table, ()):
+            if sizes.get(file.name) != file.bytes:
+                what = "is not what was written" if file.name in sizes else "is missing"
+                raise SystemFailure(f"{self.directory} is damaged: {table}/{file.name} {what}; check again")
+        return [f"{storage.place}/{file.name}" for file in self.manifest.files.get(table, ())]
+
+    def dataset(self, table: str) -> Any:
+        """``states`` or ``edges`` as a data set of pyarrow's. Raises as :meth:`files`."""
+        from pyarrow import dataset
+
+        files, folder = open_storage(self.directory).below(table).arrow()
+        names = [f"{folder}/{name.rpartition('/')[2]}" for name in self.files(table)]
+        return dataset.dataset(names, format="parquet", filesystem=files)
 
     def protocol(self) -> Protocol:
         """The protocol that was explored, with its constants.

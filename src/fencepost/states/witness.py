@@ -46,7 +46,7 @@ def _way_back(space: StateSpace, fingerprint: int, depth: int) -> list[tuple[int
     """The states on the way and the actions that led to each, the last one first."""
     from pyarrow import dataset
 
-    states = dataset.dataset(space.files("states"), format="parquet")
+    states = space.dataset("states")
     way = []
     while True:
         where = (dataset.field("depth") == depth) & (dataset.field("fingerprint") == fingerprint)

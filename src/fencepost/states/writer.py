@@ -16,18 +16,18 @@ from fencepost.compiler.tables import Array
 from fencepost.errors import SystemFailure
 from fencepost.states.columns import Columns
 from fencepost.states.files import BLOCK, Files, Part, Place, writing
-from fencepost.states.manifest import EDGES, NAME, Manifest
+from fencepost.states.manifest import EDGES, NAME, File, Manifest
 from fencepost.step import Stepper
 from fencepost.storage import open_storage
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """How far a table was at the end of a level: what it takes to go on with it. Of both of its parts the number of files and of rows."""
+    """How far a table was at the end of a level: what it takes to go on with it."""
 
     place: str
     depth: int
-    states: tuple[int, int]
-    edges: tuple[int, int] | None
+    states: list[File]
+    edges: list[File] | None
 
 
 class Writer:
@@ -79,7 +79,7 @@ class Writer:
         with writing(self.directory):
             for begin in range(0, len(sources), BLOCK):
                 block = slice(begin, begin + BLOCK)
-                self.edges.write(EDGES, self.columns.edges(sources[block], targets[block], roots[block]))
+                self.edges.write(dict(EDGES), self.columns.edges(sources[block], targets[block], roots[block]))
 
     # -- files that others wrote --------------------------------------------------------------------------------------
 
@@ -93,18 +93,18 @@ class Writer:
         """Steps, in files."""
         assert self.edges is not None
         with writing(self.directory):
-            self.edges.take(EDGES, parts)
+            self.edges.take(dict(EDGES), parts)
 
-    def stale(self) -> dict[str, list[str]]:
-        """The files of states that have to be written again, by columns that turned out to hold text. :meth:`finish` does it too."""
+    def stale(self) -> list[tuple[int, str]]:
+        """The files of states that have to be written again, with all columns: the number and the name of each. :meth:`finish` does it too."""
         self.columns.learn(self.stepper.store)
         with writing(self.directory):
             self.states.close()
-            return self.states.stale(self.columns.final_kinds())
+            return self.states.stale(self.columns.kinds)
 
-    def replace(self, name: str, fresh: str) -> None:
-        """Take a file of states that was written again."""
-        self.states.replace(name, fresh)
+    def replace(self, part: Part) -> None:
+        """Take a file of states that was written again, ``order`` being its number."""
+        self.states.replace(self.columns.kinds, part)
 
     # -- stopping, and going on ---------------------------------------------------------------------------------------
 
@@ -113,23 +113,18 @@ class Writer:
         with writing(self.directory):
             for files in self._files:
                 files.close()
-        counts = [(files.count, files.rows) for files in self._files]
-        return Mark(self.storage.place, self.depth, counts[0], counts[1] if self.edges is not None else None)
+        edges = list(self.edges.listed) if self.edges is not None else None
+        return Mark(self.storage.place, self.depth, list(self.states.listed), edges)
 
-    def missing(self) -> str | None:
-        """A file that a table must have to be gone on with, and has not."""
-        for files in self._files:
-            there = set(files.place.storage.names())
-            lost = next((name for name in files.names if name not in there), None)
-            if lost is not None:
-                return f"{files.place.storage.place}/{lost}"
-        return None
+    def damage(self) -> str | None:
+        """What is wrong with a file that a table must have to be gone on with, if anything is."""
+        return next(filter(None, (files.damage() for files in self._files)), None)
 
     def _stand(self, mark: Mark) -> None:
         self.depth = mark.depth
-        self.states.stand(*mark.states)
+        self.states.stand(mark.states)
         if self.edges is not None and mark.edges is not None:
-            self.edges.stand(*mark.edges)
+            self.edges.stand(mark.edges)
 
     def begin(self) -> None:
         """Before anything new is written to a table that is gone on with: from now on it is not complete, and ends where its mark is."""
@@ -146,15 +141,16 @@ class Writer:
         """Complete the directory. ``ended``: what ended the search, unless it was ``complete``."""
         self.begin()
         self.columns.learn(self.stepper.store)
-        kinds = self.columns.final_kinds()
-        manifest = Manifest(
-            **self.columns.about, complete=complete, ended=ended, states=self.states.rows,
-            edges=None if self.edges is None else self.edges.rows, depth=self.depth, columns=kinds,
-        )  # fmt: skip
+        kinds = self.columns.kinds
         with writing(self.directory):
             self.states.finish(kinds, self.columns.metadata)
             if self.edges is not None:
-                self.edges.finish(EDGES, self.columns.metadata)
+                self.edges.finish(dict(EDGES), self.columns.metadata)
+            manifest = Manifest(
+                **self.columns.about, complete=complete, ended=ended, states=self.states.rows,
+                edges=None if self.edges is None else self.edges.rows, depth=self.depth, columns=kinds,
+                files={files.place.table: files.listed for files in self._files},
+            )  # fmt: skip
             self.storage.replace(NAME, msgspec.json.format(msgspec.json.encode(manifest)))
         return manifest
 

@@ -1,0 +1,133 @@
+"""The kinds of columns, and values as a column of a kind holds them.
+
+A kind is ``"int"`` (of 64 bits), ``"bool"``, ``"float"``, ``"text"``, or made of others: ``{"set": kind}``, ``{"list": kind}``,
+``{"map": [kind, kind]}``, ``{"struct": {field: kind}, "of": "Entry"}`` for a record. It is None as long as nothing but None was seen.
+
+Values are **plain** in a column: numbers, booleans and strings as such, other values without parts by their names, sets and sequences as lists,
+maps as lists of pairs, records as dicts. Sets and maps are sorted. Where kinds do not go together, values are text. How they are
+printed follows from the plain value and its kind alone, so a column that was written can become one of another kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fencepost.spec.values import Map, Record, Value, show
+
+Kind = None | str | dict[str, Any]
+Plain = Any
+
+_SCALARS = {bool: "bool", float: "float"}
+
+
+def plain(value: Value) -> tuple[Kind, Plain]:
+    """A value, as a column that holds nothing else would have it, and the kind of that column."""
+    cls = type(value)
+    if value is None:
+        return None, None
+    if cls in _SCALARS:
+        return _SCALARS[cls], value
+    if cls is int:
+        return ("int", value) if -(1 << 63) <= value < 1 << 63 else ("text", show(value))
+    if cls is str:
+        return "text", _readable(value)
+    if cls is tuple:
+        kind, parts = _together(value)
+        return {"list": kind}, parts
+    if isinstance(value, frozenset):
+        kind, parts = _together(value)
+        return {"set": kind}, sorted(parts, key=_order)
+    if cls is Map and None not in value:
+        (key, keys), (kind, parts) = _together(value), _together(value.values())
+        return {"map": [key, kind]}, sorted(zip(keys, parts, strict=True), key=_order)
+    if isinstance(value, Record) and value._fields:
+        fields = {name: plain(getattr(value, name)) for name in value._fields}
+        return {"struct": {name: kind for name, (kind, _) in fields.items()}, "of": cls.__name__}, {name: p for name, (_, p) in fields.items()}
+    return "text", _readable(show(value))
+
+
+def _readable(text: str) -> str:
+    """A text that any reader of UTF-8 takes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _together(values: Iterable[Value]) -> tuple[Kind, list[Plain]]:
+    """Values of one column, and its kind."""
+    found = [plain(value) for value in values]
+    kind: Kind = None
+    for one, _ in found:
+        kind = merged(kind, one)
+    return kind, [converted(value, one, kind) for one, value in found]
+
+
+def merged(one: Kind, other: Kind) -> Kind:
+    """The kind of a column that holds values of two kinds."""
+    if one is None or one == other:
+        return other
+    if other is None:
+        return one
+    if isinstance(one, dict) and isinstance(other, dict):
+        if "set" in one and "set" in other:
+            return {"set": merged(one["set"], other["set"])}
+        if "list" in one and "list" in other:
+            return {"list": merged(one["list"], other["list"])}
+        if "map" in one and "map" in other:
+            return {"map": [merged(a, b) for a, b in zip(one["map"], other["map"], strict=True)]}
+        if "struct" in one and "struct" in other and one["of"] == other["of"] and list(one["struct"]) == list(other["struct"]):
+            return {"struct": {name: merged(kind, other["struct"][name]) for name, kind in one["struct"].items()}, "of": one["of"]}
+    return "text"
+
+
+def agree(one: Kind, other: Kind) -> bool:
+    """Whether values of two kinds can be compared: one column could hold both, and none of them would become text."""
+    if one is None or other is None or one == other:
+        return True
+    if not isinstance(one, dict) or not isinstance(other, dict) or merged(one, other) == "text":
+        return False
+    return all(agree(a, b) for a, b in zip(_parts(one), _parts(other), strict=True))
+
+
+def _parts(kind: dict[str, Any]) -> list[Kind]:
+    if "struct" in kind:
+        return list(kind["struct"].values())
+    return kind["map"] if "map" in kind else [kind.get("set", kind.get("list"))]
+
+
+def converted(value: Plain, before: Kind, after: Kind) -> Plain:
+    """A plain value of a column of one kind in a column of a kind that is merged from it."""
+    if value is None or before == after:
+        return value
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return text(value, before)
+    if "set" in before:
+        return sorted((converted(part, before["set"], after["set"]) for part in value), key=_order)
+    if "list" in before:
+        return [converted(part, before["list"], after["list"]) for part in value]
+    if "map" in before:
+        pairs = [[converted(part, before["map"][n], after["map"][n]) for n, part in enumerate(pair)] for pair in value]
+        return sorted(map(tuple, pairs), key=_order)
+    return {name: converted(value[name], kind, after["struct"][name]) for name, kind in before["struct"].items()}
+
+
+def text(value: Plain, kind: Kind) -> str:
+    """A plain value as it is printed, but with strings as they are: ``{b1, b2}``, ``Entry(id=1, data=1)``."""
+    if value is None or not isinstance(kind, dict):
+        return value if isinstance(value, str) else show(value)
+    if "set" in kind:
+        return "{" + ", ".join(text(part, kind["set"]) for part in value) + "}"
+    if "list" in kind:
+        return "⟨" + ", ".join(text(part, kind["list"]) for part in value) + "⟩"
+    if "map" in kind:
+        return "{" + ", ".join(f"{text(key, kind['map'][0])}: {text(part, kind['map'][1])}" for key, part in value) + "}"
+    return f"{kind['of']}(" + ", ".join(f"{name}={text(value[name], part)}" for name, part in kind["struct"].items()) + ")"
+
+
+def _order(value: Plain) -> tuple[Any, ...]:
+    if value is None:
+        return (0,)
+    if isinstance(value, dict):
+        return (1, tuple(_order(part) for part in value.values()))
+    if isinstance(value, (list, tuple)):
+        return (1, tuple(_order(part) for part in value))
+    return (1, value)
