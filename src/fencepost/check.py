@@ -53,6 +53,7 @@ def check(
     Raises :class:`fencepost.OptionError` for unknown names and :class:`fencepost.SystemFailure` when the machine fails; what the
     protocol itself does wrong is part of the result.
     """
+    started = time.monotonic()
     for name in given:
         if name not in Options.__dataclass_fields__:
             raise OptionError(_unknown("option", name, Options.__dataclass_fields__, "check"))
@@ -63,7 +64,7 @@ def check(
     if broken is not None:
         return _result(protocol, engine, Exploration(), violations=[Violation("assumption", broken.name, None)])
     if engine == "auto" and options.states is None:
-        small = _try_small(protocol, invariants, options)
+        small = _try_small(protocol, invariants, options, started)
         if small is not None:
             return small
     if engine == "auto":
@@ -71,7 +72,7 @@ def check(
     stepper = Stepper(protocol, invariants, options.checking)
     _check_liveness(stepper, engine, options)
     explorer = import_module(_module(engine, options))
-    return _judge(stepper, engine, explorer.explore(stepper, options, report), options, report)
+    return _judge(stepper, engine, explorer.explore(stepper, options, report), options, report, started)
 
 
 def _module(engine: str, options: Options) -> str:
@@ -81,7 +82,7 @@ def _module(engine: str, options: Options) -> str:
     return "fencepost.spark" if engine == "spark" else f"fencepost.engines.{engine}"
 
 
-def _try_small(protocol: Protocol, invariants: Sequence[str] | None, options: Options) -> Result | None:
+def _try_small(protocol: Protocol, invariants: Sequence[str] | None, options: Options, started: float) -> Result | None:
     """The interpreted explorer's answer, if the protocol is small enough for it and nothing was asked that it can not do."""
     if options.checkpoint or options.resume or options.checking:
         return None
@@ -92,7 +93,7 @@ def _try_small(protocol: Protocol, invariants: Sequence[str] | None, options: Op
     brief = replace(options, max_states=min(options.max_states or SMALL_STATES, SMALL_STATES), timeout=None)
     explored = interpreted.explore(stepper, brief, most_calls=SMALL_CALLS, most_queued=SMALL_LEVEL)
     ours = explored.limit is not None and (options.max_depth is None or explored.depth < options.max_depth)
-    return None if ours else _judge(stepper, "interpreted", explored, options, None)
+    return None if ours else _judge(stepper, "interpreted", explored, options, None, started)
 
 
 def _check_liveness(stepper: Stepper, engine: str, options: Options) -> None:
@@ -165,8 +166,10 @@ def _check_table(engine: str, options: Options) -> None:
             raise OptionError(f"states and checkpoint are both to be written to {options.states}: give the checkpoint a folder of its own")
 
 
-def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Options, report: Report | None) -> Result:
-    """The result of an exploration, every counterexample replayed through the author's Python."""
+def _judge(
+    stepper: Stepper, engine: str, explored: Exploration, options: Options, report: Report | None, started: float
+) -> Result:
+    """The result of an exploration, every counterexample replayed through the author's Python. ``started``: when the check was."""
     if not explored.distinct and explored.raised is None:
         explored.raised = _without_states(stepper, explored)
     if explored.complete and explored.distinct and not explored.found and explored.recording is not None:
@@ -197,6 +200,7 @@ def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Option
         count[0] += explored.taken.get(root.index, 0)
         count[1] += explored.new.get(root.index, 0)
     result.actions = [ActionCount(name, taken, new) for name, (taken, new) in counts.items()]
+    result.seconds = explored.seconds_before + time.monotonic() - started
     return result
 
 

@@ -84,7 +84,9 @@ class Result:
 
     ``complete``: every reachable state was explored. ``distinct_states``, ``generated_states``, ``depth`` and ``queue`` count as TLC
     does, up to ``symmetry`` of the constants it names. ``limit`` names the limit that ended the search early, ``error`` is what the
-    protocol raised, ``failure`` what the machine did not give. ``judged`` names the temporal properties that were judged, and
+    protocol raised, ``failure`` what the machine did not give. ``seconds`` is how long the caller of :func:`fencepost.check` waited: for
+    every engine that was tried, tables, initial states, the judgement of liveness and the replay of counterexamples, and in a resumed
+    search for the runs before it. ``judged`` names the temporal properties that were judged, and
     ``unjudged`` is why they were not although everything was explored. ``violations`` are in order of discovery;
     ``witnesses`` are the ways to what is to be sometimes true, ``unreached`` names what has none so far, and ``reached`` says that nothing else
     was looked for and all of it was found: the search may have ended with that;

@@ -261,6 +261,7 @@ class Explorer:
         """Complete the result with what is only known, or only worth looking up, at the end."""
         result = self.result
         self.count()
+        result.seconds_before = self.earlier.seconds
         result.seconds = self.earlier.seconds + time.monotonic() - self.started
         result.evaluations = self.stepper.evaluations
         result.peak_memory = peak_memory()

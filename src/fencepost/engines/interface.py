@@ -154,7 +154,8 @@ class Exploration:
     space was exhausted or what was ``found`` (violations), or the ``witnesses``, ended the search; ``raised`` is an error of the author's
     Python with the path to the state it was raised in; ``failure`` is what the machine did not give (disk, memory), with all that was known until then.
     ``recording``: the graph, if there are temporal properties to judge on it; ``judged``: those that were; ``unjudged``: why they were
-    not. With a ``symmetry`` states are counted up to it. ``table``: the state space as it was written down, to be completed.
+    not. ``seconds`` are those of the engine; ``seconds_before``, of them, those of earlier runs that a resumed search goes on from. With
+    a ``symmetry`` states are counted up to it. ``table``: the state space as it was written down, to be completed.
 
     In a simulation ``distinct`` is an estimate, ``depth`` the states of the longest walk, ``walks`` tells the rest, and ``walk`` is the
     only walk, if only one was asked for.
@@ -165,6 +166,7 @@ class Exploration:
     depth: int = 0
     queue: int = 0
     seconds: float = 0.0
+    seconds_before: float = 0.0
     peak_memory: int = 0
     complete: bool = False
     limit: str | None = None
