@@ -28,9 +28,10 @@ SEARCH = ("max_states", "max_depth", "bits", "symmetry", "checkpoint", "resume",
 RANGES = {"walks": (1, 1 << 60), "depth": (1, 1_000_000), "seed": (0, (1 << 64) - 1), "walk": (0, 1 << 60)}
 """The least and the largest number for each option of a simulation."""
 
-SMALL_STATES, SMALL_LEVEL, SMALL_CALLS = 10_000, 2_000, 5_000
-"""What ``auto`` lets the interpreted explorer try before it turns to the compiled one: states, states of one level, and calls of the
-author's Python. Not seconds, so that the protocol alone decides which of them answers."""
+SMALL_STATES = 10_000
+SMALL = {"calls": 5_000, "queued": 2_000, "orbits": 2_000}
+"""What ``auto`` lets the interpreted explorer try before it turns to the compiled one: states, and :class:`interpreted.Most`. Not seconds,
+so that the protocol alone decides which of them answers."""
 
 
 def check(
@@ -91,7 +92,7 @@ def _try_small(protocol: Protocol, invariants: Sequence[str] | None, options: Op
     stepper = Stepper(protocol, invariants)
     _check_liveness(stepper, "interpreted", options)
     brief = replace(options, max_states=min(options.max_states or SMALL_STATES, SMALL_STATES), timeout=None)
-    explored = interpreted.explore(stepper, brief, most_calls=SMALL_CALLS, most_queued=SMALL_LEVEL)
+    explored = interpreted.explore(stepper, brief, most=interpreted.Most(**SMALL))
     ours = explored.limit is not None and (options.max_depth is None or explored.depth < options.max_depth)
     return None if ours else _judge(stepper, "interpreted", explored, options, None, started)
 
@@ -188,8 +189,8 @@ def _judge(
     result.reached = bool(sought(stepper, options, reported_as(stepper, explored.symmetry))) and not missing
     if manifest is not None and explored.table is not None:
         result.table = Table(str(explored.table.directory), manifest.states, manifest.edges, manifest.depth, manifest.complete)
-    permutations = len(explored.symmetry.permutations) if explored.symmetry is not None else 1
-    result.collision_probability = collision_probability(explored.generated, explored.distinct, options.bits, permutations)
+    images = explored.symmetry.images if explored.symmetry is not None else 1
+    result.collision_probability = collision_probability(explored.generated, explored.distinct, options.bits, images)
     if explored.raised_at is not None:
         result.error_trace = replay(stepper, _start(stepper, explored.raised_at), explored.raised_at.path)
     if explored.walk is not None:
@@ -288,12 +289,12 @@ def _start(stepper: Stepper, found: Found) -> State:
     return State(stepper.store, found.initial.ids)
 
 
-def collision_probability(generated: int, distinct: int, bits: int, permutations: int = 1) -> float:
+def collision_probability(generated: int, distinct: int, bits: int, images: int = 1) -> float:
     """The chance that some two states shared a fingerprint, as TLC estimates it: distinct x (generated - distinct) / 2^bits.
 
     Two states up to symmetry share the least of n fingerprints with a chance of n^2 / (2n - 1) / 2^bits.
     """
-    pairs = distinct * max(generated - distinct, 0) * permutations**2 / (2 * permutations - 1)
+    pairs = distinct * max(generated - distinct, 0) * images**2 / (2 * images - 1)
     return min(1.0, pairs / 2.0**bits)
 
 
@@ -321,5 +322,6 @@ def _result(
         evaluations=explored.evaluations,
         profile=explored.profile,
         symmetry=explored.symmetry.names if explored.symmetry is not None else (),
+        exact=explored.symmetry is None or explored.symmetry.exact,
         walks=explored.walks,
     )

@@ -83,7 +83,8 @@ class Result:
     """What a check found out.
 
     ``complete``: every reachable state was explored. ``distinct_states``, ``generated_states``, ``depth`` and ``queue`` count as TLC
-    does, up to ``symmetry`` of the constants it names. ``limit`` names the limit that ended the search early, ``error`` is what the
+    does, up to ``symmetry`` of the constants it names; unless ``exact``, some states of a large group were counted more than once up
+    to it, and the counts are upper bounds. ``limit`` names the limit that ended the search early, ``error`` is what the
     protocol raised, ``failure`` what the machine did not give. ``seconds`` is how long the caller of :func:`fencepost.check` waited: for
     every engine that was tried, tables, initial states, the judgement of liveness and the replay of counterexamples, and in a resumed
     search for the runs before it. ``judged`` names the temporal properties that were judged, and
@@ -122,6 +123,7 @@ class Result:
     collision_probability: float = 0.0
     profile: Mapping[str, Any] = field(default_factory=dict)
     symmetry: tuple[str, ...] = ()
+    exact: bool = True
     table: Table | None = None
     walks: Walks | None = None
     walk: Trace | None = None

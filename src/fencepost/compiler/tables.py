@@ -82,6 +82,9 @@ class Compiled(NamedTuple):
     ``delta_high``: effect of each outcome on the fingerprint; ``image_delta``, ``image_delta_high``: on the fingerprint of each image of
     the state, one column per permutation (none without symmetry). ``write_*``: what each outcome writes. ``start``, ``middle``: the entries of each outcome, properties
     first; an entry is place << 32 | node, or a word. ``twin``: whether an outcome of another leaf can have the same effect.
+
+    For canonical labellings (empty without): ``colours`` of the members; the term of a value of a slot has its program at
+    ``program[program_at[program_base[slot] + value]]``: a mask of the members in it, where it ends, instructions (see `canonical`).
     """
 
     pool: Array
@@ -111,6 +114,43 @@ class Compiled(NamedTuple):
     known_start: Array
     known_slot: Array
     known_new: Array
+    colours: Array
+    program_base: Array
+    program_at: Array
+    program: Array
+
+
+class _Programs:
+    """The programs of the terms of all values there are, for canonical labellings."""
+
+    def __init__(self, symmetry: Symmetry) -> None:
+        assert symmetry.labelling is not None
+        self.symmetry = symmetry
+        self.colours = np.array(symmetry.labelling.colours, np.int64)
+        self.words = reserve(MAX_WORDS, np.uint64)
+        self.top = 0
+        self.begins: list[list[int]] = []
+
+    def compiled(self) -> list[Array]:
+        """The last four arrays of :class:`Compiled`."""
+        store = self.symmetry.store
+        self.begins += [[] for _ in range(len(store.slots) - len(self.begins))]
+        for slot, begins in enumerate(self.begins):
+            for value in range(len(begins), len(store.values[slot])):
+                begins.append(self._add(slot, value))
+        bases = np.concatenate([[0], np.cumsum([len(begins) for begins in self.begins])]).astype(np.int64)
+        return [self.colours, bases[:-1], np.array([b for begins in self.begins for b in begins], np.int64), self.words.view(np.int64)]
+
+    def _add(self, slot: int, value: int) -> int:
+        """Where the program begins that was added for a value."""
+        begin, term = self.top, self.symmetry.term(slot, value) if value else None
+        program = [] if term is None else term.program
+        if begin + len(program) + 2 > MAX_WORDS:
+            raise SystemFailure("the values of the protocol are too many or too large to be labelled: check it without --symmetry")
+        self.top = begin + 2 + len(program)
+        mask = 0 if term is None else sum(1 << member for member in term.members)
+        self.words[begin : self.top] = np.array([mask, self.top, *program], np.uint64)
+        return begin
 
 
 def _bits(numbers: Sequence[int], words: int) -> Array:
@@ -131,7 +171,7 @@ class Tables:
         self.stepper = stepper
         self.store = stepper.store
         self.symmetry = symmetry
-        self.permutations = len(symmetry.permutations) if symmetry else 0
+        self.permutations = symmetry.images if symmetry else 0
         roots = len(stepper.roots)
         self.root_kind = np.array([KIND[r.kind] for r in stepper.roots], np.int8)
         self.is_constraint = np.array([r.kind in ("constraint", "step_constraint") for r in stepper.roots] + [False])
@@ -166,6 +206,7 @@ class Tables:
         self.delta = reserve(MAX_OUTCOMES, np.uint64)
         self.delta_high = reserve(MAX_OUTCOMES, np.uint64)
         self.image_delta, self.image_delta_high = (self.images_of(MAX_OUTCOMES) for _ in range(2))
+        self._programs = _Programs(symmetry) if symmetry is not None and symmetry.labelling is not None else None
         self._image_hashes: dict[tuple[int, int], Array] = {}
         self.twin = reserve(MAX_OUTCOMES, np.uint8)
         self.leaf_root = reserve(MAX_OUTCOMES, np.int32)
@@ -445,6 +486,8 @@ class Tables:
             "delta": n, "delta_high": n, "image_delta": n * bool(self.permutations), "image_delta_high": n * bool(self.permutations), "twin": n, "leaf_root": self.leaves, "leaf_span": self.leaves, "outcome_root": n,
             "is_constraint": len(self.is_constraint), "step_trie": int(self.entries[0]), "word": entries, "trie": entries,
             "start": n + 1, "middle": n + 1, "step_start": n + 1,
+            # Only the embedded engine has symmetry.
+            "colours": 0, "program_base": 0, "program_at": 0, "program": 0,
         }  # fmt: skip
 
     def snapshot(self) -> dict[str, Any]:
@@ -502,6 +545,7 @@ class Tables:
             self.pool, self.layout.place, self.roots, self.is_constraint, self.leaf_root, self.leaf_span, self.outcome_root, self.delta, self.delta_high,
             self.image_delta, self.image_delta_high, self.twin, self.choice_start, self.choice, self.write_start, self.write_slot, self.write_value, start, middle, word, trie,
             step_start, step_trie, self.drop, self.known_start, self.known_slot, self.known_new,
+            *(self._programs.compiled() if self._programs is not None else [np.zeros(0, np.int64)] * 4),
         )  # fmt: skip
 
     def exploding(self) -> list[tuple[str, int]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fencepost.compiler import canonical
 from fencepost.compiler.layout import packed, unpacked
 from fencepost.compiler.machine import reserve
 from fencepost.compiler.native import REF_BITS, REF_MASK, STACK_WORDS, move_fields
@@ -31,7 +32,7 @@ from fencepost.engines.checkpoint import (
     slot_entries,
 )
 from fencepost.engines.interface import SAMPLE, Exploration, Found, Options, Progress, Report, table
-from fencepost.engines.kernel import CAPACITY, COUNT, DEADLOCK, LEAF_TOP, OUT, PARKS, USED, Arena, Shared, Work
+from fencepost.engines.kernel import CAPACITY, COUNT, DEADLOCK, INEXACT, LEAF_TOP, OUT, PARKS, USED, Arena, Shared, Work
 from fencepost.engines.links import Links
 from fencepost.engines.recording import record_level, steps_of
 from fencepost.engines.resources import memory_limit, peak_memory, physical_memory, resident_memory
@@ -197,6 +198,7 @@ class Explorer:
             best_position=np.full(roots, -1, np.int64),
             best_order=np.full(roots, -1, np.int64),
             best_outcome=np.full(roots, -1, np.int64),
+            labels=canonical.scratch(self.symmetry is not None and self.symmetry.labelling is not None),
         )
 
     def fit(self) -> None:
@@ -261,6 +263,8 @@ class Explorer:
         """Complete the result with what is only known, or only worth looking up, at the end."""
         result = self.result
         self.count()
+        if self.symmetry is not None and any(w.counts[INEXACT] for w in self.work):
+            self.symmetry.exact = False
         result.seconds_before = self.earlier.seconds
         result.seconds = self.earlier.seconds + time.monotonic() - self.started
         result.evaluations = self.stepper.evaluations
@@ -347,7 +351,7 @@ class Explorer:
             rows[:, index] = np.array(ids, np.uint32)[kept[:, column]]
         if self.symmetry is not None:
             images = self._images(rows)
-            lows, highs = self._keys(images)
+            lows, highs = self._keys(rows, images)
         else:
             images = None
             lows, highs = (np.full(len(rows), part, np.uint64) for part in (SEED & LOW, SEED >> 64))
@@ -466,9 +470,8 @@ class Explorer:
         if self.symmetry is None:
             fingerprint = state.fingerprint
             return fingerprint & LOW, fingerprint >> 64, None
-        images = self._images(np.array([state.ids], np.int64))
-        lows, highs = self._keys(images)
-        return int(lows[0]), int(highs[0]), images
+        key = self.symmetry.key(state.ids)
+        return key & LOW, key >> 64, self._images(np.array([state.ids], np.int64))
 
     def _images(self, rows: Array) -> Array:
         """The fingerprints of every image of these rows: by half, row and permutation."""
@@ -479,9 +482,15 @@ class Explorer:
             images ^= np.stack([self.tables.image_hashes(index, int(n)) for n in numbers], axis=1)[:, places]
         return images
 
-    def _keys(self, images: Array) -> tuple[Array, Array]:
-        lows, highs = (np.empty(images.shape[1], np.uint64) for _ in range(2))
-        kernel.orbit_keys(self.compiled, images[0], images[1], lows, highs, self.wide)
+    def _keys(self, rows: Array, images: Array) -> tuple[Array, Array]:
+        """The keys of the orbits of these rows, whose images have these fingerprints."""
+        lows, highs = (np.empty(len(rows), np.uint64) for _ in range(2))
+        self.compiled = self.tables.compiled()
+        if self.compiled.colours.size:
+            cells, work = packed(rows, self.tables.places, self.tables.layout.words), self.work[0]
+            work.counts[INEXACT] += not canonical.labelled_keys(self.compiled, work.labels, cells, lows, highs, self.wide)
+        else:
+            kernel.orbit_keys(self.compiled, images[0], images[1], lows, highs, self.wide)
         return lows, highs
 
     def _keep_images(self, positions: slice, images: Array) -> None:

@@ -20,14 +20,20 @@ from fencepost.step import Branch, Fork, Outcome, Read, Root, Stepper
 from fencepost.step.state import LOW
 
 
-def explore(
-    stepper: Stepper, options: Options, report: Report | None = None, most_calls: int | None = None, most_queued: int | None = None
-) -> Exploration:
-    """Explore as :func:`fencepost.engines.reference.explore` does, with the same answer.
-
-    ``most_queued`` is one more limit: of the states of one level, looked at between levels.
+@dataclass(frozen=True)
+class Most:
+    """More limits, looked at between levels: of calls of the author's Python, of the states of one level, and of the states whose orbits
+    are looked for.
     """
-    return _Search(stepper, options, report, most_calls, most_queued).run()
+
+    calls: int
+    queued: int
+    orbits: int
+
+
+def explore(stepper: Stepper, options: Options, report: Report | None = None, most: Most | None = None) -> Exploration:
+    """Explore as :func:`fencepost.engines.reference.explore` does, with the same answer, up to ``most``."""
+    return _Search(stepper, options, report, most).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +73,9 @@ class _Reached:
 
 
 class _Search(reference.Search):
-    def __init__(
-        self, stepper: Stepper, options: Options, report: Report | None, most_calls: int | None, most_queued: int | None
-    ) -> None:
+    def __init__(self, stepper: Stepper, options: Options, report: Report | None, most: Most | None) -> None:
         super().__init__(stepper, options, report)
-        self.most_calls, self.most_queued = most_calls, most_queued
+        self.most = most
         self.tries: dict[int, _Trie | Ending] = {}
         self.properties = [*self.constraints, *self.judged]
         self.stepwise = bool(self.step_constraints or self.step_invariants)
@@ -234,10 +238,15 @@ class _Search(reference.Search):
     def _finished(self, queue: int) -> bool:
         if super()._finished(queue):
             return True
-        if self.most_calls is not None and self.stepper.evaluations >= self.most_calls:
-            self.result.limit = f"the limit of {self.most_calls:,} calls of Python"
-        elif self.most_queued is not None and queue >= self.most_queued:
-            self.result.limit = f"the limit of {self.most_queued:,} states in one level"
+        most, calls = self.most, self.stepper.evaluations
+        if most is None:
+            return False
+        if calls >= most.calls:
+            self.result.limit = f"the limit of {most.calls:,} calls of Python"
+        elif queue >= most.queued:
+            self.result.limit = f"the limit of {most.queued:,} states in one level"
+        elif self.symmetry is not None and self.symmetry.searched >= most.orbits:
+            self.result.limit = f"the limit of {most.orbits:,} states whose orbits were looked for"
         return self.result.limit is not None
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fencepost.compiler.canonical import REMEMBERED, Scratch, labelled_key
 from fencepost.compiler.machine import (
     atomic_add,
     atomic_load,
@@ -63,9 +64,10 @@ LOAD_NUMERATOR, LOAD_DENOMINATOR = 3, 4
 PARK_LIMIT = 512
 """Parked states of one worker at which a level pauses for the driver to complete them."""
 
-COUNT, PARKS, LEAF_TOP, CAPACITY, USED, ZERO, DEADLOCK, OUT = range(8)
+COUNT, PARKS, LEAF_TOP, CAPACITY, USED, ZERO, DEADLOCK, OUT, INEXACT = range(9)
 """What a worker counts: states in its region, parked ones, leaves; its table's capacity, entries, whether it holds 0; the place
-in the level of the first state without successors (or -1); states outside a constraint."""
+in the level of the first state without successors (or -1); states outside a constraint; those whose key is not the only one of their
+orbit."""
 
 
 class Arena(NamedTuple):
@@ -73,7 +75,8 @@ class Arena(NamedTuple):
 
     ``cells``: a row of words, see `layout`; ``fp``, ``fp_high``: its fingerprint; ``ref``: position of its parent << 24 | the outcome that
     led here; ``meta``: where its enabled leaves start in ``leaves`` << 20 | how many they are. ``image``, ``image_high``: with symmetry,
-    the fingerprint of each image of the state, one column per permutation; ``fp`` is then the key of its orbit.
+    the fingerprint of each image of the state, one column per permutation (with a labelling one column, its own); ``fp`` is then the
+    key of its orbit.
     """
 
     cells: Array
@@ -111,6 +114,7 @@ class Work(NamedTuple):
     best_position: Array
     best_order: Array
     best_outcome: Array
+    labels: Scratch
 
 
 class Shared(NamedTuple):
@@ -328,6 +332,25 @@ def orbit_keys(c, images, images_high, lows, highs, wide):
 
 
 @inner
+def labelled_child(c, old, w, position, outcome, wide):
+    """The key of the state that an outcome leads to, by a canonical labelling; both halves."""
+    fp = old.image[position, 0] ^ c.image_delta[outcome, 0]
+    high = old.image_high[position, 0] ^ c.image_delta_high[outcome, 0] if wide else np.uint64(0)
+    remembered = w.labels.remembered[np.int64(fp & np.uint64(REMEMBERED - 1))]
+    if fp != 0 and remembered[0] == fp and remembered[1] == high:
+        return remembered[2], remembered[3]
+    row = w.labels.row
+    for x in range(old.cells.shape[1]):
+        row[x] = old.cells[position, x]
+    for x in range(c.write_start[outcome], c.write_start[outcome + 1]):
+        set_field(row, 0, c.place[c.write_slot[x]], c.write_value[x])
+    key, key_high, exact = labelled_key(c, w.labels, row, np.int64(0), wide)
+    w.counts[INEXACT] += not exact
+    remembered[0], remembered[1], remembered[2], remembered[3] = fp, high, key, key_high
+    return key, key_high
+
+
+@inner
 def move_images(new, position, old, parent, deltas, outcome):
     """The fingerprints of the images of a state, from those of its parent."""
     n = new.shape[1]
@@ -390,9 +413,12 @@ def generate(c, old, w, order, begin, end, workers, fps, highs, refs, filled, wi
                     continue
                 ref = (position << REF_BITS) | outcome
                 if symmetric:
-                    child, child_high = orbit_key(
-                        old.image, old.image_high, position, c.image_delta, c.image_delta_high, outcome, wide
-                    )
+                    if c.colours.size:
+                        child, child_high = labelled_child(c, old, w, position, outcome, wide)
+                    else:
+                        child, child_high = orbit_key(
+                            old.image, old.image_high, position, c.image_delta, c.image_delta_high, outcome, wide
+                        )
                     target = owner(child, workers)
                     begin_at = target * room
                     end_at = begin_at + (filled[target, 0] if workers > 1 else n)

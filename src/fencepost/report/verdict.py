@@ -45,6 +45,7 @@ def verdict(result: Result) -> Verdict:
     found = plural(result.distinct_states, "distinct state")
     so_far = tuple(f"{said}." for said in unfinished(result))
     up_to = f" up to symmetry of {listed(result.symmetry)}" if result.symmetry else ""
+    up_to += "" if result.exact else " (at most: some were counted more than once)"
     explored = f"{found}{up_to} found, {count(result.queue)} of them not yet expanded."
     if result.walks is not None:
         explored = f"{plural(result.walks.walks, 'walk')} of {plural(result.walks.steps, 'step')}, which do not reach every state."

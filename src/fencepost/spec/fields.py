@@ -71,6 +71,10 @@ class Shape:
         """The path of the slot that plays the part of the one at ``path`` once model values are exchanged."""
         return tuple(permute(part, swap) for part in path)
 
+    def place(self, path: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The path as a value, in which exchanging model values gives what :meth:`permuted` gives of the path."""
+        return path
+
 
 class Leaf(Shape):
     """One slot."""

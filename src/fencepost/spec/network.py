@@ -266,6 +266,9 @@ class NetworkShape(Shape):
         # A connection is one slot for its two ends.
         return (*path[:-2], *canonical(path[-2:])) if path[1] == CONNECTED else path
 
+    def place(self, path: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (*path[:-2], frozenset(path[-2:])) if path[1] == CONNECTED else path
+
 
 class Network(View):
     """A network that lives in the state. Every method reads only the channels that its arguments name."""

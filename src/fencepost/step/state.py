@@ -33,14 +33,14 @@ class Store:
         self._index: dict[bytes, int] = {}
         self._numbered: dict[int, tuple[int, Slot]] = {}
         self._ids: list[dict[bytes, int]] = []
-        self._visible: Callable[[tuple[Any, ...]], bool] = lambda path: True
+        self.visible: Callable[[tuple[Any, ...]], bool] = lambda path: True
         for name, shape in protocol.shapes.items():
             for slot in shape.slots((name,)):
                 self.slot(slot)
 
     def show_only(self, visible: Callable[[tuple[Any, ...]], bool]) -> None:
         """From now on only the slots whose paths are ``visible`` count in fingerprints: a view."""
-        self._visible = visible
+        self.visible = visible
         for index, slot in enumerate(self.slots):
             self.hashes[index] = [self._hash(slot, value) for value in self.values[index]]
 
@@ -77,7 +77,7 @@ class Store:
 
     def _hash(self, slot: Slot, value: Value) -> int:
         code = encode(value)
-        if not self._visible(slot.path) or code == encode(slot.default):
+        if not self.visible(slot.path) or code == encode(slot.default):
             return 0
         return content_hash(slot.path, code)
 

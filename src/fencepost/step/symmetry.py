@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+import random
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 
 from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised
 from fencepost.spec.context import Slot
 from fencepost.spec.protocol import TEMPORAL, Protocol, Symmetric, _unknown
-from fencepost.spec.values import ModelValue, Value, encode, model_values_in, permute
+from fencepost.spec.values import ModelValue, Value, encode, full_name, model_values_in, permute
+from fencepost.step.labelling import MOST_MEMBERS, Labelling, Term, mixed
 from fencepost.step.recorder import PROPERTIES, STEP_PROPERTIES, Root, Stepper
-from fencepost.step.state import LOW, State, content_hash
+from fencepost.step.state import LOW, SEED, State, content_hash
 
-MAX_PERMUTATIONS = 5_040
-"""The most permutations by which states are reduced: those of seven members."""
+MAX_PERMUTATIONS = 720
+"""The most permutations that are tried one by one: those of six members. Of more, a canonical labelling is found."""
+
+SAMPLED = 1_000
+"""Permutations that checking mode takes in turn where there are too many."""
 
 VERIFIED = 24
 """How many images of a state checking mode compares it with."""
@@ -32,10 +38,13 @@ Swap = Mapping[ModelValue, ModelValue]
 class Symmetry:
     """The permutations of constants that were declared symmetric, and the key of each orbit.
 
-    ``asked`` names the constants; True stands for all that are declared. ``permutations``: every one, the identity first.
+    ``asked`` names the constants; True stands for all that are declared. ``size``: how many permutations there are. ``permutations``:
+    every one, the identity first; of more than :data:`MAX_PERMUTATIONS` a sample, and ``labelling`` finds the keys. ``images``: how
+    many images of a state are compared for its key; one, itself, with a labelling. ``exact``: whether every orbit has had one key
+    so far, and not several.
 
     Raises :class:`fencepost.OptionError` where the reduction would not be sound: a constant that is not declared symmetric, or not in
-    this configuration; members that other constants or initial values tell apart; temporal properties; a view.
+    this configuration; members that other constants, initial values or a view tell apart; temporal properties.
     """
 
     def __init__(self, stepper: Stepper, asked: bool | Sequence[str]) -> None:
@@ -45,24 +54,31 @@ class Symmetry:
         # Two constants may have the same members.
         members = list({frozenset(protocol.constants[name]): protocol.constants[name] for name in self.names}.values())
         _refuse_what_is_lost(stepper)
-        for a, b in (pair for m in members for pair in itertools.pairwise(m)):
-            self._refuse_what_tells_apart({a: b, b: a})
-        size = math.prod(math.factorial(len(m)) for m in members)
-        if size > MAX_PERMUTATIONS:
-            raise OptionError(
-                f"{listed(self.names)} can be permuted in {size:,} ways, and symmetry takes at most {MAX_PERMUTATIONS:,}: "
-                "give fewer members"
-            )
+        self._neighbours: list[Swap] = [{a: b, b: a} for m in members for a, b in itertools.pairwise(m)]
+        for swap in self._neighbours:
+            self._refuse_what_tells_apart(swap)
+        self.size = math.prod(math.factorial(len(m)) for m in members)
+        self.labelling: Labelling | None = None
+        if self.size > MAX_PERMUTATIONS:
+            if sum(map(len, members)) > MOST_MEMBERS:
+                raise OptionError(f"symmetry takes at most {MOST_MEMBERS} members of {listed(self.names)}: give fewer")
+            self.labelling = Labelling(members)
         self.permutations: list[Swap] = [
             {old: new for old, new in zip(itertools.chain(*members), itertools.chain(*images), strict=True) if old != new}
-            for images in itertools.product(*(itertools.permutations(m) for m in members))
+            for images in (itertools.product(*map(itertools.permutations, members)) if self.labelling is None else _sampled(members))
         ]
+        self.images = len(self.permutations) if self.labelling is None else 1
+        self.exact = True
         self._moved = frozenset(itertools.chain(*members))
         self._images: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self._packed: dict[tuple[int, int], tuple[int, int]] = {}
+        self._blank = self._pack([SEED] * self.images)
+        self._terms: dict[tuple[int, int], Term] = {}
+        self._keys: dict[int, int] = {}
         # Steps that are compared were watched when they were recorded.
         self._stepper = copy(stepper)
         self._stepper.checking = False
-        self._turns = itertools.cycle(range(1, size))
+        self._turns = itertools.cycle(range(1, len(self.permutations)))
 
     # -- images of states ---------------------------------------------------------------------------------------------
 
@@ -84,24 +100,86 @@ class Symmetry:
         return known
 
     def _path(self, slot: Slot, swap: Swap) -> tuple[Value, ...]:
-        return self.store.protocol.shapes[slot.path[0]].permuted(slot.path, swap)
+        # What a computed view makes of a state is in a slot of no variable.
+        shape = self.store.protocol.shapes.get(slot.path[0])
+        return slot.path if shape is None else shape.permuted(slot.path, swap)
+
+    def _hidden(self, slot: Slot) -> bool:
+        """Whether the view does not show a slot. Raises if it shows some of its images and others not."""
+        visible = self.store.visible(slot.path)
+        for swap in self._neighbours:
+            if self.store.visible(self._path(slot, swap)) != visible:
+                names = " and ".join(m.name for m in swap)
+                view = self.store.protocol.declared("view")[0].name
+                raise OptionError(f"{listed(self.names)} can not be reduced by symmetry: {names} are told apart by the view {view}")
+        return not visible
+
+    @property
+    def searched(self) -> int:
+        """Of how many states the key was looked for, those not counted that were remembered."""
+        return len(self._keys)
+
+    # -- the keys of orbits -------------------------------------------------------------------------------------------
 
     def key(self, ids: Sequence[int]) -> int:
-        """What the orbit of a row is known by: the least of its fingerprints, by their low halves first, then scattered."""
-        images = (self.store.fingerprint(self.permuted(ids, g)) for g in range(len(self.permutations)))
-        low, high = min((fingerprint & LOW, fingerprint >> 64) for fingerprint in images)
-        return high << 64 | scattered(low)
+        """What the orbit of a row is known by: the least hash of its images or labellings, by low halves first, then scattered."""
+        fingerprint = self.store.fingerprint(ids)
+        known = self._keys.get(fingerprint)
+        if known is None:
+            parts = [(index, number) for index, number in enumerate(ids) if number]
+            low, high = self._least_image(parts) if self.labelling is None else self._least_labelling(self.labelling, parts)
+            known = self._keys[fingerprint] = high << 64 | mixed(low)
+        return known
+
+    def _least_labelling(self, labelling: Labelling, parts: list[tuple[int, int]]) -> tuple[int, int]:
+        low, high, exact = labelling.least([self.term(*part) for part in parts])
+        self.exact &= exact
+        return low, high
+
+    def term(self, index: int, number: int) -> Term:
+        """What a slot with this value adds to the hash of a labelling; see `labelling`."""
+        assert self.labelling is not None
+        known = self._terms.get((index, number))
+        if known is None:
+            slot = self.store.slots[index]
+            shape = self.store.protocol.shapes.get(slot.path[0])
+            place = tuple(full_name(p) if isinstance(p, type) else p for p in (shape.place(slot.path) if shape else slot.path))
+            shown = (place, self.store.values[index][number])
+            known = self._terms[index, number] = Term((), []) if self._hidden(slot) else self.labelling.term(shown)
+        return known
+
+    def _least_image(self, parts: list[tuple[int, int]]) -> tuple[int, int]:
+        lows, highs = self._blank
+        for part in parts:
+            packed = self._packed.get(part)
+            if packed is None:
+                packed = self._packed[part] = self._pack(self.hashes(*part))
+            lows ^= packed[0]
+            highs ^= packed[1]
+        found = self._unpack(lows)
+        least = min(found)
+        return least, min(high for low, high in zip(found, self._unpack(highs), strict=True) if low == least)
+
+    def _pack(self, hashes: list[int]) -> tuple[int, int]:
+        """Hashes side by side in one long integer, so that one operation combines them all: the low halves, the high halves."""
+        low, high = (
+            int.from_bytes(b"".join((h >> shift & LOW).to_bytes(8, sys.byteorder) for h in hashes), sys.byteorder) for shift in (0, 64)
+        )
+        return low, high
+
+    def _unpack(self, packed: int) -> list[int]:
+        return memoryview(packed.to_bytes(8 * self.images, sys.byteorder)).cast("Q").tolist()
 
     def hashes(self, index: int, number: int) -> list[int]:
-        """For every permutation, what the image of a slot with this value adds to a fingerprint (128 bits)."""
-        if not number:
-            return [0] * len(self.permutations)
+        """What a slot with this value adds to the fingerprint (128 bits) of each image of a state."""
         slot, value = self.store.slots[index], self.store.values[index][number]
+        if not number or self._hidden(slot):
+            return [0] * self.images
         # Permutations that agree on what stands here are many more than images.
         here = [m for m in dict.fromkeys(model_values_in((slot.path, value))) if m in self._moved]
         known: dict[tuple[ModelValue, ...], int] = {}
         found = []
-        for swap in self.permutations:
+        for swap in self.permutations[: self.images]:
             image = tuple(swap.get(m, m) for m in here)
             if image not in known:
                 known[image] = content_hash(self._path(slot, swap), encode(permute(value, swap)))
@@ -112,14 +190,12 @@ class Symmetry:
         """For each root the first of those that permutations take it to: of the same property, for parameters that are images of its own."""
         numbers = {(r.name, encode(tuple(r.parameters.values()))): n for n, r in enumerate(roots)}
         first = list(range(len(roots)))
-        # Swaps of neighbours generate all permutations, so what they connect is an orbit.
-        members = [self.store.protocol.constants[name] for name in self.names]
-        swaps = [{a: b, b: a} for some in members for a, b in itertools.pairwise(some)]
         for number, root in enumerate(roots):
             todo = [number] if first[number] == number else []
             while todo:
                 given = tuple(roots[todo.pop()].parameters.values())
-                for swap in swaps:
+                # Swaps of neighbours generate all permutations, so what they connect is an orbit.
+                for swap in self._neighbours:
                     image = numbers.get((root.name, encode(permute(given, swap))), number)
                     if first[image] == image > number:
                         first[image] = number
@@ -137,6 +213,9 @@ class Symmetry:
             image = self.permuted(ids, g)
             expected = {self.permuted(after, g): name for after, name in steps.items()}
             found = self._steps(image)
+            if expected.keys() != found.keys() and self._unviewed(expected) == self._unviewed(found):
+                view = self.store.protocol.declared("view")[0]
+                raise self._tells_apart("view", view.name, g, ids)
             apart = self._broken(PROPERTIES, ids) ^ self._broken(PROPERTIES, image)
             apart |= {(expected | found)[row] for row in expected.keys() ^ found.keys()}
             for after in () if apart else steps:
@@ -144,14 +223,21 @@ class Symmetry:
                 apart |= self._broken(STEP_PROPERTIES, ids, after) ^ there
             if apart:
                 root = next(r for r in self._stepper.roots if r.name in apart)
-                moved = self.permutations[g]
-                constants = [n for n in self.names if not moved.keys().isdisjoint(self.store.protocol.constants[n])]
-                raise ProtocolRaised(
-                    f"{root.kind.replace('_', ' ')} {root.name} tells {listed([m.name for m in moved])} apart, although "
-                    f"{listed(constants)} are declared symmetric",
-                    where=root.name,
-                    state=State(self.store, ids),
-                )
+                raise self._tells_apart(root.kind.replace("_", " "), root.name, g, ids)
+
+    def _tells_apart(self, kind: str, name: str, g: int, ids: Sequence[int]) -> ProtocolRaised:
+        moved = self.permutations[g]
+        constants = [n for n in self.names if not moved.keys().isdisjoint(self.store.protocol.constants[n])]
+        return ProtocolRaised(
+            f"{kind} {name} tells {listed([m.name for m in moved])} apart, although {listed(constants)} are declared symmetric",
+            where=name,
+            state=State(self.store, ids),
+        )
+
+    def _unviewed(self, rows: Iterable[Sequence[int]]) -> set[tuple[int, ...]]:
+        """Rows without what a computed view made of them."""
+        at = {index for index, slot in enumerate(self.store.slots) if slot.path[0] not in self.store.protocol.shapes}
+        return {self.store.normal([0 if index in at else number for index, number in enumerate(row)]) for row in rows}
 
     def _steps(self, ids: Sequence[int]) -> dict[tuple[int, ...], str]:
         """The rows that steps lead to, each with the name of an action that leads there."""
@@ -189,8 +275,6 @@ def _refuse_what_is_lost(stepper: Stepper) -> None:
             f"symmetry and the temporal property {root.name} do not go together: a path through representatives is no behaviour; "
             "name the invariants to check with --invariant"
         )
-    for view in stepper.protocol.declared("view"):
-        raise OptionError(f"symmetry and the view {view.name} do not go together: use one of them")
 
 
 def _chosen(protocol: Protocol, asked: bool | Sequence[str]) -> tuple[str, ...]:
@@ -232,9 +316,12 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]])
 
 
-def scattered(low: int) -> int:
-    """A bijection of 64 bits, the finaliser of splitmix64. The least of many fingerprints are small, and keys must not be: owners, places
-    in tables and the sort go by them as evenly distributed."""
-    low = ((low ^ (low >> 30)) * 0xBF58476D1CE4E5B9) & LOW
-    low = ((low ^ (low >> 27)) * 0x94D049BB133111EB) & LOW
-    return low ^ (low >> 31)
+def _sampled(members: Sequence[Sequence[ModelValue]]) -> Iterator[tuple[Sequence[ModelValue], ...]]:
+    """Some permutations of each constant's members, the same in every run: the identity, exchanges of neighbours, any others."""
+    yield tuple(members)
+    for place, mine in enumerate(members):
+        for i in range(len(mine) - 1):
+            yield (*members[:place], (*mine[:i], mine[i + 1], mine[i], *mine[i + 2 :]), *members[place + 1 :])
+    draw = random.Random(0)
+    for _ in range(SAMPLED):
+        yield tuple(draw.sample(mine, len(mine)) for mine in members)
