@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fencepost.engines.interface import SIMULATION, Exploration, Found, Options, Progress, Report
-from fencepost.engines.resources import cores, memory_limit, peak_memory, resident_memory
+from fencepost.engines.resources import cores, limit_reached, memory_limit, peak_memory, resident_memory
 from fencepost.engines.witnesses import never_reached, reported_as, sought
 from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
 from fencepost.result import ActionCount, Result, Table, Violation, Witness
 from fencepost.spec.protocol import JUDGED, TEMPORAL, Protocol, _unknown
-from fencepost.step import State, Stepper
+from fencepost.step import Deadline, LimitReached, State, Stepper
 from fencepost.trace import replay
 
 if TYPE_CHECKING:
@@ -54,26 +55,45 @@ def check(
     Raises :class:`fencepost.OptionError` for unknown names and :class:`fencepost.SystemFailure` when the machine fails; what the
     protocol itself does wrong is part of the result.
     """
-    started = time.monotonic()
+    deadline = Deadline()
     for name in given:
         if name not in Options.__dataclass_fields__:
             raise OptionError(_unknown("option", name, Options.__dataclass_fields__, "check"))
     options = replace(options or Options(workers=cores()), **given)
     _check_names(protocol, engine, invariants)
     _check_options(engine, options)
-    broken = next((a for a in protocol.declared("assumption") if not _assumed(protocol, a)), None)
+    try:
+        return _checked(protocol, engine, invariants, options, report, deadline)
+    except LimitReached:
+        # Before there was anything to be told.
+        engine = "embedded" if engine == "auto" else engine
+        return _result(protocol, engine, Exploration(limit=deadline.reached, unfinished=deadline.unfinished))
+
+
+def _checked(
+    protocol: Protocol, engine: str, invariants: Sequence[str] | None, options: Options, report: Report | None, deadline: Deadline
+) -> Result:
+    with _limited(deadline, options):
+        broken = next((a for a in protocol.declared("assumption") if not _assumed(protocol, a, deadline)), None)
     if broken is not None:
         return _result(protocol, engine, Exploration(), violations=[Violation("assumption", broken.name, None)])
     if engine == "auto" and options.states is None:
-        small = _try_small(protocol, invariants, options, started)
+        small = _try_small(protocol, invariants, options, deadline)
         if small is not None:
             return small
     if engine == "auto":
         engine = "embedded"
-    stepper = Stepper(protocol, invariants, options.checking)
+    with _limited(deadline, options):
+        stepper = Stepper(protocol, invariants, options.checking, deadline)
     _check_liveness(stepper, engine, options)
     explorer = import_module(_module(engine, options))
-    return _judge(stepper, engine, explorer.explore(stepper, options, report), options, report, started)
+    return _judge(stepper, engine, explorer.explore(stepper, options, report), options, report)
+
+
+def _limited(deadline: Deadline, options: Options) -> AbstractContextManager[None]:
+    """The limits on time and memory, for what is done before an engine has them."""
+    limited = options.timeout is not None or options.max_memory is not None
+    return deadline.limits((lambda: limit_reached(deadline, options.timeout, options.max_memory)) if limited else None)
 
 
 def _module(engine: str, options: Options) -> str:
@@ -83,18 +103,23 @@ def _module(engine: str, options: Options) -> str:
     return "fencepost.spark" if engine == "spark" else f"fencepost.engines.{engine}"
 
 
-def _try_small(protocol: Protocol, invariants: Sequence[str] | None, options: Options, started: float) -> Result | None:
+def _try_small(protocol: Protocol, invariants: Sequence[str] | None, options: Options, deadline: Deadline) -> Result | None:
     """The interpreted explorer's answer, if the protocol is small enough for it and nothing was asked that it can not do."""
     if options.checkpoint or options.resume or options.checking:
         return None
     from fencepost.engines import interpreted
 
-    stepper = Stepper(protocol, invariants)
+    with _limited(deadline, options):
+        stepper = Stepper(protocol, invariants, deadline=deadline)
     _check_liveness(stepper, "interpreted", options)
-    brief = replace(options, max_states=min(options.max_states or SMALL_STATES, SMALL_STATES), timeout=None)
+    brief = replace(options, max_states=min(options.max_states or SMALL_STATES, SMALL_STATES))
     explored = interpreted.explore(stepper, brief, most=interpreted.Most(**SMALL))
+    if deadline.reached is None and deadline.expired(options.timeout) and explored.limit is not None:
+        deadline.reached = explored.limit = limit_reached(deadline, options.timeout, None)
+    if deadline.reached is not None:
+        return _judge(stepper, "interpreted", explored, options, None)
     ours = explored.limit is not None and (options.max_depth is None or explored.depth < options.max_depth)
-    return None if ours else _judge(stepper, "interpreted", explored, options, None, started)
+    return None if ours else _judge(stepper, "interpreted", explored, options, None)
 
 
 def _check_liveness(stepper: Stepper, engine: str, options: Options) -> None:
@@ -110,11 +135,12 @@ def _check_liveness(stepper: Stepper, engine: str, options: Options) -> None:
         raise OptionError(f"{instead} leave out --checkpoint and --resume: what is saved holds no steps, but for that of --engine spark")
 
 
-def _assumed(protocol: Protocol, assumption: object) -> bool:
+def _assumed(protocol: Protocol, assumption: object, deadline: Deadline) -> bool:
+    name = assumption.name  # type: ignore[attr-defined]
     try:
-        return bool(assumption.function(protocol))  # type: ignore[attr-defined]
+        with deadline.evaluating(f"assumption {name}"):
+            return bool(assumption.function(protocol))  # type: ignore[attr-defined]
     except Exception as error:
-        name = assumption.name  # type: ignore[attr-defined]
         raise ProtocolRaised(f"assumption {name} raised {type(error).__name__}: {error}", where=name) from error
 
 
@@ -167,10 +193,9 @@ def _check_table(engine: str, options: Options) -> None:
             raise OptionError(f"states and checkpoint are both to be written to {options.states}: give the checkpoint a folder of its own")
 
 
-def _judge(
-    stepper: Stepper, engine: str, explored: Exploration, options: Options, report: Report | None, started: float
-) -> Result:
-    """The result of an exploration, every counterexample replayed through the author's Python. ``started``: when the check was."""
+def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Options, report: Report | None) -> Result:
+    """The result of an exploration, every counterexample replayed through the author's Python."""
+    explored.unfinished = stepper.deadline.unfinished
     if not explored.distinct and explored.raised is None:
         explored.raised = _without_states(stepper, explored)
     if explored.complete and explored.distinct and not explored.found and explored.recording is not None:
@@ -201,7 +226,7 @@ def _judge(
         count[0] += explored.taken.get(root.index, 0)
         count[1] += explored.new.get(root.index, 0)
     result.actions = [ActionCount(name, taken, new) for name, (taken, new) in counts.items()]
-    result.seconds = explored.seconds_before + time.monotonic() - started
+    result.seconds = explored.seconds_before + time.monotonic() - stepper.deadline.began
     return result
 
 
@@ -315,6 +340,7 @@ def _result(
         violations=violations or [],
         limit=explored.limit,
         interrupted=explored.interrupted,
+        unfinished=explored.unfinished,
         error=explored.raised,
         failure=explored.failure,
         judged=explored.judged,

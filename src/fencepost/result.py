@@ -11,6 +11,7 @@ from fencepost.engines.interface import Walks
 from fencepost.liveness.lasso import Met
 from fencepost.spec.protocol import TEMPORAL, Protocol
 from fencepost.spec.values import Value
+from fencepost.step import Unfinished
 from fencepost.trace import Trace
 
 EXIT_CODES = {
@@ -84,7 +85,8 @@ class Result:
 
     ``complete``: every reachable state was explored. ``distinct_states``, ``generated_states``, ``depth`` and ``queue`` count as TLC
     does, up to ``symmetry`` of the constants it names; unless ``exact``, some states of a large group were counted more than once up
-    to it, and the counts are upper bounds. ``limit`` names the limit that ended the search early, ``error`` is what the
+    to it, and the counts are upper bounds. ``limit`` names the limit that ended the search early, ``unfinished`` is the evaluation that had
+    not returned by then or when it was interrupted, ``error`` is what the
     protocol raised, ``failure`` what the machine did not give. ``seconds`` is how long the caller of :func:`fencepost.check` waited: for
     every engine that was tried, tables, initial states, the judgement of liveness and the replay of counterexamples, and in a resumed
     search for the runs before it. ``judged`` names the temporal properties that were judged, and
@@ -114,6 +116,7 @@ class Result:
     reached: bool = False
     limit: str | None = None
     interrupted: bool = False
+    unfinished: Unfinished | None = None
     error: errors.ProtocolRaised | None = None
     error_trace: Trace | None = None
     failure: errors.SystemFailure | None = None

@@ -35,13 +35,13 @@ from fencepost.engines.interface import SAMPLE, Exploration, Found, Options, Pro
 from fencepost.engines.kernel import CAPACITY, COUNT, DEADLOCK, INEXACT, LEAF_TOP, OUT, PARKS, USED, Arena, Shared, Work
 from fencepost.engines.links import Links
 from fencepost.engines.recording import record_level, steps_of
-from fencepost.engines.resources import memory_limit, peak_memory, physical_memory, resident_memory
+from fencepost.engines.resources import limit_reached, memory_limit, peak_memory, physical_memory, resident_memory
 from fencepost.engines.witnesses import reported_as, sought
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.liveness.graph import Recording
 from fencepost.source import source_digest
 from fencepost.spec.protocol import TEMPORAL
-from fencepost.step import State, Stepper, Symmetry
+from fencepost.step import LimitReached, State, Stepper, Symmetry
 from fencepost.step.state import LOW, SEED
 
 ROOM = 1 << 26
@@ -127,6 +127,7 @@ class Explorer:
         self.compiled: Compiled = self.tables.compiled()
         self.starts: list[State] = []
         self.expanding = False
+        self.counted = False  # the level that is being expanded into
         self.expanded = 0
         self.reported: set[str] = set()
         self.names = reported_as(stepper, self.symmetry)
@@ -226,22 +227,25 @@ class Explorer:
         """Explore, and tell what was found."""
         result = self.result
         try:
-            if self.reader is not None:
-                self._resume(self.reader)
-            else:
-                if self.options.checkpoint is not None:
-                    self.source = source_digest(self.stepper.protocol)
-                    self.writer = Writer(Path(self.options.checkpoint), None)
-                self._begin()
-            while self.level_size and not self.finished():
-                if self._outgrown():
-                    self.handed_over = True
-                    break
-                self._next_level()
+            with self.stepper.deadline.limits(self.limit_reached):
+                if self.reader is not None:
+                    self._resume(self.reader)
+                else:
+                    if self.options.checkpoint is not None:
+                        self.source = source_digest(self.stepper.protocol)
+                        self.writer = Writer(Path(self.options.checkpoint), None)
+                    self._begin()
+                while self.level_size and not self.finished():
+                    if self._outgrown():
+                        self.handed_over = True
+                        break
+                    self._next_level()
             result.complete = not self.level_size and result.limit is None and self.raised is None
             result.recording = self.recording
         except ProtocolRaised as error:
             result.raised = error
+        except LimitReached:
+            result.limit = self.stepper.deadline.reached
         except KeyboardInterrupt:
             result.interrupted = True
         except SystemFailure as error:
@@ -253,8 +257,9 @@ class Explorer:
         except SystemFailure as error:
             result.failure = error
         result.queue = self.level_size
-        if self.expanding:
+        if self.expanding or not result.depth:
             self._judge()
+        if self.expanding and not self.counted:
             self._end_early()
         self.conclude()
         return result
@@ -501,7 +506,7 @@ class Explorer:
     def _next_level(self) -> None:
         """Expand the current level into the next."""
         self._turn_over()
-        self.expanding = True
+        self.expanding, self.counted = True, False
         if self._expand_all():
             if self.recording is not None:
                 self._record(self.recording)
@@ -656,6 +661,7 @@ class Explorer:
         if self.writer is not None:
             self.writer.add_level([self._fingerprints_of(t, counts[t]) for t in range(self.workers)], log)
         self.result.distinct += self.level_size + sum(self.failed)
+        self.counted = True
         if self.level_size and self.result.depth:
             self.result.depth += 1
         self._tell_raised()
@@ -710,7 +716,8 @@ class Explorer:
         bases = np.zeros(self.workers, np.int64)
         for t, work in enumerate(self.work):
             count = int(work.counts[COUNT])
-            found += count - int(work.counts[OUT])
+            # What is parked was not judged: whether it counts is not known.
+            found += count - int(work.counts[OUT]) - int(work.counts[PARKS])
             ignored = np.empty(count, np.int64)
             kernel.parents(self.new, t * self.region, count, self.region, bases, self.old_numbers, ignored, work.new_count)
         self.result.distinct += found
@@ -824,6 +831,10 @@ class Explorer:
             self._watch()
         return result.limit is not None
 
+    def limit_reached(self) -> str | None:
+        """The limit on time or memory that is reached."""
+        return limit_reached(self.stepper.deadline, self.options.timeout, self.memory_limit)
+
     def _watch(self) -> None:
         """Look at the limits, and tell how far we are."""
         options, result = self.options, self.result
@@ -837,10 +848,8 @@ class Explorer:
         if result.limit is None:
             if options.max_states is not None and found >= options.max_states:
                 result.limit = f"the limit of {options.max_states:,} states"
-            elif options.timeout is not None and now - self.started >= options.timeout:
-                result.limit = f"the time limit of {options.timeout:g} seconds"
-            elif memory >= self.memory_limit:
-                result.limit = f"the memory limit of {self.memory_limit:,} bytes"
+            else:
+                result.limit = self.limit_reached()
         if result.limit is not None:
             self.shared.stop[0] = 1
         if self.report is not None and now - self.told >= TICK:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.liveness.lasso import Met
 from fencepost.spec.values import Value
-from fencepost.step import State, Stepper, Symmetry
+from fencepost.step import State, Stepper, Symmetry, Unfinished
 
 if TYPE_CHECKING:
     from fencepost.liveness.graph import Recording
@@ -151,7 +151,8 @@ class Exploration:
     ``taken`` and ``new`` count, per root number, how often an action was taken (steps back to the same state included, steps cut
     by constraints not) and how many distinct states it discovered. ``generated`` counts initial states and every step taken,
     to states outside a constraint too; ``distinct`` leaves those out. ``limit`` says which limit was reached, None if the
-    space was exhausted or what was ``found`` (violations), or the ``witnesses``, ended the search; ``raised`` is an error of the author's
+    space was exhausted or what was ``found`` (violations), or the ``witnesses``, ended the search; ``unfinished`` is the evaluation that
+    had not returned when a limit or the user ended it; ``raised`` is an error of the author's
     Python with the path to the state it was raised in; ``failure`` is what the machine did not give (disk, memory), with all that was known until then.
     ``recording``: the graph, if there are temporal properties to judge on it; ``judged``: those that were; ``unjudged``: why they were
     not. ``seconds`` are those of the engine; ``seconds_before``, of them, those of earlier runs that a resumed search goes on from. With
@@ -171,6 +172,7 @@ class Exploration:
     complete: bool = False
     limit: str | None = None
     interrupted: bool = False
+    unfinished: Unfinished | None = None
     taken: dict[int, int] = field(default_factory=dict)
     new: dict[int, int] = field(default_factory=dict)
     found: list[Found] = field(default_factory=list)

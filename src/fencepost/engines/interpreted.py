@@ -235,6 +235,9 @@ class _Search(reference.Search):
                 self._meet(reference.Met(link, broken, link[0], link[1:]))
         return True
 
+    def _waiting(self) -> list[int]:
+        return list(self.reached)
+
     def _finished(self, queue: int) -> bool:
         if super()._finished(queue):
             return True

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fencepost.engines.interface import SAMPLE, Exploration, Found, Options, Progress, Report, table
-from fencepost.engines.resources import peak_memory
+from fencepost.engines.resources import limit_reached, peak_memory
 from fencepost.engines.witnesses import reported_as, sought
 from fencepost.errors import ProtocolRaised, SystemFailure
 from fencepost.spec.protocol import TEMPORAL
-from fencepost.step import Outcome, Root, State, Stepper, Symmetry
+from fencepost.step import LimitReached, Outcome, Root, State, Stepper, Symmetry
 from fencepost.step.state import LOW
 
 if TYPE_CHECKING:
@@ -90,14 +90,17 @@ class Search:
         self.told = 0.0
 
     def run(self) -> Exploration:
-        result = self.result
+        result, deadline = self.result, self.stepper.deadline
         level: list[int] = []
         try:
-            level = self._initial()
-            while level and not self._finished(len(level)):
-                level = self._next(level)
+            with deadline.limits(self._limit_reached if self._is_limited else None):
+                level = self._initial()
+                while level and not self._finished(len(level)):
+                    level = self._next(level)
             result.complete = not level and result.limit is None
             result.recording = self.recording
+        except LimitReached:
+            result.limit, level = deadline.reached, self._waiting()
         except ProtocolRaised as error:
             result.raised = error
             if isinstance(error.state, State):
@@ -293,11 +296,21 @@ class Search:
             result.limit = f"the depth limit of {options.max_depth:,}"
         elif options.max_states is not None and result.distinct >= options.max_states:
             result.limit = f"the limit of {options.max_states:,} states"
-        elif options.timeout is not None and time.monotonic() - self.started >= options.timeout:
-            result.limit = f"the time limit of {options.timeout:g} seconds"
-        elif options.max_memory is not None and peak_memory() >= options.max_memory:
-            result.limit = f"the memory limit of {options.max_memory:,} bytes"
+        else:
+            result.limit = self._limit_reached()
         return result.limit is not None
+
+    def _waiting(self) -> list[int]:
+        """The states that are still to be expanded, in the middle of a level too."""
+        return list(self.rows)
+
+    @property
+    def _is_limited(self) -> bool:
+        return self.options.timeout is not None or self.options.max_memory is not None
+
+    def _limit_reached(self) -> str | None:
+        """The limit on time or memory that is reached."""
+        return limit_reached(self.stepper.deadline, self.options.timeout, self.options.max_memory)
 
     def _tell(self, queue: int) -> None:
         now = time.monotonic()

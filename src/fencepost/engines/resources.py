@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import resource
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fencepost.step import Deadline
 
 
 def cores() -> int:
@@ -26,6 +30,15 @@ def physical_memory() -> int:
 def memory_limit(given: int | None) -> int:
     """Bytes of memory after which a search stops: what was given, or most of what there is."""
     return given or int(physical_memory() * 0.92)
+
+
+def limit_reached(deadline: Deadline, timeout: float | None, memory: int | None) -> str | None:
+    """The limit that is reached, by name: ``timeout`` seconds since the check began, or ``memory`` bytes that this process occupies."""
+    if timeout is not None and deadline.expired(timeout):
+        return f"the time limit of {timeout:g} seconds"
+    if memory is not None and resident_memory() >= memory:
+        return f"the memory limit of {memory:,} bytes"
+    return None
 
 
 def resident_memory() -> int:

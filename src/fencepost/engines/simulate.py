@@ -27,7 +27,7 @@ from fencepost.engines.embedded import QUESTIONS, TICK, uncollected
 from fencepost.engines.interface import Exploration, Found, Options, Progress, Report, Walks
 from fencepost.engines.kernel import PARKED, PARKS, Work
 from fencepost.engines.lanes import arena_for, cells_for, lanes_for, walkers_for, work_for
-from fencepost.engines.resources import memory_limit, peak_memory, resident_memory
+from fencepost.engines.resources import limit_reached, memory_limit, peak_memory, resident_memory
 from fencepost.engines.walks import END, NEXT, STOP, Plan, Temporal, Walkers
 from fencepost.engines.witnesses import reported_as, sought
 from fencepost.errors import ProtocolRaised, SystemFailure
@@ -36,7 +36,7 @@ from fencepost.liveness.lasso import is_violated, met
 from fencepost.report import numbers
 from fencepost.spec.protocol import TEMPORAL
 from fencepost.spec.values import Value, encode
-from fencepost.step import Root, Stepper
+from fencepost.step import LimitReached, Root, Stepper
 from fencepost.step.state import LOW
 from fencepost.trace.shorten import shortened, shortened_lasso
 from fencepost.trace.words import kind_of
@@ -119,7 +119,8 @@ class Simulation:
         self.workers = 1 if self.only is not None else max(1, options.workers)
         self.memory_limit = memory_limit(options.max_memory)
         self.tables = Tables(stepper)
-        self.starts = stepper.initial_states()
+        with stepper.deadline.limits(self.limit_reached):
+            self.starts = stepper.initial_states()
         self.lanes = 1 if self.only is not None else lanes_for(self.depth, self.workers)
         self.terms = Terms(stepper)
         self.sought: frozenset[str] = frozenset()
@@ -199,10 +200,14 @@ class Simulation:
         if self.only is not None:
             first, last = self.only, self.only + 1
         try:
-            self._begin()
-            over = (result.found and not options.keep_going) or (self.seeking and not self.sought)
-            if self.plan.starts.size and self.raised is None and not over:
-                self.walk(first, last)
+            with self.stepper.deadline.limits(self.limit_reached):
+                self._begin()
+                over = (result.found and not options.keep_going) or (self.seeking and not self.sought)
+                if self.plan.starts.size and self.raised is None and not over:
+                    self.walk(first, last)
+        except LimitReached:
+            result.limit = self.stepper.deadline.reached
+            self.questions.clear()
         except KeyboardInterrupt:
             result.interrupted = True
         except SystemFailure as error:
@@ -446,6 +451,8 @@ class Simulation:
         while self.control[NEXT] <= number or walkers.walk[0] >= 0:
             self.control[STOP] = 0
             walks.wander(self.compiled, self.arena, self.work[0], walkers, self.plan, self.control, path)
+            if walkers.step[0] >= steps:
+                break
             self._settle([(self.work[0], walkers)], patient=True)
         start = self.starts[walks.start_of(self.plan, number) - self.first_start]
         taken = [(int(self.tables.outcome_root[o]), self.tables.outcome_choices[o]) for o in path[:steps]]
@@ -453,16 +460,17 @@ class Simulation:
 
     # -- limits and counts --------------------------------------------------------------------------------------------
 
+    def limit_reached(self) -> str | None:
+        """The limit on time or memory that is reached."""
+        return limit_reached(self.stepper.deadline, self.options.timeout, self.memory_limit)
+
     def watch(self, stage: str = "") -> None:
         """Look at the limits, and tell how far we are. ``stage``: what a cluster is at, if it walks."""
-        options, result = self.options, self.result
+        result = self.result
         now = time.monotonic()
         memory = resident_memory()
         if result.limit is None:
-            if options.timeout is not None and now - self.started >= options.timeout:
-                result.limit = f"the time limit of {options.timeout:g} seconds"
-            elif memory >= self.memory_limit:
-                result.limit = f"the memory limit of {self.memory_limit:,} bytes"
+            result.limit = self.limit_reached()
         if result.limit is not None:
             self.control[STOP] = 1
         if self.report is not None and now - self.told >= TICK:

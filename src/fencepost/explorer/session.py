@@ -13,11 +13,14 @@ from functools import cached_property
 
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised
 from fencepost.spec.protocol import TEMPORAL, Protocol
-from fencepost.step import Outcome, Root, State, Stepper
+from fencepost.step import LimitReached, Outcome, Root, State, Stepper
 from fencepost.trace import Evaluated, Expression, Step, Trace
 from fencepost.trace.evidence import looked_at
 from fencepost.trace.path import Move, Path, check_of, move_of
 from fencepost.trace.replay import actor, taken
+
+PATIENCE = 10.0
+"""Seconds that one action or property is given in one state: one that never returns must not hold up the page for ever."""
 
 MAX_NODES = 200_000
 """The most states of one session."""
@@ -192,13 +195,24 @@ class Session:
         for number, root in enumerate(self.actions):
             doc = root.declared.doc.split("\n\n")[0]
             try:
-                offers = tuple(self._offer(node, number, root, o) for o in self.stepper.outcomes(root, node.state.ids))
+                offers = tuple(self._offer(node, number, root, o) for o in self._outcomes(root, node.state.ids))
             except FencepostError as error:
                 found.append(Action(root.title, actor(root), doc, (), str(error)))
                 continue
             if offers:
                 found.append(Action(root.title, actor(root), doc, offers))
         return found
+
+    def _outcomes(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
+        """As those of the stepper. Raises :class:`ProtocolRaised` also if the author's Python does not come back."""
+        deadline = self.stepper.deadline
+        deadline.restart()
+        try:
+            with deadline.limits(lambda: "time" if deadline.expired(PATIENCE) else None):
+                return self.stepper.outcomes(root, ids, after)
+        except LimitReached:
+            message = f"{root} had not returned after {PATIENCE:g} seconds"
+            raise ProtocolRaised(message, where=root.title, state=State(self.stepper.store, ids)) from None
 
     def _offer(self, node: Node, number: int, root: Root, outcome: Outcome) -> Offer:
         step = taken(self.stepper, node.state, root, outcome)
@@ -207,10 +221,10 @@ class Session:
     def _cut(self, before: State, after: State) -> str | None:
         """The constraint that keeps the checker from this step, or from going on after it."""
         for root in self._step_constraints:
-            if self.stepper.outcomes(root, before.ids, after.ids):
+            if self._outcomes(root, before.ids, after.ids):
                 return root.title
         for root in self._constraints:
-            if self.stepper.outcomes(root, after.ids):
+            if self._outcomes(root, after.ids):
                 return root.title
         return None
 
@@ -306,9 +320,9 @@ class Session:
             before = node.parent if stepwise else None
             try:
                 broken = (
-                    self.stepper.outcomes(root, before.state.ids, node.state.ids)
+                    self._outcomes(root, before.state.ids, node.state.ids)
                     if before is not None
-                    else self.stepper.outcomes(root, node.state.ids)
+                    else self._outcomes(root, node.state.ids)
                 )
             except ProtocolRaised as error:
                 errors.setdefault(root.name, str(error))

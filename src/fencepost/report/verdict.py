@@ -7,13 +7,18 @@ from dataclasses import dataclass
 
 from fencepost.report.numbers import count, plural
 from fencepost.result import Result, Violation, Witness
+from fencepost.spec.values import show
 from fencepost.step.symmetry import listed
+from fencepost.trace.words import kind_of
 
 GOOD = "good"
 BAD = "bad"
 OPEN = "open"
 """The tones of a verdict: everything holds, something is wrong, nothing is known for certain."""
 
+
+MOST_PARTS = 20
+"""Parts of the state in which an evaluation did not return, in a sentence: the JSON has all of them."""
 
 BEHAVIOUR = {
     "always_eventually": "A fair behaviour is possible in which it is never true again.",
@@ -54,13 +59,13 @@ def verdict(result: Result) -> Verdict:
     if result.failure is not None:
         return Verdict("FAILED", "", (_sentence(str(result.failure)), f"Nothing is violated so far: {explored}", *so_far), OPEN)
     if result.interrupted:
-        return Verdict("INTERRUPTED", "", (f"Nothing is violated so far: {explored}", *so_far), OPEN)
+        return Verdict("INTERRUPTED", "", (*not_returned(result), f"Nothing is violated so far: {explored}", *so_far), OPEN)
     if result.unjudged is not None:
         safe = f"No invariant is violated in all {plural(result.distinct_states, 'reachable state')}."
         return Verdict("NOT COMPLETE", "", (safe, f"Liveness was not judged: {result.unjudged.rstrip('.')}."), OPEN)
     if not result.complete:
         ended = f"{_sentence(result.limit)[:-1]} was reached." if result.limit else "Not every state was explored."
-        return Verdict("NOT COMPLETE", "", (ended, f"Nothing is violated so far: {explored}", *so_far), OPEN)
+        return Verdict("NOT COMPLETE", "", (ended, *not_returned(result), f"Nothing is violated so far: {explored}", *so_far), OPEN)
     found = count(result.distinct_states)
     states = "the only reachable state" if result.distinct_states == 1 else f"all {found} reachable states"
     states += up_to
@@ -118,6 +123,20 @@ def _never(result: Result, violation: Violation) -> str:
     what = "It is" if titles == (violation.name,) else f"{listed(titles)} {'is' if len(titles) == 1 else 'are'}"
     states = plural(result.distinct_states, "reachable state")
     return f"{what} true in none of the {states}."
+
+
+def not_returned(result: Result) -> tuple[str, ...]:
+    """What had not returned when the search ended, if anything had not."""
+    one = result.unfinished
+    if one is None:
+        return ()
+    said = f"{one.what[:1].upper()}{one.what[1:]} had not returned after {one.seconds:.1f} seconds"
+    if one.state is None:
+        return (f"{said}.",)
+    held = [(kind_of(result.protocol, slot), slot.name, value) for slot, value in one.state.slots()]
+    parts = [f"{name} = {show(value if kind == 'value' else value[0])}" for kind, name, value in held if kind == "value" or (kind == "cell" and value)]
+    more = f" and {len(parts) - MOST_PARTS} more parts" if len(parts) > MOST_PARTS else ""
+    return (f"{said}, in the state {', '.join(parts[:MOST_PARTS])}{more}." if parts else f"{said}.",)
 
 
 def described(result: Result, kind: str, name: str) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ from fencepost.spark.liveness import Judge
 from fencepost.spark.notes import Notes, Noting
 from fencepost.spark.table import Sheets, resumed
 from fencepost.spec.protocol import TEMPORAL
-from fencepost.step import Stepper
+from fencepost.step import LimitReached, Stepper
 from fencepost.step.state import LOW
 from fencepost.storage import Storage, open_storage
 
@@ -158,13 +158,17 @@ class Search:
                     self._write_states()
                 if self.options.resume is None:
                     self._take_over()
-                while explorer.level_size and not explorer.finished():
-                    self._next_level()
+                # A level is completed, unless an evaluation never returns: limits are looked at between levels.
+                with explorer.stepper.deadline.limits(explorer.limit_reached, refuse=False):
+                    while explorer.level_size and not explorer.finished():
+                        self._next_level()
                 self._complete_columns()
                 result.complete = not explorer.level_size and result.limit is None and result.raised is None
                 self._judge_liveness()
             except ProtocolRaised as error:
                 result.raised = error
+            except LimitReached:
+                result.limit = explorer.stepper.deadline.reached
             except KeyboardInterrupt:
                 result.interrupted = True
             except SystemFailure as error:

@@ -22,6 +22,7 @@ from fencepost.spec.fields import PerKeyView, RecordView
 from fencepost.spec.network import Network
 from fencepost.spec.protocol import JUDGED, TEMPORAL, Declared, Protocol
 from fencepost.spec.values import NotAValue, Value, freeze, show
+from fencepost.step.deadline import Deadline
 from fencepost.step.state import State, Store
 
 PROPERTIES = ("constraint", "invariant", "sometimes")
@@ -61,6 +62,10 @@ class Root:
         """The name with its parameters: ``bookie_confirms_add(b=b1)``."""
         bound = ", ".join(f"{n}={show(v)}" for n, v in self.parameters.items())
         return f"{self.name}({bound})" if bound else self.name
+
+    def __str__(self) -> str:
+        kind = {"action": "action", "initial": "initial state"}.get(self.kind, self.kind.replace("_", " "))
+        return f"{kind} {self.title}"
 
 
 @dataclass(frozen=True)
@@ -216,10 +221,18 @@ class Stepper:
 
     ``invariants`` selects state and step invariants by name; by default all that are not turned off by their ``when``.
     ``checking`` runs every evaluation twice and watches it (see `guard`), so that a protocol that reads more than its state is
-    caught. Raises :class:`fencepost.NotAProtocol` for an action or property whose parameters and domains do not fit.
+    caught. ``deadline`` ends evaluations when a limit is reached. Raises :class:`fencepost.NotAProtocol` for an action or property
+    whose parameters and domains do not fit.
     """
 
-    def __init__(self, protocol: Protocol, invariants: Sequence[str] | None = None, checking: bool = False) -> None:
+    def __init__(
+        self,
+        protocol: Protocol,
+        invariants: Sequence[str] | None = None,
+        checking: bool = False,
+        deadline: Deadline | None = None,
+    ) -> None:
+        self.deadline = deadline or Deadline()
         self.protocol = protocol
         self.checking = checking
         self.store = Store(protocol)
@@ -228,15 +241,15 @@ class Stepper:
         for kind in (*PROPERTIES, *STEP_PROPERTIES):
             for declared in protocol.declared(kind):
                 if self._selected(declared, invariants):
-                    for parameters in _bindings(declared, protocol):
+                    for parameters in _bindings(declared, protocol, self.deadline):
                         self.roots.append(Root(len(self.roots), declared, parameters))
         for declared in protocol.declared("action"):
-            for parameters in _bindings(declared, protocol):
+            for parameters in _bindings(declared, protocol, self.deadline):
                 self.roots.append(Root(len(self.roots), declared, parameters))
         for kind in TEMPORAL:
             for declared in protocol.declared(kind):
                 if self._selected(declared, invariants):
-                    for parameters in _bindings(declared, protocol):
+                    for parameters in _bindings(declared, protocol, self.deadline):
                         for part in range(2 if kind == "leads_to" else 1):
                             self.roots.append(Root(len(self.roots), declared, parameters, part))
         self._view = next(iter(protocol.declared("view")), None)
@@ -377,6 +390,7 @@ class Stepper:
         recorder = _Recorder(self.store, ids, script, path, 0 if stepwise else None, options)
         recorder.read_only = root.kind not in ("action", "initial")
         bound = self.protocol.bound_to(recorder)
+        self.deadline.begin(root, self.store, ids)
         token = current.set(recorder)
         try:
             with self._guard(root):
@@ -408,12 +422,16 @@ class Stepper:
             raise self._raised(root, ids, f": {error}") from error
         except RecursionError as error:
             raise self._raised(root, ids, "recursed too deeply") from error
+        except KeyboardInterrupt:
+            self.deadline.interrupted()
+            raise
         except MemoryError as error:
             raise SystemFailure(f"out of memory while {root.title} was run: stop in time with --max-memory") from error
         except (Exception, SystemExit) as error:
             raise self._raised(root, ids, f"raised {_brief(error)}") from error
         finally:
             current.reset(token)
+            self.deadline.end()
         return path
 
     def _guard(self, root: Root) -> contextlib.AbstractContextManager[None]:
@@ -424,9 +442,8 @@ class Stepper:
         return guarded(root.declared.function, self.protocol)
 
     def _raised(self, root: Root, ids: Sequence[int], what: str) -> ProtocolRaised:
-        kind = {"action": "action", "initial": "initial state"}.get(root.kind, root.kind.replace("_", " "))
         separator = "" if what.startswith(":") else " "
-        return ProtocolRaised(f"{kind} {root.title}{separator}{what}", where=root.title, state=State(self.store, ids))
+        return ProtocolRaised(f"{root}{separator}{what}", where=root.title, state=State(self.store, ids))
 
     # -- the view -----------------------------------------------------------------------------------------------------
 
@@ -436,7 +453,8 @@ class Stepper:
             return
         picker = _Picker()
         try:
-            paths = _picked_paths(self._view.function(self.protocol.bound_to(picker)))
+            with self.deadline.evaluating(f"view {self._view.name}"):
+                paths = _picked_paths(self._view.function(self.protocol.bound_to(picker)))
         except Exception:
             paths = None
         # What it read and did not return, it decided something by.
@@ -572,11 +590,12 @@ _SHIPPED = os.path.join(_PACKAGE, "protocols")
 _LIBRARY = os.path.dirname(os.__file__)
 
 
-def _bindings(declared: Declared, protocol: Protocol) -> list[dict[str, Value]]:
+def _bindings(declared: Declared, protocol: Protocol, deadline: Deadline) -> list[dict[str, Value]]:
     """Every binding of the parameters of an action or property, once it is certain that it can be called with them."""
     kind = declared.kind.replace("_", " ")
     try:
-        bindings = declared.parameters(protocol)
+        with deadline.evaluating(f"what the domains of {kind} {declared.name} are drawn from"):
+            bindings = declared.parameters(protocol)
     except Exception as error:
         raise NotAProtocol(f"the parameters of {kind} {declared.name} have no usable domains: {_brief(error)}") from error
     try:

@@ -52,11 +52,13 @@ class Store:
         place = encode_path(slot.path)
         index = self._index.get(place)
         if index is None:
-            index = self._index[place] = len(self.slots)
+            # Whatever ends this in between leaves nothing that counts: what is there beyond the slots is overwritten.
+            index = len(self.slots)
+            self._ids[index:] = [{encode(slot.default): 0}]
+            self.hashes[index:] = [[0]]
+            self.values[index:] = [[slot.default]]
             self.slots.append(slot)
-            self.values.append([slot.default])
-            self._ids.append({encode(slot.default): 0})
-            self.hashes.append([0])
+            self._index[place] = index
         elif shared_names:
             _refuse_namesakes(self.slots[index].path, slot.path)
         # By identity, which is several times faster than by path; the slot is kept, so that its id stays its own.
@@ -68,9 +70,10 @@ class Store:
         code = encode(value)
         number = self._ids[index].get(code)
         if number is None:
-            number = self._ids[index][code] = len(self.values[index])
+            number = len(self.values[index])
+            self.hashes[index][number:] = [self._hash(self.slots[index], value)]
             self.values[index].append(value)
-            self.hashes[index].append(self._hash(self.slots[index], value))
+            self._ids[index][code] = number
         elif shared_names:
             _refuse_namesakes(self.values[index][number], value)
         return number

@@ -55,6 +55,7 @@ def data(result: Result) -> dict[str, Any]:
         "complete": result.complete,
         "limit": result.limit,
         "interrupted": result.interrupted,
+        "unfinished": _unfinished(result),
         "error": _error(result),
         "failure": None if result.failure is None else str(result.failure),
         "judged": list(result.judged),
@@ -126,6 +127,14 @@ def _simulation(result: Result, walks: Walks) -> dict[str, Any]:
         "never_seen": {name: [plain(v) for v in values] for name, values in walks.unseen.items()},
         "walk": None if result.walk is None else states(result.walk),
     }
+
+
+def _unfinished(result: Result) -> dict[str, Any] | None:
+    if result.unfinished is None:
+        return None
+    state = result.unfinished.state
+    variables = None if state is None else {name: plain(value) for name, value in state.variables().items()}
+    return {"evaluation": result.unfinished.what, "seconds": result.unfinished.seconds, "state": variables}
 
 
 def _error(result: Result) -> dict[str, Any] | None:
