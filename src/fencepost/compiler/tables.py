@@ -228,6 +228,7 @@ class Tables:
         self._read: list[set[int]] = [set() for _ in range(roots)]
         self._gained: dict[int, set[int]] = {}
         self._spread = 0
+        self._linked: tuple[tuple[int, int], tuple[Array, ...]] = (-1, -1), ()
         self.forks: set[int] = set()
         self.evaluations_by_root = [0] * roots
         self._add_initial()
@@ -279,12 +280,14 @@ class Tables:
             native.widen_root(self.growing(), root, _bits(sorted(slots), self.slot_words), self._spread)
             self._make_room(self._spread)
         self._gained = {}
+        self.stepper.deadline.check()
         at_once = max(1, ENTRIES_AT_ONCE // max(1, len(self.root_kind)))
         while self._spread < self.outcomes:
             end = min(self._spread + at_once, self.outcomes)
             self._make_room((end - self._spread) * len(self.root_kind))
             native.add_outcomes(self.growing(), self._spread, end, self.root_kind)
             self._spread = end
+            self.stepper.deadline.check()
 
     def _insert(
         self, cell: int, branch: Branch, root: int, known: dict[int, int], read: set[int], within: tuple[tuple[int, int], ...]
@@ -534,13 +537,19 @@ class Tables:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def compiled(self) -> Compiled:
-        """The tables as compiled loops read them, laid out anew."""
+    def compiled(self, afresh: bool = True) -> Compiled:
+        """The tables as compiled loops read them, laid out anew.
+
+        Unless it has to be ``afresh``, what is laid out is only what came new: that is enough to complete states by, not to build any.
+        """
         self.spread()
         n, entries = self.outcomes, int(self.entries[0])
-        start, middle, step_start = (np.zeros(n + 1, np.int32) for _ in range(3))
-        word, trie, step_trie = np.zeros(entries, np.int64), np.zeros(entries, np.int32), np.zeros(entries, np.int32)
-        native.link(self.growing(), self.layout.place, n, self.root_kind, start, middle, step_start, word, trie, step_trie, np.zeros(3 * n, np.int64))
+        if afresh or self._linked[0] != (n, entries):
+            start, middle, step_start = (np.zeros(n + 1, np.int32) for _ in range(3))
+            word, trie, step_trie = np.zeros(entries, np.int64), np.zeros(entries, np.int32), np.zeros(entries, np.int32)
+            native.link(self.growing(), self.layout.place, n, self.root_kind, start, middle, step_start, word, trie, step_trie, np.zeros(3 * n, np.int64))
+            self._linked = (n, entries), (start, middle, word, trie, step_start, step_trie)
+        start, middle, word, trie, step_start, step_trie = self._linked[1]
         return Compiled(
             self.pool, self.layout.place, self.roots, self.is_constraint, self.leaf_root, self.leaf_span, self.outcome_root, self.delta, self.delta_high,
             self.image_delta, self.image_delta_high, self.twin, self.choice_start, self.choice, self.write_start, self.write_slot, self.write_value, start, middle, word, trie,

@@ -584,7 +584,7 @@ class Explorer:
         python = 0.0
         asks = np.zeros((QUESTIONS, 3), np.int64)
         while any(w.counts[PARKS] for w in self.work):
-            self.compiled = self.tables.compiled()
+            self.compiled = self.tables.compiled(afresh=False)
             questions: list[tuple[int, int, int]] = []
             for t, work in enumerate(self.work):
                 n = kernel.settle(

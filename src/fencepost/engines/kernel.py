@@ -640,13 +640,18 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
     """Complete a worker's parked states as far as master tries go; how many questions for Python are in ``asks``.
 
     A question is a root, a position and an outcome (-1, or for a step property the step out of that state). States that wait
-    for an answer stay parked.
+    for an answer stay parked, and so do the rest once there is no room for a question.
     """
     counts = w.counts
     kept = 0
     asked = np.int64(0)
     for p in range(counts[PARKS]):
         position = w.parked[p]
+        if asked == asks.shape[0]:
+            # To look at all of them after every few answers would take the square of their number.
+            w.parked[kept] = position
+            kept += 1
+            continue
         outcome, parent = new.ref[position] & REF_MASK, new.ref[position] >> REF_BITS
         cells = new.cells[position]
         waiting = False

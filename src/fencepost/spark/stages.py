@@ -117,7 +117,7 @@ def row(to: int, source: int, payload: bytes, report: bool = False) -> pa.Record
 
 POOL = 1 << 28
 """Words that the tries of an executor can grow to."""
-QUESTIONS = 4096
+QUESTIONS = 1 << 16
 FIRST_CHUNK, CHUNK = 1 << 10, 1 << 16
 """Rows that are built before those that fell off a trie are looked at: at first, and at most."""
 

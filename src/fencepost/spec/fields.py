@@ -25,6 +25,7 @@ from fencepost.spec.values import (
     Set,
     Value,
     encode,
+    finite,
     freeze,
     permute,
     refuse_equal,
@@ -157,7 +158,8 @@ class TableShape(Shape):
     """A map whose keys appear as they are written."""
 
     def __init__(self, default: Mapping[Any, Any]) -> None:
-        self.default = Map(freeze(Map(default)))
+        items = default if isinstance(default, Mapping) else finite(default, "what a table(...) begins with")
+        self.default = Map(freeze(Map(items)))
         self._initial = {encode(key): value for key, value in self.default.items()}
         self._slots: dict[Any, Slot] = {}
 
@@ -329,9 +331,10 @@ class TableView(View, Table[K, V]):
 
     def __getitem__(self, key: K) -> V:
         cell = self._cursor.read(self._shape._cell(self._path, freeze(key)))
-        if not cell:
-            raise KeyError(f"{show(key)} is not in {'.'.join(map(str, self._path))}")
-        return cast(V, cell[0])
+        try:
+            return cast(V, cell[0])
+        except IndexError:
+            raise KeyError(f"{show(key)} is not in {'.'.join(map(str, self._path))}") from None
 
     def get(self, key: K, default: V | None = None) -> V | None:
         cell = self._cursor.read(self._shape._cell(self._path, freeze(key)))
@@ -429,7 +432,7 @@ def shape_of(declared: Any, protocol: Any) -> Shape:
     if isinstance(declared, PerKeyOf):
         keys = declared.keys(protocol) if callable(declared.keys) else _resolve(declared.keys, protocol)
         elements: dict[Any, Shape] = {}
-        for key in map(_frozen_key, keys):
+        for key in map(_frozen_key, finite(keys, "the set of keys of a per_key(...)")):
             refuse_equal(elements, key, "per_key(...)")
             elements[key] = shape_of(declared.element, protocol)
         return PerKeyShape(elements)

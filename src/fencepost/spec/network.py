@@ -30,6 +30,7 @@ from fencepost.spec.values import (
     Value,
     canonical,
     encode,
+    finite,
     freeze,
     full_name,
     refuse_equal,
@@ -125,9 +126,11 @@ class NetworkShape(Shape):
     def __init__(self, declared: NetworkOf, protocol: Any) -> None:
         def ends(end: Any) -> tuple[ModelValue, ...]:
             resolved = end(protocol) if callable(end) else _resolve(end, protocol)
-            if isinstance(resolved, str) or not isinstance(resolved, (ModelValue, Iterable)):
+            if isinstance(resolved, ModelValue):
+                return (resolved,)
+            if isinstance(resolved, str) or not isinstance(resolved, Iterable):
                 raise NotAValue(f"{show(resolved)} as an end of its messages; name ends by model_values(...)")
-            return (resolved,) if isinstance(resolved, ModelValue) else tuple(e for part in resolved for e in ends(part))
+            return tuple(e for part in finite(resolved, "one end of a route of a network(...)") for e in ends(part))
 
         def flag(value: Any) -> bool:
             return bool(value(protocol) if callable(value) else _resolve(value, protocol))

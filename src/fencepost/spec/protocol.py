@@ -21,6 +21,7 @@ from __future__ import annotations
 import enum
 import inspect
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ from fencepost.errors import FencepostError, NotAProtocol, OptionError
 from fencepost.spec.context import Cursor
 from fencepost.spec.fields import PerKeyOf, Shape, TableOf, VariableOf, shape_of
 from fencepost.spec.network import NetworkOf, NetworkShape
-from fencepost.spec.values import ModelValue, NotAValue, Set, Value, canonical, freeze, show
+from fencepost.spec.values import MAX_MEMBERS, ModelValue, NotAValue, Set, Value, canonical, finite, freeze, show
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -216,9 +217,16 @@ class Declared:
                 domain = getattr(protocol, declared)
             elif callable(domain):
                 domain = domain(protocol)
+            members = finite(domain, f"the domain of parameter {name} of {self.kind.replace('_', ' ')} {self.name}")
             if isinstance(domain, (set, frozenset)):
-                domain = canonical(domain)
-            domains.append([freeze(v) for v in domain])
+                members = canonical(members)
+            domains.append([freeze(v) for v in members])
+        bindings = math.prod(map(len, domains))
+        if bindings > MAX_MEMBERS:
+            raise NotAProtocol(
+                f"{self.kind.replace('_', ' ')} {self.name} has {bindings:,} bindings of its parameters, and at most {MAX_MEMBERS:,} are "
+                "possible: choose the rest with one_of(...)"
+            )
         return [dict(zip(names, values, strict=True)) for values in itertools.product(*domains)]
 
     def __get__(self, instance: Any, owner: type) -> Any:

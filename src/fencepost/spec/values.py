@@ -15,8 +15,11 @@ import struct
 import weakref
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import combinations
+from itertools import combinations, islice
+from math import comb
 from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+from fencepost.errors import NotAProtocol
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -26,6 +29,18 @@ R = TypeVar("R", bound="Record")
 
 Value = Any
 """Any immutable value as listed above; Python can not spell the recursive union usefully."""
+
+
+MAX_MEMBERS = 1 << 16
+"""The most members of what a protocol is declared over: domains, bindings of an action's parameters, keys, ends of a network's routes."""
+
+
+def finite(items: Iterable[T], what: str) -> list[T]:
+    """``items``, which ``what`` describes, as a list. Raises :class:`fencepost.NotAProtocol` if they are too many, or without end."""
+    members = list(islice(items, MAX_MEMBERS + 1))
+    if len(members) > MAX_MEMBERS:
+        raise NotAProtocol(f"{what} has more than {MAX_MEMBERS:,} members: is it infinite?")
+    return members
 
 
 class NotAValue(TypeError):
@@ -280,7 +295,10 @@ def canonical(items: Iterable[T]) -> list[T]:
 
 def subsets(items: Iterable[T], size: int | None = None) -> list[frozenset[T]]:
     """Every subset of ``items`` (of ``size`` elements if given), smallest first, in canonical order."""
-    members = canonical(set(items))
+    members = canonical(set(finite(items, "what subsets(...) is asked of")))
+    number = 2 ** len(members) if size is None else comb(len(members), size)
+    if number > MAX_MEMBERS:
+        raise NotAProtocol(f"subsets(...) of {len(members):,} members would be more than {MAX_MEMBERS:,}: take those of one small size")
     sizes = range(len(members) + 1) if size is None else (size,)
     return [Set(chosen) for n in sizes for chosen in combinations(members, n)]
 

@@ -95,9 +95,13 @@ class Deadline:
 
     def begin(self, what: Any, store: Store | None = None, ids: Any = ()) -> None:
         """An evaluation of ``what`` begins, in the state ``ids``. Raises :class:`LimitReached` if it is too late for that."""
+        self.check()
+        self._running = (what, store, ids, time.monotonic(), threading.get_ident())
+
+    def check(self) -> None:
+        """Raises :class:`LimitReached` if it is too late for anything that takes long."""
         if self._refuses:
             raise LimitReached(self.reached)
-        self._running = (what, store, ids, time.monotonic(), threading.get_ident())
 
     def end(self) -> None:
         """The evaluation ended. Raises :class:`LimitReached` if it was told to, whatever the author's code made of that."""

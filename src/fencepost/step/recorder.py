@@ -18,7 +18,7 @@ from typing import Any
 
 from fencepost.errors import FencepostError, Misbehaved, NotAProtocol, ProtocolRaised, SystemFailure
 from fencepost.spec.context import MAX_WAYS, Disabled, Event, InOrder, Slot, current
-from fencepost.spec.fields import PerKeyView, RecordView
+from fencepost.spec.fields import PerKeyView, RecordView, TableView
 from fencepost.spec.network import Network
 from fencepost.spec.protocol import JUDGED, TEMPORAL, Declared, Protocol
 from fencepost.spec.values import NotAValue, Value, freeze, show
@@ -493,6 +493,18 @@ class _Picked:
     __bool__ = __eq__ = __ne__ = __hash__ = _used
 
 
+class _PickedCell:
+    """Stands for a cell of a table: its value can be taken, but not whether it has one."""
+
+    def __init__(self, path: tuple[Any, ...]) -> None:
+        self.path = path
+
+    __bool__ = _Picked._used
+
+    def __getitem__(self, place: int) -> _Picked:
+        return _Picked(self.path)
+
+
 class _Picker:
     """A cursor that hands out stand-ins: whoever computes with one is no mere selection."""
 
@@ -502,7 +514,7 @@ class _Picker:
 
     def read(self, slot: Slot) -> Any:
         self.read_paths.add(slot.path)
-        return _Picked(slot.path)
+        return _Picked(slot.path) if slot.constant else _PickedCell(slot.path)
 
     def write(self, slot: Slot, value: Value) -> None:
         raise TypeError
@@ -523,7 +535,7 @@ def _only_picks(view: Callable[..., Any]) -> bool:
 def _picked_paths(viewed: Any) -> list[tuple[Any, ...]] | None:
     if isinstance(viewed, _Picked):
         return [viewed.path]
-    if isinstance(viewed, (RecordView, PerKeyView, Network)):
+    if isinstance(viewed, (RecordView, PerKeyView, TableView, Network)):
         return [viewed._path]
     if type(viewed) in (tuple, list):
         parts = [_picked_paths(v) for v in viewed]
@@ -596,6 +608,8 @@ def _bindings(declared: Declared, protocol: Protocol, deadline: Deadline) -> lis
     try:
         with deadline.evaluating(f"what the domains of {kind} {declared.name} are drawn from"):
             bindings = declared.parameters(protocol)
+    except NotAProtocol:
+        raise
     except Exception as error:
         raise NotAProtocol(f"the parameters of {kind} {declared.name} have no usable domains: {_brief(error)}") from error
     try:
