@@ -483,10 +483,14 @@ def _must_be_writable_folder(option: str, folder: Path) -> None:
 @contextlib.contextmanager
 def _progress(protocol: Protocol) -> Iterator[Any]:
     """Where an engine reports to: a live line if somebody is watching."""
-    if sys.stderr is None or not sys.stderr.isatty():
+    if sys.stderr is None:
         yield None
         return
-    from fencepost.progress import Line
+    from fencepost.progress import Line, Notice
+
+    if not sys.stderr.isatty():
+        yield Notice(sys.stderr).report
+        return
 
     with Line(sys.stderr, protocol) as line:
         yield line.report

@@ -7,6 +7,7 @@ It is text and carriage returns alone, so that any terminal can show it. Parts t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import deque
@@ -14,13 +15,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
-from fencepost.engines.interface import Progress
+from fencepost.engines.interface import COMPILING, Progress
 from fencepost.report import numbers
 from fencepost.report.advice import advice
 from fencepost.spec.protocol import Protocol
 
 FIRST = 0.5
 """Seconds before the line first appears: a check that is over by then needs none."""
+
+NOTICED = 2.0
+"""Seconds of compiling after which that is told even where nobody watches."""
 
 EVERY = 0.1
 """Seconds between two drawings."""
@@ -176,6 +180,23 @@ class Line:
             self._terminal.flush()
         except (OSError, ValueError):  # a terminal that went away is no reason to stop a check
             pass
+
+
+class Notice:
+    """What is told where nobody watches a terminal: in one line, that loops are being compiled. Use :meth:`report` as that of a line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._told = False
+
+    def report(self, progress: Progress) -> None:
+        """Say it once it takes long enough to be wondered about."""
+        if self._told or progress.doing != COMPILING or progress.seconds < NOTICED:
+            return
+        self._told = True
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(f"{COMPILING}\n")
+            self._stream.flush()
 
 
 def _columns(terminal: TextIO) -> int:

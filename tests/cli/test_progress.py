@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 from math import comb
 
+import numba
 import pytest
 
 from fencepost import Progress, Protocol, state
-from fencepost.progress import Estimate, Line, duration, per_second, roughly
+from fencepost.engines.announcing import announced, compiling
+from fencepost.engines.interface import COMPILING
+from fencepost.progress import Estimate, Line, Notice, duration, per_second, roughly
 
 
 class Small(Protocol):
@@ -212,3 +215,23 @@ def test_durations(seconds: float, exact: str, rough: str) -> None:
 @pytest.mark.parametrize(("rate", "text"), [(0, "0/s"), (9_999, "9,999/s"), (12_300, "12 k/s"), (6_120_000, "6.1 M/s")])
 def test_rates(rate: float, text: str) -> None:
     assert per_second(rate) == text
+
+
+def test_where_nobody_watches_only_a_long_compilation_is_told() -> None:
+    stream = io.StringIO()
+    notice = Notice(stream)
+    for progress in (Progress(seconds=9.0), Progress(seconds=1.0, doing=COMPILING), Progress(seconds=9.0, doing="judging liveness")):
+        notice.report(progress)
+    assert stream.getvalue() == ""
+    for seconds in (2.5, 7.0):
+        notice.report(Progress(seconds=seconds, doing=COMPILING))
+    assert stream.getvalue() == "compiling the loops, once on this machine\n"
+
+
+def test_a_compilation_is_reported_when_it_begins_and_what_is_compiled_already_is_not() -> None:
+    told: list[str] = []
+    twice = numba.njit(lambda number: 2 * number)
+    for _ in range(2):
+        with announced(lambda progress: told.append(progress.doing)):
+            assert twice(4) == 8
+    assert told == [COMPILING] and compiling() == ""

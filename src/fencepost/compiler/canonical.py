@@ -9,7 +9,18 @@ import numpy as np
 from fencepost.compiler.machine import load, reserve
 from fencepost.compiler.native import field, inner, mixed, njit
 from fencepost.step import labelling
-from fencepost.step.labelling import COLOUR, CONSTANT, GROUP, KIND_BITS, LANES, MEMBER, MOST_MEMBERS, MOST_OPERANDS, ORDERED, STAR
+from fencepost.step.labelling import (
+    COLOUR,
+    CONSTANT,
+    GROUP,
+    KIND_BITS,
+    LANES,
+    MEMBER,
+    MOST_MEMBERS,
+    MOST_OPERANDS,
+    ORDERED,
+    STAR,
+)
 
 Array = np.ndarray[Any, Any]
 

@@ -21,6 +21,7 @@ from fencepost.compiler.machine import reserve
 from fencepost.compiler.native import REF_BITS, REF_MASK, STACK_WORDS, move_fields
 from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, STEP_PROPERTY, Array, Compiled, Tables
 from fencepost.engines import kernel
+from fencepost.engines.announcing import announced, compiling
 from fencepost.engines.audit import audit
 from fencepost.engines.checkpoint import (
     BLOCK_ROWS,
@@ -59,12 +60,13 @@ def explore(stepper: Stepper, options: Options, report: Report | None = None) ->
 
     Raises :class:`fencepost.SystemFailure` if the protocol outgrows the engine's tables or the machine.
     """
-    explorer = Explorer(stepper, options, report)
-    try:
-        with uncollected():
-            return explorer.run()
-    finally:
-        explorer.close()
+    with announced(report):
+        explorer = Explorer(stepper, options, report)
+        try:
+            with uncollected():
+                return explorer.run()
+        finally:
+            explorer.close()
 
 
 @contextmanager
@@ -865,7 +867,7 @@ class Explorer:
                     memory=memory,
                     evaluations=self.stepper.evaluations,
                     exploding=self.tables.exploding(),
-                    doing="" if kernel.expand.signatures else "compiling the loops, once on this machine",
+                    doing=compiling(),
                 )
             )
 

@@ -106,6 +106,9 @@ class Progress:
     stage: str = ""
 
 
+COMPILING = "compiling the loops, once on this machine"
+"""What an engine is ``doing`` while it is not yet exploring, the first time on a machine."""
+
 Report = Callable[[Progress], None]
 """Called by an engine a few times a second, from the thread that called the engine. May raise KeyboardInterrupt."""
 

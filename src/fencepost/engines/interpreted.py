@@ -47,8 +47,8 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What comes of an evaluation: its steps in the order of their choices (a property has one where it is false, or true if it is to be so sometimes), and the slots that
-    were read, as a bit mask.
+    """What comes of an evaluation: its steps in the order of their choices (a property has one where it is false, or true if it is to be so
+    sometimes), and the slots that were read, as a bit mask.
     """
 
     steps: tuple[_Step, ...]

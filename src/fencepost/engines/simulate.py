@@ -23,6 +23,7 @@ from fencepost.compiler.machine import reserve
 from fencepost.compiler.native import move_fields
 from fencepost.compiler.tables import INITIAL, STATE_PROPERTY, STEP_PROPERTY, Array, Tables
 from fencepost.engines import walks
+from fencepost.engines.announcing import announced, compiling
 from fencepost.engines.embedded import QUESTIONS, TICK, uncollected
 from fencepost.engines.interface import Exploration, Found, Options, Progress, Report, Walks
 from fencepost.engines.kernel import PARKED, PARKS, Work
@@ -53,7 +54,7 @@ def explore(stepper: Stepper, options: Options, report: Report | None = None) ->
 
     Raises :class:`fencepost.SystemFailure` if the protocol outgrows the engine's tables or the machine.
     """
-    with uncollected():
+    with uncollected(), announced(report):
         simulation = Simulation(stepper, options, report)
         try:
             return simulation.run()
@@ -485,7 +486,7 @@ class Simulation:
                     memory=memory,
                     evaluations=self.stepper.evaluations,
                     exploding=self.tables.exploding(),
-                    doing="" if stage or walks.wander.signatures else "compiling the loops, once on this machine",
+                    doing="" if stage else compiling(),
                     walks=result.walks.walks if result.walks else 0,
                     stage=stage,
                 )

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import pairwise
 
 from fencepost.spec.values import Map, ModelValue, Record, Value, encode
 
@@ -218,7 +219,7 @@ class _Search:
         numbers = [c + colours[:m].count(c) for m, c in enumerate(colours)]
         for colour in range(self.count):
             cell = [m for m in range(self.count) if colours[m] == colour]
-            if not all(self._interchangeable(a, b, numbers) for a, b in zip(cell, cell[1:], strict=False)):
+            if not all(self._interchangeable(a, b, numbers) for a, b in pairwise(cell)):
                 return cell, numbers
         return [], numbers
 

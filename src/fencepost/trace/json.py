@@ -34,7 +34,7 @@ def data(result: Result) -> dict[str, Any]:
     ``protocol`` and ``constants``; ``verdict`` and ``exit_code``; ``complete``, ``limit``, ``interrupted``, ``error`` and ``failure``; the
     numbers ``distinct_states``, ``generated_states``, ``depth``, ``queue``, ``seconds``, ``states_per_second``,
     ``peak_memory_bytes``, ``collision_probability`` and ``evaluations``; ``actions`` (``name``, ``taken``, ``new_states``);
-    ``symmetry``, the constants up to whose symmetry states were counted; ``judged``, the temporal properties that were judged, and
+    ``symmetry``, the constants up to whose symmetry states were counted, and ``exact``, whether each was counted once; ``judged``, the temporal properties that were judged, and
     ``unjudged``, why they were not; ``table``, the state space that was written down (``directory``, ``states``,
     ``edges``, ``depth``, ``complete``), or null; ``simulation``, null for a search;
     ``witnesses``, the ways to what is to be sometimes true (``name`` and ``trace``), and ``unreached``, what has none so far;
@@ -61,6 +61,7 @@ def data(result: Result) -> dict[str, Any]:
         "judged": list(result.judged),
         "unjudged": result.unjudged,
         "symmetry": list(result.symmetry),
+        "exact": result.exact,
         "distinct_states": result.distinct_states,
         "generated_states": result.generated_states,
         "depth": result.depth,
