@@ -136,7 +136,7 @@ def test_a_witness_is_a_shortest_behaviour(
     page, data = tmp_path / "page.html", tmp_path / "data.json"
     given = ("--where", "a = 2 and b >= 3", "--html", str(page), "--json", str(data), "--eval", "self.a + self.b")
     code, out, _ = run(capsys, "witness", str(counting[1]), *given)
-    told = json.loads(data.read_text())["violation"]
+    (told,) = json.loads(data.read_text())["witnesses"]
     # One step to b = 4, two steps to a = 2.
     assert code == 0 and out.startswith("REACHED  a = 2 and b >= 3") and len(told["trace"]) == 4
     assert (told["trace"][-1]["state"]["a"], told["trace"][-1]["state"]["b"]) == (2, 4)

@@ -31,7 +31,7 @@ def rows(space: StateSpace, table: str) -> Rows:
     return sorted(found, key=lambda row: [str(value) for value in row.values()])
 
 
-class Kept(reference._Search):
+class Kept(reference.Search):
     """The plain explorer, which forgets no state."""
 
     def __init__(self, *given: Any) -> None:
