@@ -65,9 +65,11 @@ def read(text: str | bytes) -> Written:
 def _from_json(document: dict[str, Any]) -> Written:
     told = document
     if "trace" not in document:
-        told = document.get("violation") or document.get("error") or {}
+        violations = document.get("violation") or {}, *document.get("violations", ())
+        ways = [*violations, document.get("error") or {}, *document.get("witnesses", ())]
+        told = next((way for way in ways if way.get("trace")), {})
     if not told.get("trace"):
-        raise OptionError("it holds no behaviour: the check that wrote it found no counterexample")
+        raise OptionError("it holds no behaviour: the check that wrote it found no counterexample and no witness")
     first, *rest = told["trace"]
     steps = [WrittenStep(s["action"], s["parameters"], s["choices"], s["state"]) for s in rest]
     constants = {name: _text(value) for name, value in document.get("constants", {}).items()}
