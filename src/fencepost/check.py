@@ -328,7 +328,7 @@ def _result(
 ) -> Result:
     return Result(
         protocol=protocol,
-        engine=engine,
+        engine=explored.engine or engine,
         complete=explored.complete,
         distinct_states=explored.distinct,
         generated_states=explored.generated,
@@ -350,4 +350,5 @@ def _result(
         symmetry=explored.symmetry.names if explored.symmetry is not None else (),
         exact=explored.symmetry is None or explored.symmetry.exact,
         walks=explored.walks,
+        on_spark=explored.on_spark,
     )

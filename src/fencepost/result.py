@@ -97,7 +97,7 @@ class Result:
 
     Of a simulation, ``walks`` tells how it was done and ``walk`` is the one that was asked for, if only one was. It is never complete,
     ``distinct_states`` is an estimate, and ``depth`` the number of states of the longest walk. ``table``: the state space, if it was
-    written down.
+    written down. ``engine`` is the one that explored; ``on_spark``: whether Spark did a part of it, None if that was not asked for.
     """
 
     protocol: Protocol
@@ -130,6 +130,7 @@ class Result:
     table: Table | None = None
     walks: Walks | None = None
     walk: Trace | None = None
+    on_spark: bool | None = None
 
     @property
     def constants(self) -> Mapping[str, Value]:

@@ -24,14 +24,17 @@ class Here(cluster.Cluster):
         def __init__(self, value: object) -> None:
             self.value = value
 
-        def unpersist(self) -> None:
-            """Nothing was sent anywhere."""
-
     def share(self, value: Any) -> object:
         return self.Shared(value)
 
-    def begin(self) -> None:
+    def discard(self, shared: Any) -> None:
+        """Nothing was sent anywhere."""
+
+    def begin(self, failed: Any = None) -> None:
         """There is nothing to begin."""
+
+    def cores_for(self, rows: int) -> int:
+        return self.cores
 
     def start(self, task: Any, count: int, name: str, doing: str) -> Any:
         numbers = pa.record_batch([pa.array(range(count), pa.int64())], names=["id"])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from engines.compare import answer, by_embedded, by_reference, disagreement
 from engines.random_protocols import seeded
+from spark.conftest import Here
 
 from fencepost import Protocol, action, invariant, one_of, require, state
 from fencepost.engines import embedded
@@ -17,6 +18,7 @@ from fencepost.engines.resources import resident_memory
 from fencepost.loading import shipped_names
 from fencepost.protocols import shipped
 from fencepost.spark import engine
+from fencepost.spark.level import Plan
 from fencepost.step import Stepper
 
 SEEDS = 1_000 if os.environ.get("FENCEPOST_THOROUGH") else 15
@@ -83,6 +85,28 @@ def test_targets_that_get_too_full_are_divided(bits: int, monkeypatch: pytest.Mo
     options = {"bits": bits, "keep_going": True, "max_depth": 14}
     expected = by_embedded(shipped("ledger-chaining")(), **options)
     assert by_spark(shipped("ledger-chaining")(), **options) == expected
+
+
+def test_executors_that_come_later_get_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Growing(Here):
+        come = 2
+        seen: list[tuple[int, int, int]] = []
+
+        def cores_for(self, rows: int) -> int:
+            return Growing.come
+
+        def run(self, plan: Plan, name: str, tell: Any) -> list[bytes]:
+            self.seen.append((Growing.come, len(plan.runs), plan.homes))
+            Growing.come += 1
+            return super().run(plan, name, tell)
+
+    monkeypatch.setattr(engine, "Cluster", Growing)
+    place, expected = tmp_path / "checkpoint", by_embedded(shipped("ledger-chaining")(), max_depth=14)
+    by_spark(shipped("ledger-chaining")(), max_depth=10, checkpoint=place)
+    Growing.come = 20
+    assert by_spark(shipped("ledger-chaining")(), max_depth=14, resume=place) == expected
+    assert all(2 * cores <= targets < 4 * cores for cores, targets, _ in Growing.seen)
+    assert Growing.seen[-1][2] >= 20
 
 
 @pytest.mark.parametrize("bits", [64, 128])

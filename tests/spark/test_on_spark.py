@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from engines.compare import answer, by_embedded, by_reference, disagreement
 from engines.random_protocols import seeded
+from pyspark import SparkContext
 
-from fencepost import Protocol, action, invariant, one_of, state
+from fencepost import Protocol, action, check, invariant, one_of, state
 from fencepost.engines.interface import Options, Progress
 from fencepost.protocols import shipped
 from fencepost.spark import cluster, engine
@@ -49,6 +50,15 @@ def test_the_same_counterexample() -> None:
 
     expected = by_embedded(build())
     assert expected["found"] and by_spark(build(), handover=700) == expected
+
+
+def test_nothing_that_was_sent_stays_behind(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    broadcast = SparkContext.broadcast
+    monkeypatch.setattr(SparkContext, "broadcast", lambda self, value: sent.append(broadcast(self, value)) or sent[-1])
+    result = check(shipped("ledger-chaining")(), engine="spark", options=Options(workers=1, handover=20, max_depth=9, states=tmp_path / "states"))
+    assert (result.failure, result.engine, result.on_spark) == (None, "spark", True)
+    assert len(sent) > 1 and not any(shared._jbroadcast.isValid() for shared in sent)
 
 
 @pytest.mark.parametrize("seed", [3, 8])

@@ -16,7 +16,7 @@ import pytest
 
 from fencepost import OptionError, Options, SystemFailure, check
 from fencepost.protocols import shipped
-from fencepost.spark.cluster import reason, require_java
+from fencepost.spark.session import reason, require_java
 
 CHECK = ["check", "bookkeeper-4.13", "-D", "bookies=2", "-D", "write_quorum=2", "-D", "ack_quorum=1", "-D", "recovery_reads_fence=true"]
 
@@ -62,7 +62,7 @@ def test_no_java_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_wrong_master() -> None:
-    refused(run(*CHECK, "--engine", "spark", "--master", "local[two]", "--handover", "500"), 153, "not parse Master URL: 'local[two]'")
+    refused(run(*CHECK, "--engine", "spark", "--master", "local[two]"), 151, "master 'local[two]' is no place that Spark knows")
 
 
 def test_a_master_that_is_not_there(tmp_path: Path) -> None:

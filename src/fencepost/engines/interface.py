@@ -9,7 +9,7 @@ level in which the last of them is found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,8 +41,9 @@ class Options:
     most states of one, by default 100; ``seed``, by default a random one; ``walk``, the number of the only one to take.
 
     For the Spark engine, ``checkpoint`` and ``resume`` may be URLs, and it saves every ``checkpoint_levels`` levels. ``master``: where
-    Spark is, by default on all cores of this machine; a simulation is taken there only if it is given. ``handover``: the largest level that is
-    expanded in this process; ``debug``: let Spark talk.
+    Spark is, by default where spark-submit or spark-defaults.conf says, or on all cores of this machine; a simulation is taken there only
+    if it is given. ``conf``: what Spark is configured with besides. ``handover``: the largest level that is expanded in this process;
+    ``debug``: let Spark talk.
     """
 
     workers: int = 2
@@ -67,6 +68,7 @@ class Options:
     walk: int | None = None
     master: str | None = None
     handover: int | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
     debug: bool = False
 
 
@@ -160,6 +162,8 @@ class Exploration:
     ``recording``: the graph, if there are temporal properties to judge on it; ``judged``: those that were; ``unjudged``: why they were
     not. ``seconds`` are those of the engine; ``seconds_before``, of them, those of earlier runs that a resumed search goes on from. With
     a ``symmetry`` states are counted up to it. ``table``: the state space as it was written down, to be completed.
+    ``engine``: the one that explored, if it is not the one that was asked to; ``on_spark``: whether Spark did a part of it, None if that
+    was not asked for.
 
     In a simulation ``distinct`` is an estimate, ``depth`` the states of the longest walk, ``walks`` tells the rest, and ``walk`` is the
     only walk, if only one was asked for.
@@ -192,6 +196,8 @@ class Exploration:
     table: Writer | None = None
     walks: Walks | None = None
     walk: Found | None = None
+    engine: str = ""
+    on_spark: bool | None = None
 
     def add(self, found: Found) -> None:
         """Take a violation, or a witness."""

@@ -595,7 +595,7 @@ def statistics(result: Result) -> list[tuple[str, str, str]]:
         ("distinct states", numbers.count(result.distinct_states), _distinct_states_are(result)),
         ("left on queue", numbers.count(result.queue), ""),
         ("depth", numbers.count(result.depth), ""),
-        ("time", numbers.seconds(result.seconds), f"{result.engine} engine" if result.engine else ""),
+        ("time", numbers.seconds(result.seconds), _explored_by(result) if result.engine else ""),
     ]
     if result.peak_memory_bytes:
         found.append(("peak memory", numbers.size(result.peak_memory_bytes), ""))
@@ -604,6 +604,11 @@ def statistics(result: Result) -> list[tuple[str, str, str]]:
     collision = numbers.probability(result.collision_probability)
     found.append(("collision probability", collision, "that two states shared a fingerprint"))
     return found
+
+
+def _explored_by(result: Result) -> str:
+    unneeded = "; Spark was not needed" if result.on_spark is False else ""
+    return f"{result.engine} engine{unneeded}"
 
 
 def _distinct_states_are(result: Result) -> str:
@@ -619,7 +624,7 @@ def _simulated(result: Result, walks: Walks) -> list[tuple[str, str, str]]:
         ("steps", numbers.count(walks.steps), f"{mean:,.1f} a walk, {numbers.rate(result.steps_per_second)}"),
         ("longest walk", numbers.count(result.depth), "states"),
         ("distinct states", numbers.count(result.distinct_states), "estimated"),
-        ("time", numbers.seconds(result.seconds), f"{result.engine} engine"),
+        ("time", numbers.seconds(result.seconds), _explored_by(result)),
         ("peak memory", numbers.size(result.peak_memory_bytes), ""),
         ("Python calls", numbers.count(result.evaluations), ""),
     ]

@@ -1,129 +1,147 @@
-"""Where Spark is: started quietly, given one job at a time, and whatever goes wrong with it said in one line."""
+"""Jobs on Spark: a session that is had when it is first needed, one job at a time, and broadcast variables that go when they are done with."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import re
-import shutil
-import socket
-import subprocess
-import sys
 import tempfile
+import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import IO, Any
 
-from fencepost import __version__
 from fencepost.errors import SystemFailure
-from fencepost.spark import stages
+from fencepost.spark import session, stages
 from fencepost.spark.level import Plan
-
-JAVA = 17
-"""The oldest Java that PySpark 4 runs on."""
+from fencepost.spark.session import reason
 
 TICK = 0.2
 """Seconds between looks at a job."""
 STAGES = ("expanding", "removing duplicates", "building")
-
-# What is done to states is done by Python's workers: the virtual machine hands blocks on, and its better compiler would take the cores from
-# them for the first half minute.
-JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
-SETTINGS = {
-    "spark.app.name": "fencepost",
-    "spark.driver.extraJavaOptions": JVM,
-    "spark.executor.extraJavaOptions": JVM,
-    "spark.ui.showConsoleProgress": "false",
-    # Fingerprints are random numbers: there is nothing to compress.
-    "spark.shuffle.compress": "false",
-    "spark.shuffle.spill.compress": "false",
-    "spark.sql.adaptive.enabled": "false",
-    # A row is a block of up to 8 MiB.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
-    "spark.python.worker.reuse": "true",
-}
+TASK_ROWS = 1 << 18
+"""Rows that are worth another core of a cluster that can grow."""
+MOST_CORES = 256
+"""Cores that such a cluster is taken to grow to, unless it is configured how far."""
 
 
-def require_java() -> None:
-    """Raises :class:`fencepost.SystemFailure` unless there is a Java that Spark runs on."""
-    home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    needed = f"Spark needs Java {JAVA} or newer"
-    if java is None:
-        raise SystemFailure(f"{needed}, and there is none: install one, or set JAVA_HOME to where it is")
-    try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
-    except (OSError, subprocess.CalledProcessError):
-        raise SystemFailure(f"{needed}, and {java} can not be run: set JAVA_HOME to where a working one is") from None
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    if found and int(found[1]) < JAVA:
-        raise SystemFailure(f"{needed}, and {java} is Java {found[1]}: set JAVA_HOME to where a newer one is")
+class Held:
+    """What tasks in this process are given where executors get a broadcast variable."""
 
-
-def require_spark() -> None:
-    """Raises :class:`fencepost.SystemFailure` unless all is there that Spark needs on this machine."""
-    try:
-        import pyarrow  # noqa: F401
-        import pyspark  # noqa: F401
-    except ImportError as error:
-        raise SystemFailure(f"Spark needs {error.name}: pip install 'fencepost[spark]'") from None
-    require_java()
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
 class Cluster:
-    """Spark, at ``master``: by default all cores of this machine. It is started when it is first needed.
+    """Spark, where ``master``, ``conf`` and the environment say that it is: see :func:`fencepost.spark.session.master_of`, which says what it
+    raises. It is started when it is first needed.
 
-    A session that is active in this process already is used as it is. What Spark itself has to say is kept from the terminal,
+    A session that this process has already is used, and left as it is. What Spark itself has to say is kept from the terminal,
     unless ``debug``.
     """
 
-    def __init__(self, master: str | None, debug: bool = False) -> None:
-        self.master = master or "local[*]"
+    def __init__(self, master: str | None = None, conf: Mapping[str, str] | None = None, debug: bool = False) -> None:
+        self.conf = dict(conf or {})
+        self.master = session.master_of(master, self.conf)
         self.debug = debug
+        self.used = False
         self._session: Any = None
         self._own: Any = None
         self._log: IO[bytes] | None = None
         self._starting: Future[Any] | None = None
+        self._unreachable: SystemFailure | None = None
+        self._shared: list[Any] = []
         self._jobs = ThreadPoolExecutor(1)
 
     @property
+    def local(self) -> bool:
+        """Whether it is on this machine."""
+        return self.master.startswith("local")
+
+    @property
     def session(self) -> Any:
-        """The session. Raises :class:`fencepost.SystemFailure` if it can not be had."""
+        """The session that the engine's jobs run in. Raises :class:`fencepost.SystemFailure` if it can not be had."""
         if self._session is None:
-            self._session = self._starting.result() if self._starting is not None else _active() or self._start()
+            self._session = self.session_with(session.JOBS)
         return self._session
 
-    def begin(self) -> None:
-        """Start it, if it has to be started, while something else is done: until :meth:`ready`."""
-        if self._session is None and _active() is None:
-            self._starting = self._jobs.submit(self._start)
+    def session_with(self, settings: Mapping[str, str]) -> Any:
+        """A session of its own, with these settings. Raises :class:`fencepost.SystemFailure` if it can not be had."""
+        if self._unreachable is not None:
+            raise self._unreachable
+        held = self._starting.result() if self._starting is not None else self._own or session.running() or self._start()
+        return session.beside(held, settings, self.conf)
+
+    def look(self, failed: Callable[[], None]) -> None:
+        """See whether anybody is there, while something else is done. ``failed`` is called if nobody is, from another thread."""
+
+        def looking() -> None:
+            try:
+                session.must_answer(self.master)
+            except SystemFailure as error:
+                self._unreachable = error
+                failed()
+
+        if session.running() is None:
+            threading.Thread(target=looking, daemon=True).start()
+
+    def begin(self, failed: Callable[[], None] | None = None) -> None:
+        """Start it, if it has to be started, while something else is done: until :meth:`ready`. ``failed`` is called if that fails, from
+        another thread.
+        """
+        if self._session is not None or self._starting is not None or session.running() is not None:
+            return
+
+        def ended(starting: Future[Any]) -> None:
+            if failed is not None and starting.exception() is not None:
+                failed()
+
+        self._starting = self._jobs.submit(self._start)
+        self._starting.add_done_callback(ended)
 
     def ready(self) -> bool:
         """Whether nobody has to wait for it any more."""
         return self._starting is None or self._starting.done()
 
     def _start(self) -> Any:
-        require_java()
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if not self.debug:
             self._log = tempfile.TemporaryFile(prefix="fencepost-spark-log-")
-        self._own = _started(self.master, self._log)
+        self._own = session.start(self.master, self.conf, self._log)
         return self._own
 
     @property
     def cores(self) -> int:
-        """How many tasks run at a time."""
-        session = self.session
+        """How many tasks run at a time, as it is now."""
+        held = self.session
         with _failing():
-            return int(session.sparkContext.defaultParallelism)
+            return max(1, int(held.sparkContext.defaultParallelism))
+
+    def cores_for(self, rows: int) -> int:
+        """How many tasks can run at a time for work on so many rows. Where executors come as there is work for them, and only then,
+        (dynamic allocation) those that would come are counted.
+        """
+        held = self.session
+        with _failing():
+            conf = held.sparkContext.getConf()
+            if conf.get("spark.dynamicAllocation.enabled", "false") != "true":
+                return self.cores
+            executors = int(conf.get("spark.dynamicAllocation.maxExecutors", str(MOST_CORES)))
+            most = min(executors * int(conf.get("spark.executor.cores", "1")), MOST_CORES)
+        return max(self.cores, min(most, rows // TASK_ROWS))
 
     def share(self, value: Any) -> Any:
-        """A broadcast variable."""
-        session = self.session
+        """A broadcast variable, until :meth:`discard` or :meth:`close`."""
+        held = self.session
         with _failing():
-            return session.sparkContext.broadcast(value)
+            shared = held.sparkContext.broadcast(value)
+        self._shared.append(shared)
+        return shared
+
+    def discard(self, shared: Any) -> None:
+        """Let go of what was shared, here and on every executor. What was only held in this process needs nothing."""
+        if shared in self._shared:
+            self._shared.remove(shared)
+            with contextlib.suppress(Exception):  # a cluster that is gone has let go of it
+                shared.destroy()
 
     def run(self, plan: Plan, name: str, tell: Callable[[str], None]) -> list[bytes]:
         """Run a level as one job; see :meth:`chain`."""
@@ -139,17 +157,18 @@ class Cluster:
         Meanwhile ``tell`` is called with what it is at, ``doing`` for each stage, and may raise KeyboardInterrupt, which cancels
         the job.
         """
-        session = self.session
+        held = self.session
+        self.used = True
 
         def rows() -> Any:
-            made = session.range(0, steps[0][1], 1, steps[0][1])
+            made = held.range(0, steps[0][1], 1, steps[0][1])
             for n, (stage, tasks) in enumerate(steps):
                 if n:
                     made = made.repartitionById(tasks, "to")
                 made = made.mapInArrow(stage, stages.SCHEMA)
             return made
 
-        return _told(Job(session, self._jobs, rows, name, doing), tell)
+        return _told(Job(held, self._jobs, rows, name, doing), tell)
 
     def each(self, task: Any, count: int, doing: str, name: str, tell: Callable[[str], None]) -> list[bytes]:
         """Run ``count`` tasks that have nothing to do with each other as one job; otherwise as :meth:`run`."""
@@ -157,16 +176,19 @@ class Cluster:
 
     def start(self, task: Any, count: int, name: str, doing: str) -> Job:
         """Start ``count`` tasks that have nothing to do with each other, ``name`` in Spark's own pages."""
-        session = self.session
-        return Job(session, self._jobs, lambda: session.range(0, count, 1, count).mapInArrow(task, stages.SCHEMA), name, (doing,))
+        held = self.session
+        self.used = True
+        return Job(held, self._jobs, lambda: held.range(0, count, 1, count).mapInArrow(task, stages.SCHEMA), name, (doing,))
 
     def close(self) -> None:
-        """Stop what was started here."""
+        """Stop what was started here, and leave nothing in a session that was not."""
         if self._starting is not None:
             wait([self._starting])
         self._jobs.shutdown(wait=False, cancel_futures=True)
+        for shared in list(self._shared):
+            self.discard(shared)
         if self._own is not None:
-            _stop(self._own)
+            session.stop(self._own)
         if self._log is not None:
             self._log.close()
 
@@ -222,13 +244,6 @@ def _failing() -> Iterator[None]:
         raise SystemFailure(f"Spark failed: {reason(error)}") from error
 
 
-def _active() -> Any:
-    """The session that is active in this process, if one is."""
-    from pyspark.sql import SparkSession
-
-    return SparkSession.getActiveSession()
-
-
 def _told(job: Job, tell: Callable[[str], None]) -> list[bytes]:
     """What the tasks of a job tell, in the end."""
     try:
@@ -238,76 +253,3 @@ def _told(job: Job, tell: Callable[[str], None]) -> list[bytes]:
     except KeyboardInterrupt:
         job.cancel()
         raise
-
-
-def _started(master: str, log: IO[bytes] | None) -> Any:
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
-
-    _must_answer(master)
-    conf = SparkConf(loadDefaults=False).setMaster(master)
-    for name, value in SETTINGS.items():
-        conf.set(name, value)
-    try:
-        gateway = launch_gateway(conf, {"stdout": log, "stderr": log} if log is not None else {})
-        return SparkSession(SparkContext(conf=conf, gateway=gateway))
-    except Exception as error:
-        raise SystemFailure(f"Spark can not be started at {master}: {_logged(log) or reason(error)}") from error
-
-
-def _must_answer(master: str) -> None:
-    """Raises :class:`fencepost.SystemFailure` if nobody is there: Spark itself would try for two minutes and then say something else."""
-    places = re.findall(r"([^:,/]+):(\d+)", master) if master.startswith("spark://") else []
-    for host, port in places:
-        try:
-            socket.create_connection((host, int(port)), timeout=5).close()
-            return
-        except (OSError, OverflowError):
-            continue
-    if places:
-        raise SystemFailure(f"no Spark master answers at {master}")
-
-
-def _logged(log: IO[bytes] | None) -> str | None:
-    """The first error that a virtual machine has written down before it ended."""
-    if log is None:
-        return None
-    log.seek(0)
-    found = re.search(r"^(?:Exception in thread \S+ |Error: )?(?:[\w.$]*(?:Exception|Error): )(.+)$", log.read().decode(errors="replace"), re.M)
-    return found[1] if found else None
-
-
-def _stop(session: Any) -> None:
-    from pyspark import SparkContext
-
-    gateway = session.sparkContext._gateway
-    try:
-        session.stop()
-    except Exception:  # a cluster that is gone has been stopped
-        pass
-    gateway.shutdown()
-    process = getattr(gateway, "proc", None)
-    if process is not None:
-        # The virtual machine ends when nobody holds the other end of its input.
-        process.stdin.close()
-        process.wait()
-    SparkContext._gateway = SparkContext._jvm = None
-
-
-def reason(error: BaseException) -> str:
-    """What an error of Spark comes down to, in one line."""
-    text = str(error)
-    if "No module named 'fencepost'" in text:
-        return "the executors have no Fencepost: install fencepost[spark] for their Python (PYSPARK_PYTHON says which that is)"
-    lacking = re.search(r"No module named '(fencepost\.[\w.]+)'", text)
-    if lacking:
-        return f"the executors have another Fencepost than the driver, without {lacking[1]}: install {__version__} for their Python"
-    # The last line of a Python traceback says it, in whatever Java wrapped around it.
-    told = re.findall(r"^(?:\w+\.)*(\w+): (.+)$", text, re.MULTILINE)
-    ours = [message for kind, message in told if kind in ("SystemFailure", "RuntimeError")]
-    if ours:
-        return str(ours[-1])
-    java = getattr(error, "java_exception", None)
-    lines = [line.strip() for line in (str(java) if java is not None else text).splitlines() if line.strip()]
-    return str(re.sub(r"^(?:[\w$]+\.)+([\w$]+): ", "", lines[0])) if lines else type(error).__name__

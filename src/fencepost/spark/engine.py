@@ -32,10 +32,11 @@ from fencepost.engines.witnesses import sought
 from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
 from fencepost.source import source_digest
 from fencepost.spark import checkpoint, level, loops, stages
-from fencepost.spark.cluster import Cluster, require_spark
+from fencepost.spark.cluster import Cluster, Held
 from fencepost.spark.level import Piece, Plan, Run, Shape
 from fencepost.spark.liveness import Judge
 from fencepost.spark.notes import Notes, Noting
+from fencepost.spark.session import require_spark
 from fencepost.spark.table import Sheets, resumed
 from fencepost.spec.protocol import TEMPORAL
 from fencepost.step import LimitReached, Stepper
@@ -48,7 +49,10 @@ HOME_ROWS = 1 << 20
 """States of a level that one task works on, at most."""
 FEWEST_ROWS = 1 << 14
 """States of a level that are worth a task of their own."""
+NEAR = 8
+"""How many times as large as the current level the one may be from which Spark takes over, when Spark is started."""
 TARGETS_PER_CORE = 2
+"""Targets for each core, at least. There are never fewer than there were: that would only make runs of several targets."""
 FILES_PER_CORE = 4
 """Tasks for each core that read the files of a checkpoint."""
 FULL_TARGET = 1 << 24
@@ -66,28 +70,49 @@ def explore(stepper: Stepper, options: Options, report: Report | None = None) ->
 
     Raises :class:`fencepost.OptionError` for what this engine can not do, :class:`fencepost.SystemFailure` if there is no Spark.
     """
-    _refuse(stepper, options)
-    handover = options.handover
-    if handover is None:
-        # On one machine the embedded engine is the faster one, as long as there is memory.
-        local = options.master is None or options.master.startswith("local")
-        handover = sys.maxsize if local else HANDOVER
+    require_spark()
+    cluster = Cluster(options.master, options.conf, options.debug)
+    try:
+        _refuse(options, cluster)
+        handover = options.handover
+        if handover is None:
+            # On one machine the embedded engine is the faster one, as long as there is memory.
+            handover = sys.maxsize if cluster.local else HANDOVER
+        return _explored(stepper, cluster, handover, options, report)
+    finally:
+        cluster.close()
+
+
+def _explored(stepper: Stepper, cluster: Cluster, handover: int, options: Options, report: Report | None) -> Exploration:
+    def hand_over() -> None:
+        """End the embedded engine's part with its level: Spark can not be had, and says why when all that was found is in files."""
+        explorer.handover = -1
+
+    def told(progress: Progress) -> None:
+        if progress.queue >= handover // NEAR:
+            cluster.begin(hand_over)
+        if report is not None:
+            report(progress)
+
     fresh = replace(options, checkpoint=None, resume=None, states=None if options.resume is not None else options.states)
-    explorer = Explorer(stepper, fresh, report, handover)
+    explorer = Explorer(stepper, fresh, told, handover)
     explorer.source = source_digest(stepper.protocol)
     try:
         if options.resume is None:
+            cluster.look(hand_over)
             with uncollected():
-                explorer.run()
+                result = explorer.run()
             if not explorer.handed_over:
-                return explorer.result
-        return Search(explorer, options, report).run()
+                result.engine, result.on_spark = "embedded", False
+                return result
+        result = Search(explorer, cluster, options, report).run()
+        result.on_spark = cluster.used
+        return result
     finally:
         explorer.close()
 
 
-def _refuse(stepper: Stepper, options: Options) -> None:
-    require_spark()
+def _refuse(options: Options, cluster: Cluster) -> None:
     if options.symmetry:
         raise OptionError("the spark engine explores every state: leave out --symmetry, or use --engine embedded")
     if options.checking:
@@ -99,18 +124,11 @@ def _refuse(stepper: Stepper, options: Options) -> None:
             raise SystemFailure(
                 f"{options.checkpoint} holds a checkpoint already: go on from it with --resume {options.checkpoint}, or name an empty one"
             )
-    if options.checkpoint is None and options.resume is None and options.master and not options.master.startswith("local"):
+    if options.checkpoint is None and options.resume is None and not cluster.local:
         raise OptionError(
-            f"--master {options.master} needs --checkpoint DIR: a folder or URL that the driver and every executor can reach, "
+            f"--master {cluster.master} needs --checkpoint DIR: a folder or URL that the driver and every executor can reach, "
             "for the states of the search"
         )
-
-
-class Held:
-    """What tasks in this process are given where executors get a broadcast variable."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
 
 class Search:
@@ -119,14 +137,14 @@ class Search:
     The embedded explorer that it went out from stays what knows the tables, the limits, the counts and the result.
     """
 
-    def __init__(self, explorer: Explorer, options: Options, report: Report | None) -> None:
+    def __init__(self, explorer: Explorer, cluster: Cluster, options: Options, report: Report | None) -> None:
         self.explorer = explorer
         explorer.sought = sought(explorer.stepper, options, explorer.names)  # it was made with fewer options
+        self.cluster = cluster
         self.options = options
         self.report = report
         self.result = explorer.result
         self.wide = explorer.wide
-        self.cluster = Cluster(options.master, options.debug)
         self.handover = min(explorer.handover or 0, HANDOVER)
         self.level = 0
         self.shapes: list[Shape] = []
@@ -148,7 +166,6 @@ class Search:
         """Explore, and tell what was found."""
         result, explorer = self.result, self.explorer
         with ExitStack() as stack:
-            stack.callback(self.cluster.close)
             try:
                 self.storage, temporary = self._storage()
                 if temporary:
@@ -201,13 +218,7 @@ class Search:
         """Put into files what the embedded explorer has found."""
         explorer = self.explorer
         self.level = self.result.depth
-        targets = TARGETS_PER_CORE * self.cluster.cores
-        low, high, outcome = self._visited()
-        edges = np.searchsorted(low, np.array(level.bounds(targets)[1:-1], np.uint64))
-        for target, part in enumerate(np.split(np.arange(len(low)), edges)):
-            run = self._name("run", target)
-            some = [level.write_run(self.storage, run, low[part], high[part], outcome[part], self.wide)] if len(part) else []
-            self.runs.append(some)
+        self.runs = [[level.write_run(self.storage, self._name("run", 0), *self._visited(), self.wide)]]
         order = explorer.order[: explorer.level_size]
         for begin in range(0, len(order), HOME_ROWS):
             self.pieces.append(self._piece(order[begin : begin + HOME_ROWS]))
@@ -361,7 +372,12 @@ class Search:
         total = explorer.level_size
         visited = sum(run.states for runs in self.runs for run in runs)
         small = total <= self.handover and visited <= SCANNED * self.handover
-        cores = 1 if small else self.cluster.cores
+        cores = 1
+        if not small:
+            cores = self.cluster.cores_for(total)
+            # Anew for each level: executors may have come since the last one.
+            while len(self.runs) < TARGETS_PER_CORE * cores:
+                self.runs = level.divided(self.storage, self.runs)
         homes = cores * -(-total // (cores * HOME_ROWS))
         homes = max(1, min(homes, -(-total // FEWEST_ROWS)))
         rows = -(-total // homes)
@@ -371,7 +387,7 @@ class Search:
             pieces=tuple(self.pieces), rows=rows, homes=-(-total // rows), runs=tuple(tuple(runs) for runs in self.runs),
             tables=shared, tables_id=name, roots=len(tables.root_kind), leaves=tables.leaves, outcomes=tables.outcomes,
             most_leaves=sum(tables.most_leaves), stepwise=tables.keeps_loops, actions=actions, version=__version__,
-            sheet=self.sheets.next(small, Held if small else self.cluster.share) if self.sheets is not None else None,
+            sheet=self.sheets.next(small, self.cluster) if self.sheets is not None else None,
         )  # fmt: skip
 
     def _shared(self, small: bool) -> tuple[Any, str]:
@@ -380,8 +396,8 @@ class Search:
         compiled, used = tables.compiled(), tables.used()
         version = (small, tables.layout.version, *used.values())
         if self._tables is None or self._tables[0] != version:
-            if self._tables is not None and not self._tables[0][0]:
-                self._tables[1].unpersist()
+            if self._tables is not None:
+                self.cluster.discard(self._tables[1])
             arrays = level.shared(tables, compiled)
             self._tables = (version, Held(arrays) if small else self.cluster.share(arrays), uuid.uuid4().hex)
         return self._tables[1:]
@@ -507,13 +523,7 @@ class Search:
             result.raised = raised[2]
             result.raised_at = explorer.violation("raised", raised[2].where, self._path(raised[0], raised[1]))
         if fullest > FULL_TARGET:
-            self._double_targets()
-
-    def _double_targets(self) -> None:
-        """Divide every target into two."""
-        boundaries = level.bounds(2 * len(self.runs))[1::2]
-        halved = [level.halves(self.storage, runs, b, self.wide) for runs, b in zip(self.runs, boundaries, strict=True)]
-        self.runs = [half for both in halved for half in both]
+            self.runs = level.divided(self.storage, self.runs)
 
     def _complete(self, plan: Plan, file: str, rows: int) -> int:
         """Complete the states that fell off a trie in one task; in how many of them the author's Python raised."""
@@ -587,7 +597,8 @@ class Search:
         outcomes: list[int] = []
         while True:
             target = (low >> 32) * len(self.runs) >> 32
-            ways = (level.find(self.storage, run, low, high, self.wide) for run in self.runs[target])
+            span = level.span_of(target, len(self.runs))
+            ways = (level.find(self.storage, run, span, low, high, self.wide) for run in self.runs[target])
             outcome = next(way for way in ways if way is not None)
             if outcome == INITIAL:
                 starts = [state.fingerprint for state in self.explorer.starts]

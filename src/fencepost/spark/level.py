@@ -8,6 +8,7 @@ which it was discovered: less what the outcome did, the fingerprint is the paren
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import isqrt
 from typing import Any, Protocol
 
 import msgspec
@@ -137,9 +138,22 @@ class Plan(msgspec.Struct, frozen=True):
             start += piece.rows
 
 
+Span = tuple[int, int]
+"""A range of low halves of fingerprints: the least, and the first beyond it."""
+
+
 def bounds(targets: int) -> list[int]:
     """Where the range of fingerprints of each target begins, and where the last one ends."""
-    return [(((t << 32) + targets - 1) // targets) << 32 for t in range(targets)] + [1 << 64]
+    return [_bound(target, targets) for target in range(targets + 1)]
+
+
+def span_of(target: int, targets: int) -> Span:
+    """The fingerprints of one of so many targets."""
+    return _bound(target, targets), _bound(target + 1, targets)
+
+
+def _bound(target: int, targets: int) -> int:
+    return -(-(target << 32) // targets) << 32
 
 
 # -- pieces -----------------------------------------------------------------------------------------------------------
@@ -275,37 +289,59 @@ def run_blocks(storage: Storage, run: Run, wide: bool) -> Iterator[tuple[Array, 
     yield from zip(lows, storage.blocks(run.file, np.uint64, 8 * (run.size + run.begin), run.states), strict=True)
 
 
-def find(storage: Storage, run: Run, low: int, high: int, wide: bool) -> int | None:
-    """The outcome by which a state was discovered, if it is in a run."""
-    at = _place(storage, run, low, high, wide)
-    if at == run.begin + run.states or _fingerprint(storage, run, at, wide) != (low, high if wide else 0):
+def find(storage: Storage, run: Run, span: Span, low: int, high: int, wide: bool) -> int | None:
+    """The outcome by which a state was discovered, if it is in a run of a target with the fingerprints of ``span``."""
+    at, lows = _around(storage, run, span, low)
+    same = int(np.searchsorted(lows, np.uint64(low), side="right"))
+    if wide and same:
+        highs = storage.read(run.file, np.uint64, 8 * (run.size + at), same)
+        begin = int(np.searchsorted(highs, np.uint64(high)))
+        at, same = at + begin, int(begin < same and int(highs[begin]) == high)
+    if not same:
         return None
     return int(storage.read(run.file, np.uint32, run.size * (16 if wide else 8) + 4 * at, 1)[0])
 
 
-def halves(storage: Storage, runs: Sequence[Run], boundary: int, wide: bool) -> tuple[list[Run], list[Run]]:
-    """The runs of a target as those of two, the second of which begins with the fingerprint ``boundary``. No file is touched."""
+def divided(storage: Storage, runs: Sequence[Sequence[Run]]) -> list[list[Run]]:
+    """The runs of every target as those of twice as many targets. No file is written."""
+    targets = len(runs)
+    halved = (_halves(storage, some, span_of(t, targets), _bound(2 * t + 1, 2 * targets)) for t, some in enumerate(runs))
+    return [half for both in halved for half in both]
+
+
+def _halves(storage: Storage, runs: Sequence[Run], span: Span, boundary: int) -> tuple[list[Run], list[Run]]:
     lower, upper = [], []
     for run in runs:
-        at = _place(storage, run, boundary, 0, wide)
+        at, _ = _around(storage, run, span, boundary)
         end = run.begin + run.states
         lower += [msgspec.structs.replace(run, states=at - run.begin)] if at > run.begin else []
         upper += [msgspec.structs.replace(run, begin=at, states=end - at)] if at < end else []
     return lower, upper
 
 
-def _place(storage: Storage, run: Run, low: int, high: int, wide: bool) -> int:
-    """The number in its file of the first state of a run whose fingerprint is not less than this one."""
-    begin, end = run.begin, run.begin + run.states
-    while begin < end:
-        middle = (begin + end) // 2
-        if _fingerprint(storage, run, middle, wide) < (low, high if wide else 0):
-            begin = middle + 1
+NEAR = 1 << 10
+"""States of a run that are read at once around where one is looked for, at least."""
+
+
+def _around(storage: Storage, run: Run, span: Span, low: int) -> tuple[int, Array]:
+    """The number in its file of the first state of a run whose low half is not less than ``low``, and the low halves from there on, as
+    many as were read: all that are equal.
+
+    Fingerprints are random numbers, and evenly spread over the span: of n sorted ones, the place of any is known but for a few times
+    the square root of n. So one read finds it nearly always, which matters where each is a request to an object store.
+    """
+    least, end = span
+    expected = run.states * (low - least) // (end - least)
+    room = max(NEAR, 3 * isqrt(run.states))
+    first, last = expected - room, expected + room
+    while True:
+        first, last = max(0, min(first, run.states)), max(0, min(last, run.states))
+        lows = storage.read(run.file, np.uint64, 8 * (run.begin + first), last - first)
+        room *= 4
+        if first and (not lows.size or lows[0] >= low):
+            first -= room
+        elif last < run.states and (not lows.size or lows[-1] <= low):
+            last += room
         else:
-            end = middle
-    return begin
-
-
-def _fingerprint(storage: Storage, run: Run, number: int, wide: bool) -> tuple[int, int]:
-    low = int(storage.read(run.file, np.uint64, 8 * number, 1)[0])
-    return low, int(storage.read(run.file, np.uint64, 8 * (run.size + number), 1)[0]) if wide else 0
+            at = int(np.searchsorted(lows, np.uint64(low)))
+            return run.begin + first + at, lows[at:]

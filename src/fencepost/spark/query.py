@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.errors import OptionError, SystemFailure
-from fencepost.spark.cluster import Cluster, reason
+from fencepost.spark.cluster import Cluster
+from fencepost.spark.session import reason
 from fencepost.states.kinds import Kind
 from fencepost.states.manifest import EDGES, StateSpace
 
@@ -74,7 +75,7 @@ def session(master: str | None = None, debug: bool = False) -> Iterator[Any]:
 
     # It tells every mistake in SQL a second time.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = not debug
-    cluster = Cluster(master, debug)
+    cluster = Cluster(master, debug=debug)
     try:
         spark = cluster.session.newSession()
         # The engine sends blocks of its own; what a question asks for is for Spark to plan. x and X are two parts of a state.

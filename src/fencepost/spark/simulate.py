@@ -32,8 +32,9 @@ from fencepost.engines.lanes import arena_for, lanes_for, walkers_for, work_for
 from fencepost.engines.walks import END, LEAF_ROOM, NEXT, STOP, Plan, Walkers
 from fencepost.report import numbers
 from fencepost.spark import loops, stages
-from fencepost.spark.cluster import TICK, Cluster, Job, require_spark
+from fencepost.spark.cluster import TICK, Cluster, Job
 from fencepost.spark.level import shared
+from fencepost.spark.session import require_spark
 from fencepost.step import Stepper
 
 ROUND = 4.0
@@ -253,7 +254,7 @@ class Distributed(simulate.Simulation):
 
     def __init__(self, stepper: Stepper, options: Options, report: Report | None) -> None:
         super().__init__(stepper, options, report)
-        self.cluster = Cluster(options.master, options.debug)
+        self.cluster = Cluster(options.master, options.conf, options.debug)
         self.elsewhere = self._walkers(0, 1)
         self.counted.append(self.elsewhere)
         self.share = FIRST_SHARE
@@ -289,6 +290,7 @@ class Distributed(simulate.Simulation):
         """Walk, and tell what was found."""
         result = super().run()
         result.profile["rounds on Spark"] = self.figures
+        result.on_spark = bool(self.figures)
         return result
 
     def walk(self, first: int, last: int) -> None:
@@ -365,7 +367,7 @@ class Distributed(simulate.Simulation):
         version = self._version()
         if self._tables is None or self._tables[0] != version:
             if self._tables is not None:
-                self._tables[1].unpersist()
+                self.cluster.discard(self._tables[1])
             arrays = shared(self.tables, self.tables.compiled())
             self._tables = (self._version(), self.cluster.share(arrays), uuid.uuid4().hex)
         return self._tables[1:]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -38,6 +39,7 @@ from fencepost.spark.level import (
     read_rows,
     read_run,
     run_blocks,
+    span_of,
     write_parked,
     write_piece,
     write_run,
@@ -267,7 +269,7 @@ class Deduplicate(_Stage):
         highs = joined([p[2 * n :] for p, n in zip(parts, sizes, strict=True)]) if plan.wide else np.zeros(1, np.uint64)
         received = sum(sizes)
         parts.clear()
-        least, end = bounds(len(plan.runs))[target : target + 2]
+        least, end = span_of(target, len(plan.runs))
         low, high, ref = ordered(c, writable(fps), writable(highs), writable(refs).view(np.int64), received, least, end - 1, plan.wide)
         seen = np.zeros(len(low), np.uint8)
         for run in plan.runs[target]:
@@ -281,9 +283,7 @@ class Deduplicate(_Stage):
         if len(low):
             runs = self._kept(target, runs, low, high, (ref & REF_MASK).astype(np.uint32))
         shuffled = 0
-        home_of = (ref >> REF_BITS) // plan.rows
-        for home in range(plan.homes):
-            mine = ref[home_of == home]
+        for home, mine in by_home(ref, plan.rows):
             for at in range(0, len(mine), 2 * BLOCK):
                 payload = mine[at : at + 2 * BLOCK].tobytes()
                 shuffled += len(payload)
@@ -465,6 +465,19 @@ def ordered(
         out, out_highs, out_refs, wide,
     )  # fmt: skip
     return out[:kept], out_highs[:kept] if wide else out_highs, out_refs[:kept]
+
+
+def by_home(refs: Array, rows: int) -> Iterator[tuple[int, Array]]:
+    """References to parents, in their order, home by home; a home has ``rows`` states, and one without references is left out."""
+    homes = (refs >> REF_BITS) // rows
+    if homes.size and homes.max() < 1 << 16:
+        homes = homes.astype(np.uint16)  # which NumPy sorts in linear time
+    order = np.argsort(homes, kind="stable")
+    homes, refs = homes[order], refs[order]
+    begins = np.flatnonzero(np.diff(homes, prepend=homes[:1])).tolist()
+    for begin, end in pairwise([0, *begins, len(refs)]):
+        if begin < end:
+            yield int(homes[begin]), refs[begin:end]
 
 
 def writable(array: Array) -> Array:

@@ -4,13 +4,12 @@ search before it has begun.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from fencepost.engines.interface import Options
 from fencepost.errors import SystemFailure
+from fencepost.spark.cluster import Cluster, Held
 from fencepost.spark.level import Sheet
-from fencepost.states.columns import Columns
 from fencepost.states.writer import Mark, Writer
 from fencepost.step import Stepper
 from fencepost.storage import open_storage
@@ -23,18 +22,18 @@ class Sheets:
         self.writer = writer
         self._sent: tuple[tuple[bool, int], Any] | None = None
 
-    def next(self, small: bool, share: Callable[[Columns], Any]) -> Sheet:
-        """For the level that is to be written next, or the one that was written last is to be expanded. ``share``: makes a broadcast variable
-        of the columns, which is done when they have grown; ``small``: it is none, and stays in this process.
+    def next(self, small: bool, cluster: Cluster) -> Sheet:
+        """For the level that is to be written next, or the one that was written last is to be expanded. The columns are shared anew when
+        they have grown; if the level is ``small``, they stay in this process.
         """
         writer, columns = self.writer, self.writer.columns
         writer.begin()
         columns.learn(writer.stepper.store)
         version = (small, columns.version)
         if self._sent is None or self._sent[0] != version:
-            if self._sent is not None and not self._sent[0][0]:
-                self._sent[1].unpersist()
-            self._sent = (version, share(columns))
+            if self._sent is not None:
+                cluster.discard(self._sent[1])
+            self._sent = (version, Held(columns) if small else cluster.share(columns))
         return Sheet(writer.storage.place, writer.depth + 1, writer.edges is not None, self._sent[1])
 
 

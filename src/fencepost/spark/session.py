@@ -1,0 +1,299 @@
+"""The Spark session: the one that this process has, or one that is started quietly; whatever goes wrong with it is said in one line.
+
+Where Spark is, and what it is configured with, is decided in Spark's own order: what was given to Fencepost, then ``spark-submit``, then
+``spark-defaults.conf``. Fencepost's own settings come last of all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Any
+
+from fencepost import __version__
+from fencepost.errors import OptionError, SystemFailure
+
+JAVA = 17
+"""The oldest Java that PySpark 4 runs on."""
+
+PYSPARK = (4, 1)
+"""The oldest PySpark that the engine runs on: the first that can send a row to a task by its number (``repartitionById``)."""
+
+LOCAL = "local[*]"
+"""Where Spark is if nothing says so: on all cores of this machine."""
+
+# What is done to states is done by Python's workers: the virtual machine hands blocks on, and its better compiler would take the cores from
+# them for the first half minute.
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+SETTINGS = {
+    "spark.app.name": "fencepost",
+    "spark.driver.extraJavaOptions": JVM,
+    "spark.executor.extraJavaOptions": JVM,
+    "spark.ui.showConsoleProgress": "false",
+    # Fingerprints are random numbers: there is nothing to compress.
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+    "spark.python.worker.reuse": "true",
+}
+"""What Spark is started with, unless it is configured otherwise."""
+
+JOBS = {
+    "spark.sql.adaptive.enabled": "false",
+    # A row is a block of up to 8 MiB.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+}
+"""What the session has in which the engine's jobs run; any other session of the process keeps its own."""
+
+_PROPERTY = re.compile(r"^[ \t]*([^#!\s=:][^\s=:]*)[ \t]*[=:\s][ \t]*(.*?)[ \t]*$", re.MULTILINE)
+"""A line of a file of properties."""
+
+
+def require_java() -> None:
+    """Raises :class:`fencepost.SystemFailure` unless there is a Java that Spark runs on."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    needed = f"Spark needs Java {JAVA} or newer"
+    if java is None:
+        raise SystemFailure(f"{needed}, and there is none: install one, or set JAVA_HOME to where it is")
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+    except (OSError, subprocess.CalledProcessError):
+        raise SystemFailure(f"{needed}, and {java} can not be run: set JAVA_HOME to where a working one is") from None
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    if found and int(found[1]) < JAVA:
+        raise SystemFailure(f"{needed}, and {java} is Java {found[1]}: set JAVA_HOME to where a newer one is")
+
+
+def require_spark() -> None:
+    """Raises :class:`fencepost.SystemFailure` unless all is there that Spark needs on this machine."""
+    try:
+        import pyarrow  # noqa: F401
+        import pyspark
+    except ImportError as error:
+        raise SystemFailure(f"Spark needs {error.name}: pip install 'fencepost[spark]'") from None
+    version = str(pyspark.__version__)
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < PYSPARK:
+        raise SystemFailure(f"the Spark engine needs PySpark {'.'.join(map(str, PYSPARK))} or newer, and this is {version}")
+    if running() is None:
+        require_java()
+
+
+# -- where it is ------------------------------------------------------------------------------------------------------
+
+
+def running() -> Any:
+    """The session that this process has, of whichever thread; None if it has none.
+
+    Raises :class:`fencepost.SystemFailure` for one of Spark Connect, which has no SparkContext.
+    """
+    from pyspark.sql.utils import is_remote
+
+    if is_remote():
+        raise SystemFailure(_no_connect("this process has a session of Spark Connect"))
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is None:
+        return None
+    # An active session belongs to a thread; the builder knows the one that all threads share.
+    return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+
+
+def _no_connect(why: str) -> str:
+    return f"{why}, which has no broadcast variables and no job groups: the Spark engine runs where a SparkContext is, as under spark-submit"
+
+
+def master_of(given: str | None, conf: Mapping[str, str]) -> str:
+    """Where Spark is, or will be. ``given``: the option ``master``; ``conf``: the option ``conf``.
+
+    Raises :class:`fencepost.OptionError` for no such place, and :class:`fencepost.SystemFailure` if the environment lacks what it
+    needs. Nothing is started.
+    """
+    wanted = given or conf.get("spark.master")
+    session = running()
+    if session is not None:
+        master = str(session.sparkContext.master)
+        if wanted is not None and wanted != master:
+            raise OptionError(f"master is {wanted}, but this process has a Spark session at {master} already: stop that one, or leave out master")
+        return master
+    if wanted is None:
+        inherited = configuration()
+        remote = os.environ.get("SPARK_REMOTE") or inherited.get("spark.remote")
+        if remote:
+            raise SystemFailure(_no_connect(f"{remote} is Spark Connect"))
+        wanted = inherited.get("spark.master") or os.environ.get("MASTER") or LOCAL
+    _must_make_sense(wanted)
+    return wanted
+
+
+def _must_make_sense(master: str) -> None:
+    if master.startswith("sc://"):
+        raise SystemFailure(_no_connect(f"{master} is Spark Connect"))
+    forms = r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[.*\]|spark://[^:/]+:\d+(,[^:/]+:\d+)*|yarn|(?!local|spark:)[\w+.-]+://.+"
+    if not re.fullmatch(forms, master):
+        raise OptionError(f"master {master!r} is no place that Spark knows: give local[N], spark://HOST:PORT, yarn or k8s://HOST:PORT")
+    if master == "yarn" and not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
+        raise SystemFailure("master yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR in the environment: the folder with yarn-site.xml")
+
+
+def configuration() -> dict[str, str]:
+    """What ``spark-submit`` and ``spark-defaults.conf`` say, for a session that is started in this process."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # Started by spark-submit, whose virtual machine is there and knows.
+        from pyspark import SparkConf, SparkContext
+
+        SparkContext._ensure_initialized()
+        return dict(SparkConf(_jvm=SparkContext._jvm).getAll())
+    submitted, file = _submitted(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
+    if file is None:
+        from pyspark.find_spark_home import _find_spark_home
+
+        file = os.path.join(os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf"), "spark-defaults.conf")
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except OSError:
+        text = ""
+    return dict(_PROPERTY.findall(text)) | submitted
+
+
+def _submitted(words: list[str]) -> tuple[dict[str, str], str | None]:
+    """What the arguments of ``spark-submit`` configure, and the file of properties that they name."""
+    parts = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    found: dict[str, str] = {}
+    file = None
+    for option, value in pairwise(parts):
+        if option in ("--master", "--remote"):
+            found[f"spark.{option[2:]}"] = value
+        elif option in ("--conf", "-c"):
+            name, _, setting = value.partition("=")
+            found[name] = setting
+        elif option == "--properties-file":
+            file = value
+    return found, file
+
+
+def must_answer(master: str) -> None:
+    """Raises :class:`fencepost.SystemFailure` if nobody is there: Spark itself would try for two minutes and then say something else."""
+    places = re.findall(r"([^:,/]+):(\d+)", master) if master.startswith(("spark://", "k8s://")) else []
+    for host, port in places:
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+            return
+        except (OSError, OverflowError):
+            continue
+    if places:
+        raise SystemFailure(f"no Spark master answers at {master}")
+
+
+# -- starting and stopping --------------------------------------------------------------------------------------------
+
+
+def start(master: str, conf: Mapping[str, str], log: IO[bytes] | None) -> Any:
+    """A session at ``master``. ``log``: where the virtual machine says what it has to say, None for the terminal.
+
+    Raises :class:`fencepost.SystemFailure` if it can not be had.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    require_java()
+    must_answer(master)
+    inherited = configuration()
+    python = conf.get("spark.pyspark.python") or inherited.get("spark.pyspark.python") or sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", python)
+    chosen = {name: value for name, value in SETTINGS.items() if name not in inherited} | dict(conf) | {"spark.master": master}
+    launched = None
+    try:
+        if SparkContext._gateway is None:
+            settings = SparkConf(loadDefaults=False).setAll(list(chosen.items()))
+            launched = launch_gateway(settings, {"stdout": log, "stderr": log} if log is not None else {})
+            SparkContext._ensure_initialized(gateway=launched)
+        settings = SparkConf(_jvm=SparkContext._jvm).setAll(list(chosen.items()))
+        return SparkSession(SparkContext(conf=settings))
+    except Exception as error:
+        failure = SystemFailure(f"Spark can not be started at {master}: {_logged(log) or reason(error)}")
+        if launched is not None:
+            _shut_down(launched)
+        raise failure from error
+
+
+def beside(session: Any, own: Mapping[str, str], conf: Mapping[str, str]) -> Any:
+    """A session beside one that there is, which stays as it is: with settings of its ``own``, and those that were given, ``conf``.
+
+    Raises :class:`fencepost.OptionError` for one that can only be given when Spark is started.
+    """
+    fresh = session.newSession()
+    started_with = session.sparkContext.getConf()
+    for name, value in own.items():
+        fresh.conf.set(name, value)
+    for name, value in conf.items():
+        if started_with.get(name) == value and name not in own:
+            continue
+        try:
+            fresh.conf.set(name, value)
+        except Exception:
+            raise OptionError(f"conf: {name} can not be changed in a Spark session that is running already") from None
+    return fresh
+
+
+def stop(session: Any) -> None:
+    """Stop a session that was started here, and its virtual machine unless that is ``spark-submit``'s."""
+    gateway = session.sparkContext._gateway
+    with suppress(Exception):  # a cluster that is gone has been stopped
+        session.stop()
+    if getattr(gateway, "proc", None) is not None:
+        _shut_down(gateway)
+
+
+def _shut_down(gateway: Any) -> None:
+    from pyspark import SparkContext
+
+    with suppress(Exception):
+        gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        # The virtual machine ends when nobody holds the other end of its input.
+        process.stdin.close()
+        process.wait()
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+# -- what went wrong --------------------------------------------------------------------------------------------------
+
+
+def _logged(log: IO[bytes] | None) -> str | None:
+    """The first error that a virtual machine has written down before it ended."""
+    if log is None:
+        return None
+    log.seek(0)
+    found = re.search(r"^(?:Exception in thread \S+ |Error: )?(?:[\w.$]*(?:Exception|Error): )(.+)$", log.read().decode(errors="replace"), re.M)
+    return found[1] if found else None
+
+
+def reason(error: BaseException) -> str:
+    """What an error of Spark comes down to, in one line."""
+    text = str(error)
+    if "No module named 'fencepost'" in text:
+        return "the executors have no Fencepost: install fencepost[spark] for their Python (PYSPARK_PYTHON says which that is)"
+    lacking = re.search(r"No module named '(fencepost\.[\w.]+)'", text)
+    if lacking:
+        return f"the executors have another Fencepost than the driver, without {lacking[1]}: install {__version__} for their Python"
+    # The last line of a Python traceback says it, in whatever Java wrapped around it.
+    told = re.findall(r"^(?:\w+\.)*(\w+): (.+)$", text, re.MULTILINE)
+    ours = [message for kind, message in told if kind in ("SystemFailure", "RuntimeError")]
+    if ours:
+        return str(ours[-1])
+    java = getattr(error, "java_exception", None)
+    lines = [line.strip() for line in (str(java) if java is not None else text).splitlines() if line.strip()]
+    return str(re.sub(r"^(?:[\w$]+\.)+([\w$]+): ", "", lines[0])) if lines else type(error).__name__

@@ -1,0 +1,92 @@
+"""Runs in files: where a state is in them, and how they are divided, in a few reads; and what goes to whom, in one sort."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fencepost.compiler.native import REF_BITS
+from fencepost.spark import level, stages
+from fencepost.spark.level import Run, bounds, divided, find, span_of, write_run
+from fencepost.storage import Storage
+
+
+class Counting(Storage):
+    """Counts what is read."""
+
+    reads = 0
+
+    def read(self, name: str, dtype: Any, offset: int, count: int) -> Any:
+        self.reads += 1
+        return super().read(name, dtype, offset, count)
+
+
+def written(storage: Storage, target: int, targets: int, states: int, wide: bool, seed: int = 1) -> tuple[Run, list[tuple[int, int]]]:
+    """A run of a target, and its fingerprints in order. If ``wide``, many share their low half."""
+    random = np.random.default_rng(seed)
+    least, end = span_of(target, targets)
+    low = random.integers(least, end, states, np.uint64, endpoint=False) if end < 1 << 64 else random.integers(least, end - 1, states, np.uint64)
+    if wide:
+        low[: states // 3] = low[states // 3 : 2 * (states // 3)]
+    high = random.integers(0, 1 << 62, states, np.uint64)
+    order = np.lexsort((high, low))
+    low, high = low[order], high[order]
+    run = write_run(storage, f"run-{seed}", low, high, np.arange(states, dtype=np.uint32), wide)
+    return run, list(zip(low.tolist(), high.tolist() if wide else [0] * states, strict=True))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(("targets", "target"), [(1, 0), (7, 3), (8, 7)])
+def test_a_state_is_found_with_a_few_reads(tmp_path: Path, wide: bool, target: int, targets: int) -> None:
+    storage, span = Counting(str(tmp_path)), span_of(target, targets)
+    run, held = written(storage, target, targets, 300_000, wide)
+    for number in [0, 1, 2, 149_999, 299_998, 299_999, *range(777, 300_000, 40_001)]:
+        storage.reads = 0
+        found = find(storage, run, span, *held[number], wide)
+        assert held[found if found is not None else -1] == held[number] and storage.reads <= 5
+    for low, high in [(span[0], 5), (span[1] - 1, 5), (held[1000][0], held[1000][1] + 1), ((span[0] + span[1]) // 2, 1)]:
+        if (low, high if wide else 0) not in held:
+            assert find(storage, run, span, low, high, wide) is None
+
+
+def test_a_state_is_found_however_uneven_they_are(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    far = np.arange(20_000, dtype=np.uint64) + np.uint64(1 << 63)
+    low = np.sort(np.concatenate([np.arange(50_000, dtype=np.uint64), np.full(9_000, 1 << 40, np.uint64), far]))
+    high = np.arange(len(low), dtype=np.uint64)
+    run = write_run(storage, "run", low, high, np.arange(len(low), dtype=np.uint32), True)
+    for number in [0, 49_999, 50_000, 55_555, 58_999, 59_000, 78_999]:
+        assert find(storage, run, (0, 1 << 64), int(low[number]), int(high[number]), True) == number
+    assert find(storage, run, (0, 1 << 64), 1 << 40, 4, True) is None
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_targets_are_divided_by_fingerprint(tmp_path: Path, wide: bool) -> None:
+    storage, targets = Counting(str(tmp_path)), 3
+    made = [[written(storage, t, targets, states, wide, seed=10 * t + states) for states in (1, 5, 40_000)] for t in range(targets)]
+    storage.reads = 0
+    runs = divided(storage, divided(storage, [[run for run, _ in some] for some in made]))
+    assert len(runs) == 4 * targets and storage.reads <= 2 * 27
+    edges = bounds(4 * targets)
+    for number, some in enumerate(runs):
+        for run in some:
+            lows, _, outcomes = level.read_run(storage, run, wide)
+            assert run.states and edges[number] <= int(lows[0]) and int(lows[-1]) < edges[number + 1]
+            assert len(outcomes) == run.states
+    assert sum(run.states for some in runs for run in some) == 3 * 40_006
+
+
+def test_references_go_home_in_their_order() -> None:
+    random = np.random.default_rng(3)
+    for homes, rows in ((1, 10), (7, 100), (90_000, 3), (1 << 38, 1)):  # there may be more homes than anybody can count
+        refs = (random.integers(0, homes * rows, 500) << REF_BITS) | random.integers(0, 9, 500)
+        refs = np.concatenate([refs, refs[:100]])
+        expected: dict[int, list[int]] = {}
+        for ref in refs.tolist():
+            expected.setdefault((ref >> REF_BITS) // rows, []).append(ref)
+        got = {home: mine.tolist() for home, mine in stages.by_home(refs, rows)}
+        assert got == expected and list(got) == sorted(expected)
+    assert list(stages.by_home(np.zeros(0, np.int64), 5)) == []
