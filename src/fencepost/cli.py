@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fencepost.engines.interface import Options
     from fencepost.result import Result, Table
     from fencepost.spec.protocol import Protocol
+    from fencepost.states.questions import By
     from fencepost.trace import Trace
     from fencepost.trace.reading import Written
 
@@ -209,9 +210,7 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
     )
 
     spark = parser.add_argument_group("on Spark (--engine spark, whose checkpoints can be at a URL; --engine simulate with --master)")
-    spark.add_argument(
-        "--master", metavar="URL", help="where Spark is; by default, all cores of this machine, for which simulate needs no Spark"
-    )
+    _spark_options(spark)
     spark.add_argument(
         "--handover", metavar="N", type=_count, help="the largest level that is expanded in this process (1,000,000, or what memory allows)"
     )
@@ -262,14 +261,14 @@ def _query_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", metavar="N", type=_count, default=50, help="the most rows to print (50); files get all")
     parser.add_argument("--json", metavar="FILE", help="all rows as JSON; - is standard output, which then has nothing else")
     parser.add_argument("--csv", metavar="FILE", help="all rows as CSV; - is standard output")
-    parser.add_argument("--master", metavar="URL", help="where Spark is; by default, all cores of this machine")
+    _answer_options(parser)
 
 
 def _witness_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("space", metavar="DIR", help="what fencepost check --states DIR wrote")
     parser.add_argument("--where", metavar="SQL", required=True, help="a condition on the columns of states")
     _behaviour_options(parser)
-    parser.add_argument("--master", metavar="URL", help="where Spark is; by default, all cores of this machine")
+    _answer_options(parser)
 
 
 def _diff_options(parser: argparse.ArgumentParser) -> None:
@@ -277,7 +276,24 @@ def _diff_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("other", metavar="DIR2", help="another one, say of the protocol with a fix")
     parser.add_argument("--parts", metavar="NAME,...", help="compare only these parts of the state, with all below them: meta,bookie")
     parser.add_argument("--json", metavar="FILE", help="the difference as JSON; - is standard output, which then has nothing else")
-    parser.add_argument("--master", metavar="URL", help="where Spark is; by default, all cores of this machine")
+    _spark_options(parser)
+
+
+def _answer_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--engine", choices=("auto", "duckdb", "spark"), default="auto",
+        help="who answers: auto asks DuckDB where DIR is on this machine and DuckDB understands the SQL as Spark does, and else Spark",
+    )  # fmt: skip
+    _spark_options(parser)
+
+
+def _spark_options(parser: Any) -> None:
+    parser.add_argument(
+        "--master", metavar="URL", help="where Spark is; by default where spark-submit or spark-defaults.conf says, or this machine"
+    )
+    parser.add_argument(
+        "--conf", metavar="KEY=VALUE", action="append", default=[], type=_setting, help="a setting of Spark; can be given several times"
+    )
 
 
 def _unknown_option(given: str, parsed: argparse.Namespace) -> str:
@@ -324,6 +340,13 @@ def _bits(text: str) -> int:
     if text not in ("64", "128"):
         raise argparse.ArgumentTypeError(f"{text!r} is neither 64 nor 128")
     return int(text)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, given, value = text.partition("=")
+    if not given or not name.startswith("spark."):
+        raise argparse.ArgumentTypeError(f"{text!r} is no setting of Spark: give one like spark.executor.memory=4g")
+    return name, value
 
 
 def _place(text: str) -> Path | str:
@@ -427,6 +450,8 @@ def _options(given: argparse.Namespace) -> Options:
         raise OptionError("the reference engine keeps no checkpoints: use --engine embedded")
     if given.master is not None and given.engine not in ("spark", "simulate"):
         raise OptionError("--master is for --engine spark and --engine simulate")
+    if given.conf and not (given.engine == "spark" or (given.engine == "simulate" and given.master is not None)):
+        raise OptionError("--conf is for --engine spark, and for --engine simulate with --master")
     for option in ("handover", "checkpoint_every"):
         if getattr(given, option) is not None and given.engine != "spark":
             raise OptionError(f"--{option.replace('_', '-')} is for --engine spark")
@@ -461,6 +486,7 @@ def _options(given: argparse.Namespace) -> Options:
         seed=given.seed,
         walk=given.walk,
         master=given.master,
+        conf=dict(given.conf),
         handover=given.handover,
         checkpoint_levels=given.checkpoint_every or 1,
         debug=given.debug,
@@ -798,29 +824,33 @@ def _evaluated(expression: str, trace: Trace | None) -> str:
 
 def _query(given: argparse.Namespace) -> int:
     from fencepost.report import rows as told
-    from fencepost.spark.query import ask, explained, session
     from fencepost.states.manifest import StateSpace
+    from fencepost.states.questions import answered
 
     space = StateSpace(given.space)
     for option in ("json", "csv"):
         if getattr(given, option) not in (None, "-"):
             _must_be_writable(option, getattr(given, option))
-    with session(given.master, given.debug) as spark:
-        answer = ask(spark, space, given.sql)
+    with answered(space, given.sql, _by(given)) as answer:
         files = [(told.as_json, given.json, "json"), (told.as_csv, given.csv, "csv")]
         for render, path, option in files:
             if path is not None:
-                with explained(space):
-                    _write_rows(option, path, render(answer.columns, answer.toLocalIterator()))
+                _write_rows(option, path, render(answer.columns, answer.rows()))
         if "-" not in (given.json, given.csv):
-            with explained(space):
-                rows = answer.limit(given.rows + 1).collect()
+            rows = answer.first(given.rows + 1)
             _say(told.aligned(answer.columns, rows[: given.rows]))
             if len(rows) > given.rows:
                 _say(f"\nThere are more rows: --rows N prints more than {given.rows:,}, --csv and --json write all.")
     if not space.manifest.complete:
         _complain(f"{given.space} is not complete: {space.manifest.ended or 'the search ended early'}", None, False)
     return errors.HOLDS
+
+
+def _by(given: argparse.Namespace) -> By:
+    """Who is to answer a question."""
+    from fencepost.states.questions import By
+
+    return By(given.engine, given.master, dict(given.conf), given.debug)
 
 
 def _write_rows(option: str, path: str, lines: Iterator[str]) -> None:
@@ -837,16 +867,15 @@ def _write_rows(option: str, path: str, lines: Iterator[str]) -> None:
 
 def _witness(given: argparse.Namespace) -> int:
     from fencepost.result import witnessed
-    from fencepost.spark.query import session, where
     from fencepost.states.manifest import StateSpace
+    from fencepost.states.questions import where
     from fencepost.states.witness import witness
 
     space = StateSpace(given.space)
     protocol = space.protocol()
     given.protocol, given.config, given.define, given.invariant, given.profile = space.manifest.home, None, [], None, False
     results = _Results(given, protocol)
-    with session(given.master, given.debug) as spark:
-        found = where(spark, space, given.where)
+    found = where(space, given.where, _by(given))
     if found is None:
         whole = "" if space.manifest.complete else f", which is not complete: {space.manifest.ended or 'the search ended early'}"
         _say(f"None of the {space.manifest.states:,} states of {given.space} satisfies {given.where}{whole}.")
@@ -857,14 +886,14 @@ def _witness(given: argparse.Namespace) -> int:
 def _diff(given: argparse.Namespace) -> int:
     from fencepost.report.difference import data, story
     from fencepost.spark.diff import difference
-    from fencepost.spark.query import session
+    from fencepost.spark.sql import session
     from fencepost.states.manifest import StateSpace
     from fencepost.states.witness import witness
 
     one, other = StateSpace(given.space), StateSpace(given.other)
     if given.json not in (None, "-"):
         _must_be_writable("json", given.json)
-    with session(given.master, given.debug) as spark:
+    with session(given.master, dict(given.conf), given.debug) as spark:
         found = difference(spark, one, other, _names(given.parts))
     traces = [side.nearest and witness(side.space, *side.nearest) for side in found.sides]
     if given.json is not None:

@@ -12,8 +12,8 @@ from docs.documents import EXAMPLES, same, selected
 from docs.gallery import IMAGES, PAGE, answers, plots, questions
 from states.tables import written
 
+import fencepost.spark
 from fencepost.protocols import shipped
-from fencepost.spark import query
 
 Nth = Callable[[int], str]
 
@@ -56,4 +56,4 @@ def test_where_no_message_is_lost_it_is_never_too_late(spark: Any, tmp_path: Pat
     as_in_fixed: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 2, "recovery_reads_fence": True}
     with_hope = runpy.run_path(str(EXAMPLES / "too_late.py"))["with_hope"]
     space = written(shipped("bookkeeper-4.13")(**as_in_fixed, message_loss=False), tmp_path / "space").directory
-    assert with_hope(query.states(spark, space), query.edges(spark, space)).hope.all()
+    assert with_hope(fencepost.spark.states(spark, space), fencepost.spark.edges(spark, space)).hope.all()

@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 from states.tables import rows, states, written
 
-from fencepost import SystemFailure, errors, loading
+import fencepost.spark
+from fencepost import OptionError, SystemFailure, errors, loading
 from fencepost.cli import main
 from fencepost.protocols import shipped
-from fencepost.spark import query
+from fencepost.spark import sql as spark_sql
+from fencepost.states import names
 from fencepost.states.manifest import StateSpace
+from fencepost.states.questions import Answer, By, answered
 from fencepost.states.witness import witness
 
 COUNTING = """
@@ -72,7 +75,7 @@ def test_parts_of_the_state_need_no_quotes() -> None:
     columns = ("depth", "bookie.b1", "bookie.b1.fenced", "network.Add[w→b1]")
 
     def quoted(sql: str) -> str:
-        return query.quoted(sql, columns)
+        return names.quoted(sql, columns)
 
     assert quoted("select bookie.b1.fenced, s.bookie.b1 from s") == "select `bookie.b1.fenced`, s.`bookie.b1` from s"
     assert quoted("network.Add[w→b1] is null and depth > 2") == "`network.Add[w→b1]` is null and depth > 2"
@@ -82,7 +85,7 @@ def test_parts_of_the_state_need_no_quotes() -> None:
 
 def test_data_frames_hold_the_table(spark: Any, spaces: tuple[str, str]) -> None:
     space = StateSpace(spaces[1])
-    for table, frame in (("states", query.states(spark, spaces[1])), ("edges", query.edges(spark, spaces[1]))):
+    for table, frame in (("states", fencepost.spark.states(spark, spaces[1])), ("edges", fencepost.spark.edges(spark, spaces[1]))):
         found = sorted((row.asDict() for row in frame.collect()), key=lambda row: [str(value) for value in row.values()])
         assert found == rows(space, table)
 
@@ -90,7 +93,7 @@ def test_data_frames_hold_the_table(spark: Any, spaces: tuple[str, str]) -> None
 def test_a_directory_is_sought_from_where_the_process_is(spark: Any, spaces: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's own virtual machine does not follow when a notebook changes its directory."""
     monkeypatch.chdir(Path(spaces[1]).parent)
-    assert query.states(spark, Path(spaces[1]).name).count() == StateSpace(spaces[1]).manifest.states
+    assert fencepost.spark.states(spark, Path(spaces[1]).name).count() == StateSpace(spaces[1]).manifest.states
 
 
 @pytest.mark.usefixtures("spark")
@@ -111,6 +114,93 @@ def test_an_answer_for_people_and_for_programs(
     assert [line.split()[-1] for line in out.splitlines()[2:]] == [str(row["n"]) for row in told]
     code, out, _ = run(capsys, "query", spaces[0], "select depth from states", "--rows", "3")
     assert len(out.splitlines()) == 7 and "There are more rows" in out
+
+
+ALIKE = (
+    "describe states",
+    "select * from states",
+    "select count(*), min(depth), max(meta.status), count(meta.status), count(distinct meta.status), sum(depth), avg(depth) from states",
+    "select meta.status, count_if(w2.status = 'CLOSED') closed, count_if(w2.status is null) unknown, bool_or(depth > 5) late, "
+    "bool_and(bookie.b1.fenced) fenced from states group by meta.status order by meta.status",
+    "select depth, count_if(meta.status = 'OPEN') / count(*) share, depth / (1 / (depth + 1)) / 2 nested, count(*) / 4 quarter, (depth - 7) / (depth + 1) ratio, depth % 3 left, -depth less from states group by all order by depth desc",
+    "select meta.status || '!' name, coalesce(meta.status, 'none') held, nullif(meta.status, 'OPEN') other, greatest(meta.version, depth) most, "
+    "least(meta.version, 3) low, upper(left(meta.status, 2)) begin, right(meta.status, 0) nothing, substring(meta.status, 2, 3) middle, "
+    "length(meta.status) long, if(depth > 3, 'deep', 'high') how, case when depth = 1 then 'first' end which, string(depth) text, "
+    "cast(bookie.b1.fenced as string) truth, meta.status <=> w1.status same, abs(3 - depth) far from states order by all",
+    "select distinct w1.status, w2.status from states where meta.status in ('OPEN', 'CLOSED') and depth between 3 and 9 "
+    "and not (w1.status like 'CL%' or w2.status is null) order by 1 desc, 2",
+    "select size(filter(array(w1.status, w2.status, meta.status), x -> x = 'OPEN')) open, count(*) from states group by all order by open desc",
+    "select part, at, count(*) n from states lateral view posexplode(split(meta.status, '[_L]+')) as at, part group by all order by all",
+    "select array_contains(split(meta.status, '_'), 'IN') inside, count(*) n from states group by all order by inside",
+    "with deep as (select fingerprint f, meta.status s from states where depth > 6), by as (select s, count(*) n from deep group by s) "
+    "select s, n, (select max(depth) from states) last from by where exists (select 1 from deep where deep.s = by.s) order by n, s",
+    "select e.action, count(*) n from edges e left semi join states on target = fingerprint group by all having n > 10 order by n desc, e.action",
+    "select count(*) n from states left anti join edges on fingerprint = source union all select count(*) from edges order by n limit 5",
+)
+
+FOR_SPARK = (
+    "select depth + 1 from states",
+    "select concat(meta.status, 'x') name from states",
+    "select round(depth / 3) third from states",
+    "select 0.50 half from states",
+    "select row_number() over (order by depth) row from states",
+    "select split(meta.status, '') letters from states",
+    "select array(1, 2)[0] first from states",
+    "select meta.status like '%\\\\_%' has from states",
+    "select greatest(depth, meta.version) as depth, count(*) n from states group by depth",
+    "select log(depth) from states",
+    "select * from parquet.`elsewhere`",
+    "select 1; select 2",
+    "selec 1",
+)
+
+
+def no_spark(*_: object) -> Any:
+    raise AssertionError("Spark is asked")
+
+
+@pytest.mark.usefixtures("spark")
+def test_duckdb_answers_what_spark_does(spaces: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    space = StateSpace(spaces[0])
+
+    def told(answer: Answer) -> Any:
+        found = [[dict(value.asDict()) if hasattr(value, "asDict") else value for value in row] for row in answer.rows()]
+        return answer.columns, found if "order by" in sql else sorted(found, key=repr)
+
+    with spark_sql.session() as spark:
+        for sql in ALIKE:
+            frame = spark_sql.ask(spark, space, sql)
+            expected = told(Answer(frame.columns, no_spark, frame.toLocalIterator))
+            with answered(space, sql, By("duckdb")) as answer:
+                assert told(answer) == expected, sql
+
+
+@pytest.mark.parametrize("sql", FOR_SPARK)
+def test_what_duckdb_may_take_otherwise_is_for_spark(sql: str, spaces: tuple[str, str]) -> None:
+    with pytest.raises(OptionError, match=r"DuckDB can not answer that as Spark would \(.*\): leave out engine"), answered(StateSpace(spaces[0]), sql, By("duckdb")):
+        pass
+
+
+def test_who_is_asked(spaces: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(spark_sql, "session", no_spark)
+    code, out, err = run(capsys, "query", spaces[0], "select count(*) from states")
+    assert (code, err) == (0, "") and out.splitlines()[0] == "count(1)"
+    assert run(capsys, "witness", spaces[0], "--where", "meta.status = 'CLOSED' -- or not")[1].startswith("REACHED  meta.status = 'CLOSED'")
+    assert run(capsys, "witness", spaces[0], "--where", "depth > 1000")[0] == errors.NOT_REACHED
+    assert "there is no column dept: did you mean depth" in run(capsys, "witness", spaces[0], "--where", "dept = 1")[2]
+    for by in (By("spark"), By(master="local[2]"), By(conf={"spark.sql.ansi.enabled": "true"})):
+        with pytest.raises(AssertionError, match="Spark is asked"), answered(StateSpace(spaces[0]), "select 1", by):
+            pass
+    assert run(capsys, "query", spaces[0], "select 1", "--engine", "duckdb", "--master", "local")[0] == errors.WRONG_OPTIONS
+
+
+def test_a_question_in_a_session_of_ones_own(spark: Any, spaces: tuple[str, str]) -> None:
+    before = spark.conf.get("spark.sql.caseSensitive")
+    frame = fencepost.spark.query(spark, spaces[1], "select meta.status, count(*) n from states join edges on fingerprint = source group by all")
+    assert sum(row.n for row in frame.collect()) == StateSpace(spaces[1]).manifest.edges
+    assert spark.conf.get("spark.sql.caseSensitive") == before and not spark.catalog.tableExists("states")
+    with pytest.raises(OptionError, match="there is no column metta.status: did you mean meta.status"):
+        fencepost.spark.query(spark, spaces[1], "select metta.status from states")
 
 
 @pytest.mark.usefixtures("spark")
@@ -196,6 +286,6 @@ def test_what_is_not_installed(
     missing: str, spaces: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    code, _, err = run(capsys, "query", spaces[0], "select 1")
+    code, _, err = run(capsys, "query", spaces[0], "select 1", "--engine", "spark")
     assert (code, err) == (errors.SYSTEM_FAILED, f"fencepost: this needs {missing}: pip install 'fencepost[spark]'\n")
     assert run(capsys, "query", "nowhere", "select 1")[2].startswith("fencepost: nowhere holds no state space")

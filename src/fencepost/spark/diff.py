@@ -9,7 +9,7 @@ from functools import reduce
 from typing import Any
 
 from fencepost.errors import OptionError
-from fencepost.spark.query import explained, states
+from fencepost.spark.sql import explained, states
 from fencepost.states.kinds import Kind, agree, text
 from fencepost.states.manifest import StateSpace
 

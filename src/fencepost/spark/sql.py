@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.session import reason
+from fencepost.states import names
 from fencepost.states.kinds import Kind
 from fencepost.states.manifest import EDGES, StateSpace
 
 PARTITIONS_PER_CORE = 2
-
-_TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"]|"")*"|`[^`]*`|--[^\n]*|\w+|.""", re.DOTALL)
-"""What SQL is cut into to find the names of columns outside of strings, quoted names and comments."""
 
 
 def states(spark: Any, directory: Path | str) -> Any:
@@ -64,7 +61,7 @@ def _type(kind: Kind) -> Any:
 
 
 @contextmanager
-def session(master: str | None = None, debug: bool = False) -> Iterator[Any]:
+def session(master: str | None = None, conf: Mapping[str, str] | None = None, debug: bool = False) -> Iterator[Any]:
     """A Spark session of its own for questions. Raises :class:`fencepost.SystemFailure` if there is no Spark."""
     try:
         import pyarrow  # noqa: F401
@@ -75,28 +72,36 @@ def session(master: str | None = None, debug: bool = False) -> Iterator[Any]:
 
     # It tells every mistake in SQL a second time.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = not debug
-    cluster = Cluster(master, debug=debug)
+    cluster = Cluster(master, conf, debug)
     try:
-        spark = cluster.session.newSession()
-        # The engine sends blocks of its own; what a question asks for is for Spark to plan. x and X are two parts of a state.
-        spark.conf.set("spark.sql.adaptive.enabled", "true")
-        spark.conf.set("spark.sql.shuffle.partitions", str(PARTITIONS_PER_CORE * cluster.cores))
-        spark.conf.set("spark.sql.caseSensitive", "true")
+        # x and X are two parts of a state.
+        own = {"spark.sql.shuffle.partitions": str(PARTITIONS_PER_CORE * cluster.cores), "spark.sql.caseSensitive": "true"}
+        spark = cluster.session_with(own)
         yield spark
     finally:
         cluster.close()
 
 
-def ask(spark: Any, space: StateSpace, sql: str) -> Any:
-    """The answer to ``sql`` over the views ``states`` and ``edges``, as a DataFrame.
+def query(spark: Any, directory: Path | str, sql: str) -> Any:
+    """The answer to ``sql`` over the tables ``states`` and ``edges`` in ``directory``, as a DataFrame. Parts of the state are written as they
+    are: ``select bookie.b1.fenced from states``. The two tables are temporary views of a session beside ``spark``, which stays as it is.
 
-    Raises :class:`fencepost.OptionError` for SQL that does not parse or asks for what there is not.
+    Raises :class:`fencepost.SystemFailure` if there is no state space, and :class:`fencepost.OptionError` for SQL that can not be read or
+    asks for what there is not.
     """
+    # x and X are two parts of a state.
+    beside = spark.newSession()
+    beside.conf.set("spark.sql.caseSensitive", "true")
+    return ask(beside, StateSpace(directory), sql)
+
+
+def ask(spark: Any, space: StateSpace, sql: str) -> Any:
+    """As :func:`query`, with the two views in ``spark`` itself."""
     states(spark, space.directory).createOrReplaceTempView("states")
     if space.manifest.edges is not None:
         edges(spark, space.directory).createOrReplaceTempView("edges")
     with explained(space):
-        return spark.sql(quoted(sql, space.manifest.columns))
+        return spark.sql(names.quoted(sql, space.manifest.columns))
 
 
 def where(spark: Any, space: StateSpace, condition: str) -> tuple[int, int] | None:
@@ -105,32 +110,9 @@ def where(spark: Any, space: StateSpace, condition: str) -> tuple[int, int] | No
     None if there is none. Raises :class:`fencepost.OptionError` for a condition that Spark does not understand.
     """
     with explained(space):
-        found = states(spark, space.directory).where(quoted(condition, space.manifest.columns))
+        found = states(spark, space.directory).where(names.quoted(condition, space.manifest.columns))
         first = found.select("fingerprint", "depth").orderBy("depth", "fingerprint").first()
     return None if first is None else (first.fingerprint, first.depth)
-
-
-def quoted(sql: str, columns: Iterable[str]) -> str:
-    """SQL in which parts of the state may be written as they are: ``bookie.b1.fenced`` is one column and needs no quotes. It may have
-    those of standard SQL, ``"bookie.b1.fenced"``, as well as Spark's own.
-    """
-    names = sorted((name for name in columns if not re.fullmatch(r"\w+", name)), key=len, reverse=True)
-    told, at = [], 0
-    while at < len(sql):
-        name = next((n for n in names if sql.startswith(n, at) and not re.match(r"\w", sql[at + len(n) :])), None)
-        if name is not None:
-            told.append(_backquoted(name))
-            at += len(name)
-            continue
-        token = _TOKEN.match(sql, at)
-        assert token is not None
-        told.append(_backquoted(token[0][1:-1].replace('""', '"')) if len(token[0]) > 1 and token[0][0] == '"' else token[0])
-        at = token.end()
-    return "".join(told)
-
-
-def _backquoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 @contextmanager
@@ -141,7 +123,7 @@ def explained(space: StateSpace) -> Iterator[None]:
     try:
         yield
     except AnalysisException as error:  # and ParseException, which is one
-        raise OptionError(_objection(space, error)) from error
+        raise _objection(space, error) from error
     except PySparkException as error:
         raise OptionError(f"Spark can not answer that: {_first_line(error)}") from error
     except SystemFailure:
@@ -150,20 +132,15 @@ def explained(space: StateSpace) -> Iterator[None]:
         raise SystemFailure(f"Spark failed: {reason(error)}") from error
 
 
-def _objection(space: StateSpace, error: Any) -> str:
+def _objection(space: StateSpace, error: Any) -> OptionError:
     condition, parameters = error.getCondition() or "", error.getMessageParameters() or {}
     name = str(parameters.get("objectName", parameters.get("relationName", ""))).replace("`", "")
     if condition.startswith("UNRESOLVED_COLUMN"):
-        known = [*space.manifest.columns, *(EDGES if space.manifest.edges is not None else ())]
-        near = get_close_matches(name, known, n=3, cutoff=0.5)
-        return f"there is no column {name}: " + (f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known[:12])} and others")
+        return names.no_column(space, name)
     if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
-        if name == "edges":
-            return f"{space.directory} holds no steps: write them with fencepost check --states DIR --edges"
-        return f"there is no table {name}: there are states and edges"
-    if condition.startswith("PARSE"):
-        return f"the SQL can not be read: {_first_line(error)}"
-    return _first_line(error)
+        return names.no_table(space, name)
+    unreadable = "the SQL can not be read: " if condition.startswith("PARSE") else ""
+    return OptionError(f"{unreadable}{_first_line(error)}")
 
 
 def _first_line(error: Any) -> str:

@@ -1,0 +1,181 @@
+"""Spark SQL as DuckDB understands it, as far as both are known to mean the same.
+
+The tables of a state space are asked in Spark SQL, and whichever of the two answers, the answer is the same. So a question is translated
+only if every part of it is listed here: what DuckDB would take otherwise, or what nobody has compared, is for Spark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+import sqlglot
+from sqlglot import exp
+
+SAME = (
+    exp.Select, exp.From, exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Distinct, exp.With, exp.CTE,
+    exp.Subquery, exp.Union, exp.Intersect, exp.Except, exp.Exists, exp.Table, exp.TableAlias, exp.Alias, exp.Column, exp.Identifier, exp.Star,
+    exp.Var, exp.Boolean, exp.Null, exp.Paren, exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ,
+    exp.NullSafeNEQ, exp.Is, exp.In, exp.Between, exp.Case, exp.If, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.DPipe, exp.Coalesce, exp.Nullif,
+    exp.Greatest, exp.Least, exp.Abs, exp.Upper, exp.Lower, exp.Length, exp.Min, exp.Max, exp.Sum, exp.Avg, exp.LogicalOr, exp.LogicalAnd,
+    exp.Array, exp.ArraySize, exp.ArrayFilter, exp.Lambda, exp.Lateral, exp.Explode, exp.Posexplode, exp.DataType,
+)  # fmt: skip
+"""What means the same in both wherever it stands. Much else does under a condition: see :data:`UNDER_CONDITION`."""
+
+
+def _number(node: exp.Expression | None, least: int) -> bool:
+    """Whether it is a whole number, written out, of at least so much."""
+    return isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit() and int(node.this) >= least
+
+
+def _plain_pattern(node: exp.Expression | None) -> bool:
+    """Whether it is a regular expression that means the same to Java and to RE2, and does not match nothing."""
+    if not isinstance(node, exp.Literal) or not re.fullmatch(r"[\w\s\[\]^=,;:⟨⟩{}().+|-]+", str(node.this)):
+        return False
+    try:
+        return re.fullmatch(str(node.this), "") is None
+    except re.error:
+        return False
+
+
+def _plain_type(kind: exp.DataType) -> bool:
+    return kind.this in (exp.DType.TEXT, exp.DType.INT, exp.DType.BIGINT, exp.DType.BOOLEAN)
+
+
+UNDER_CONDITION: dict[type[exp.Expression], Callable[[exp.Expression], bool]] = {
+    exp.Literal: lambda n: n.is_string or _number(n, 0),  # of another number it depends how it is printed
+    exp.Like: lambda n: isinstance(n.expression, exp.DPipe | exp.Literal) and "\\" not in n.sql("spark"),
+    exp.Join: lambda n: not n.args.get("using") and n.method != "NATURAL",
+    exp.Count: lambda n: not n.expressions and (not isinstance(n.this, exp.Distinct) or len(n.this.expressions) == 1),
+    exp.CountIf: lambda n: True,
+    exp.Div: lambda n: True,
+    exp.Mod: lambda n: _number(n.expression, 1),
+    exp.Left: lambda n: _number(n.expression, 0),
+    exp.Right: lambda n: _number(n.expression, 0),
+    exp.Substring: lambda n: _number(n.args.get("start"), 1) and _number(n.args.get("length") or exp.Literal.number(0), 0),
+    exp.RegexpSplit: lambda n: _plain_pattern(n.expression) and not n.args.get("limit"),
+    exp.ArrayContains: lambda n: isinstance(n.expression, exp.Literal | exp.Cast),
+    exp.Cast: lambda n: _plain_type(n.to),
+    exp.TryCast: lambda n: _plain_type(n.to),
+}
+"""What means the same in both if the condition is met, or is translated by :func:`_translate`."""
+
+AGGREGATES = {exp.Count: "count", exp.Min: "min", exp.Max: "max", exp.Sum: "sum", exp.Avg: "avg", exp.LogicalOr: "bool_or", exp.LogicalAnd: "bool_and"}
+
+
+class Otherwise(Exception):
+    """A question for Spark; the message says why."""
+
+
+class NoColumn(Exception):
+    """A question about a column that there is not; ``name`` is the column."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class NoTable(Exception):
+    """A question about a table that there is not; ``name`` is the table."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+def for_duckdb(sql: str, tables: Mapping[str, Iterable[str]], floats: Iterable[str]) -> tuple[str, list[str]]:
+    """A question in Spark SQL as one for DuckDB, and what the columns of the answer are called. ``tables``: the columns of each table;
+    ``floats``: those that are no whole numbers, whose text the two write differently.
+
+    Raises :class:`Otherwise` for a question that is for Spark, and :class:`NoColumn` or :class:`NoTable`.
+    """
+    try:
+        (query,) = sqlglot.parse(sql, read="spark")
+    except (sqlglot.errors.SqlglotError, ValueError) as error:
+        raise Otherwise(str(error)) from None
+    if not isinstance(query, exp.Select | exp.SetOperation):
+        raise Otherwise("no query")
+    for node in query.walk():
+        condition = UNDER_CONDITION.get(type(node))
+        if not (isinstance(node, SAME) if condition is None else condition(node)):
+            raise Otherwise(f"{type(node).__name__} may mean something else to DuckDB")
+    _must_be_known(query, tables, set(floats))
+    names = _names(query, tables)
+    _translate(query)
+    return query.sql("duckdb"), names
+
+
+def _must_be_known(query: exp.Query, tables: Mapping[str, Iterable[str]], floats: set[str]) -> None:
+    views = {cte.alias for cte in query.find_all(exp.CTE)}
+    for table in query.find_all(exp.Table):
+        if table.db or not isinstance(table.this, exp.Identifier):
+            raise Otherwise("a table of somewhere else")
+        if table.name not in tables and table.name not in views:
+            raise NoTable(table.name)
+    columns = {name for known in tables.values() for name in known}
+    if len({name.lower() for name in columns}) < len(columns):
+        raise Otherwise("names that differ in capitals only, which are one to DuckDB")
+    given = [alias.alias for alias in query.find_all(exp.Alias)]
+    given += [name.name for alias in query.find_all(exp.TableAlias) for name in alias.columns]
+    held = {parameter.name for function in query.find_all(exp.Lambda) for parameter in function.expressions}
+    used = {column.name: column for column in query.find_all(exp.Column) if not isinstance(column.this, exp.Star)}
+    if not floats.isdisjoint(used):
+        raise Otherwise("numbers that are not whole")
+    unknown = used.keys() - columns - set(given) - held
+    if any(part.name in columns or part.name in given or part.name in held for name in unknown for part in used[name].parts):
+        raise Otherwise("a part of a value")
+    if unknown:
+        raise NoColumn(min(".".join(part.name for part in used[name].parts) for name in unknown))
+    renamed = {alias.alias for alias in query.find_all(exp.Alias) if not (isinstance(alias.this, exp.Column) and alias.this.name == alias.alias)}
+    for clause in (*query.find_all(exp.Having), *query.find_all(exp.Group)):
+        if any(column.name in renamed & columns for column in clause.find_all(exp.Column)):
+            raise Otherwise("a name that is a column's and another's")
+
+
+def _translate(query: exp.Query) -> None:
+    """Write otherwise what the two take otherwise."""
+    for node in list(query.find_all(exp.CountIf)):  # of nothing but nulls it is null in DuckDB
+        node.replace(exp.Filter(this=exp.Count(this=exp.Star()), expression=exp.Where(this=node.this.copy())))
+    for node in list(query.find_all(exp.ArrayContains)):  # where a null may be what is sought, Spark is unsure
+        there, count = node.this.copy(), exp.func("list_count", node.this.copy())
+        unsure = exp.If(this=exp.GT(this=exp.func("len", there), expression=count), true=exp.null())
+        node.replace(exp.Paren(this=exp.Or(this=node.copy(), expression=exp.Case(ifs=[unsure], default=exp.false()))))
+    for node in list(query.find_all(exp.TryCast)):  # which is what a cast is taken for; one that fails is told by Spark
+        node.replace(exp.Cast(this=node.this.copy(), to=node.to.copy()))
+    for node in reversed(list(query.find_all(exp.Div, bfs=True))):  # by zero it is null in DuckDB, and an error in Spark
+        if _number(node.expression, 1):
+            continue
+        by = exp.Paren(this=node.expression.copy())
+        fails = exp.If(this=exp.EQ(this=by, expression=exp.Literal.number(0)), true=exp.func("error", exp.Literal.string("division by zero")))
+        node.replace(exp.Paren(this=exp.Case(ifs=[fails], default=node.copy())))
+
+
+def _names(query: exp.Query, tables: Mapping[str, Iterable[str]]) -> list[str]:
+    """What Spark calls the columns of an answer; empty if that is what DuckDB calls them."""
+    first = query
+    while isinstance(first, exp.SetOperation):
+        first = first.this
+    if not isinstance(first, exp.Select):
+        raise Otherwise("no list of columns")
+    if any(isinstance(one, exp.Star) or (isinstance(one, exp.Column) and isinstance(one.this, exp.Star)) for one in first.expressions):
+        if len(first.expressions) > 1:
+            raise Otherwise("all columns and others")
+        return []
+    return [_name(one) for one in first.expressions]
+
+
+def _name(node: exp.Expression) -> str:
+    if isinstance(node, exp.Alias | exp.Column):
+        return str(node.alias_or_name)
+    if isinstance(node, exp.Literal):
+        return str(node.this)
+    called = AGGREGATES.get(type(node))
+    if called is not None:
+        of = node.this
+        if isinstance(of, exp.Star):
+            return f"{called}(1)"
+        if isinstance(of, exp.Distinct) and isinstance(of.expressions[0], exp.Column):
+            return f"{called}(DISTINCT {of.expressions[0].name})"
+        if isinstance(of, exp.Column):
+            return f"{called}({of.name})"
+    raise Otherwise("a column of the answer without a name")

@@ -1,0 +1,190 @@
+"""Questions to a state space, and who answers them: DuckDB, in this process and in a moment, or Spark, which takes its time to start.
+
+A question means what it means in Spark SQL. DuckDB is asked where the files are on this machine and the question is one that both
+understand alike (:mod:`fencepost.states.dialect`); everything else is for Spark.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+from fencepost.errors import OptionError
+from fencepost.states import names
+from fencepost.states.kinds import Kind
+from fencepost.states.manifest import EDGES, StateSpace
+from fencepost.storage import URL
+
+ENGINES = ("auto", "duckdb", "spark")
+
+TYPES = {"int": "bigint", "bool": "boolean", "float": "double"}
+"""What Spark calls the types of columns that are not text."""
+
+_DESCRIBE = re.compile(r"\s*desc(?:ribe)?\s+(?:table\s+)?(\w+)\s*;?\s*", re.IGNORECASE)
+
+BLOCK = 10_000
+"""Rows that are taken from DuckDB together."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The names of its columns, its first rows (so many at the most), and all of them."""
+
+    columns: list[str]
+    first: Callable[[int], Sequence[Sequence[Any]]]
+    rows: Callable[[], Iterator[Sequence[Any]]]
+
+
+@dataclass(frozen=True)
+class By:
+    """Who is to answer: ``engine`` is one of :data:`ENGINES`; ``master``, ``conf`` and ``debug`` are for Spark."""
+
+    engine: str = "auto"
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    debug: bool = False
+
+    def duckdb(self, space: StateSpace) -> bool:
+        """Whether DuckDB is asked first."""
+        if self.engine == "duckdb":
+            if find_spec("duckdb") is None or find_spec("sqlglot") is None:
+                raise OptionError("engine duckdb needs duckdb and sqlglot: pip install 'fencepost[query]'")
+            if self.master is not None or self.conf:
+                raise OptionError("master and conf are for engine spark")
+            return True
+        chosen = self.engine == "spark" or self.master is not None or self.conf or URL.match(str(space.directory))
+        return not chosen and find_spec("duckdb") is not None and find_spec("sqlglot") is not None
+
+
+@contextmanager
+def answered(space: StateSpace, sql: str, by: By) -> Iterator[Answer]:
+    """The answer to ``sql`` over the tables ``states`` and ``edges``.
+
+    Raises :class:`fencepost.OptionError` for SQL that can not be read, or asks for what there is not, and
+    :class:`fencepost.SystemFailure` if nobody is there to answer.
+    """
+    answer = _by_duckdb(space, sql, by)
+    if answer is not None:
+        yield answer
+        return
+    from fencepost.spark.sql import ask, explained, session
+
+    with session(by.master, by.conf, by.debug) as spark:
+        frame = ask(spark, space, sql)
+
+        def first(count: int) -> Any:
+            with explained(space):
+                return frame.limit(count).collect()
+
+        def rows() -> Iterator[Any]:
+            with explained(space):
+                yield from frame.toLocalIterator()
+
+        yield Answer(frame.columns, first, rows)
+
+
+def where(space: StateSpace, condition: str, by: By) -> tuple[int, int] | None:
+    """The first state that satisfies a condition, as (fingerprint, depth): the least deep, of those the one with the least fingerprint.
+
+    None if there is none. Raises as :func:`answered` does.
+    """
+    sql = f"select fingerprint, depth from states where (\n{condition}\n) order by depth, fingerprint limit 1"
+    answer = _by_duckdb(space, sql, by)
+    if answer is not None:
+        return next((tuple(row) for row in answer.first(1)), None)
+    from fencepost.spark import sql as spark_sql
+
+    with spark_sql.session(by.master, by.conf, by.debug) as spark:
+        return spark_sql.where(spark, space, condition)
+
+
+def _by_duckdb(space: StateSpace, sql: str, by: By) -> Answer | None:
+    """DuckDB's answer; None if the question is for Spark."""
+    if not by.duckdb(space):
+        return None
+    import duckdb
+
+    from fencepost.states.dialect import NoColumn, NoTable, Otherwise, for_duckdb
+
+    tables: dict[str, Mapping[str, Kind]] = {"states": space.manifest.columns}
+    if space.manifest.edges is not None:
+        tables["edges"] = EDGES
+    described = _DESCRIBE.fullmatch(sql)
+    if described and described[1] in tables:
+        return _listed([(name, _type(kind), None) for name, kind in tables[described[1]].items()])
+    floats = [name for name, kind in space.manifest.columns.items() if "double" in _type(kind)]
+    try:
+        translated, columns = for_duckdb(names.quoted(sql, space.manifest.columns), tables, floats)
+    except NoColumn as error:
+        raise names.no_column(space, error.name) from None
+    except NoTable as error:
+        raise names.no_table(space, error.name) from None
+    except Otherwise as error:
+        _must_be_for_spark(by, error)
+        return None
+    database = _opened(space, tables)
+    try:
+        found = database.execute(translated)
+    except duckdb.Error as error:
+        _must_be_for_spark(by, error)
+        return None
+    columns = columns or [column[0] for column in found.description]
+
+    def rows() -> Iterator[Sequence[Any]]:
+        nonlocal found
+        taken, found = found or database.execute(translated), None
+        while block := taken.fetchmany(BLOCK):
+            yield from block
+
+    def first(count: int) -> Sequence[Sequence[Any]]:
+        return [row for row, _ in zip(rows(), range(count), strict=False)]
+
+    return Answer(columns, first, rows)
+
+
+def _type(kind: Kind) -> str:
+    """What Spark calls the type of a column."""
+    if not isinstance(kind, dict):
+        return TYPES.get(str(kind), "string")
+    if "struct" in kind:
+        return f"struct<{','.join(f'{name}:{_type(part)}' for name, part in kind['struct'].items())}>"
+    if "map" in kind:
+        return f"map<{','.join(map(_type, kind['map']))}>"
+    return f"array<{_type(kind.get('set', kind.get('list')))}>"
+
+
+def _listed(columns: list[tuple[str, str, None]]) -> Answer:
+    """The columns of a table, as Spark describes them."""
+    return Answer(["col_name", "data_type", "comment"], lambda count: columns[:count], lambda: iter(columns))
+
+
+def _must_be_for_spark(by: By, error: Exception) -> None:
+    """A question is left to Spark, which also says what is wrong with it: it is Spark's SQL.
+
+    Raises :class:`fencepost.OptionError` if DuckDB was to answer.
+    """
+    if by.engine == "duckdb":
+        raise OptionError(f"DuckDB can not answer that as Spark would ({str(error).splitlines()[0]}): leave out engine") from None
+
+
+def _opened(space: StateSpace, tables: Mapping[str, Mapping[str, Kind]]) -> Any:
+    """A database in memory that has the tables as views."""
+    import duckdb
+
+    settings = {"default_null_order": "nulls_first_on_asc_last_on_desc", "temp_directory": tempfile.gettempdir()}
+    database = duckdb.connect(config=settings)
+    database.execute("set enable_progress_bar = false")
+    for table, columns in tables.items():
+        listed = ", ".join(_quoted(name) for name in columns)
+        files = ", ".join("'" + file.replace("'", "''") + "'" for file in space.files(table))
+        database.execute(f"create view {table} as select {listed} from read_parquet([{files}])")
+    return database
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
