@@ -51,8 +51,8 @@ class Place:
     def open(self, name: str, schema: Any) -> Any:
         """A file to write tables with this schema to."""
         plain = FINGERPRINTS[self.table]
-        encoded = [name for name in schema.names if name not in plain]
-        compression = {name: "none" if name in plain else "snappy" for name in schema.names}
+        encoded = [path for field in schema if field.name not in plain for path in _leaves(field.name, field.type)]
+        compression = {**dict.fromkeys(encoded, "snappy"), **dict.fromkeys(plain, "none")}
         files, folder = self.storage.arrow()
         return pq.ParquetWriter(f"{folder}/{name}", schema, filesystem=files, use_dictionary=encoded or False, compression=compression)
 
@@ -86,6 +86,19 @@ class Place:
         """The kinds of the columns of a file."""
         files, folder = self.storage.arrow()
         return kinds_of(pq.read_schema(f"{folder}/{name}", filesystem=files))
+
+
+def _leaves(path: str, type: Any) -> list[str]:
+    """The columns of a Parquet file, by their paths, that one column consists of."""
+    if pa.types.is_struct(type):
+        parts = [(field.name, field.type) for field in type]
+    elif pa.types.is_map(type):
+        parts = [("key_value.key", type.key_type), ("key_value.value", type.item_type)]
+    elif pa.types.is_list(type):
+        parts = [("list.element", type.value_type)]
+    else:
+        return [path]
+    return [leaf for name, part in parts for leaf in _leaves(f"{path}.{name}", part)]
 
 
 def fresh_name() -> str:
