@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
     SOURCE_SUFFIXES,
@@ -20,6 +20,7 @@ from importlib.machinery import (
 )
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
+from types import ModuleType
 
 from fencepost.digest import running
 from fencepost.spec.protocol import Protocol
@@ -28,6 +29,7 @@ SHIPPED = "fencepost.protocols"
 
 _INSTALLED = {"site-packages", "dist-packages"}
 _LIBRARY = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
+_FILELESS = {*sys.builtin_module_names, "builtins"}
 _LOADERS = (ExtensionFileLoader, EXTENSION_SUFFIXES), (SourceFileLoader, SOURCE_SUFFIXES)
 
 
@@ -67,7 +69,7 @@ def _modules(protocol: Protocol) -> Iterator[tuple[str, bytes]]:
         yield name, content
         for imported in _imports(content, package):
             for spec in _specs(imported):
-                if spec.origin is not None and spec.has_location and _is_own(spec.name, spec.origin, tops):
+                if spec.origin is not None and spec.has_location and is_own(spec.name, spec.origin, tops):
                     waiting.append((spec.name, spec.parent or "", spec.origin))
 
 
@@ -141,7 +143,17 @@ def _below(package: str, name: str, folders: list[str]) -> Iterator[ModuleSpec]:
             return
 
 
-def _is_own(name: str, file: str, tops: set[str]) -> bool:
+def owners(protocol: type[Protocol]) -> set[str]:
+    """The packages that a protocol's classes are in: ``tops`` for :func:`is_own`."""
+    return {owner.__module__.partition(".")[0] for owner in protocol.__mro__ if owner not in Protocol.__mro__}
+
+
+def is_own_module(module: ModuleType | None, tops: Collection[str]) -> bool:
+    """Whether a module that was imported is the author's; see :func:`is_own`."""
+    return module is not None and is_own(module.__name__, getattr(module, "__file__", None) or "", tops) and module.__name__ not in _FILELESS
+
+
+def is_own(name: str, file: str, tops: Collection[str]) -> bool:
     """Whether a module is the author's. ``tops``: the packages that the protocol's classes are in, whose modules are, installed or not."""
     top = name.partition(".")[0]
     if top == "fencepost":

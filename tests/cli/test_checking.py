@@ -15,8 +15,9 @@ from fencepost.step import Stepper
 Run = Callable[..., Ran]
 
 PROTOCOL = """
-import collections, datetime, functools, itertools, logging, os, random, secrets, time, uuid
+import collections, datetime, enum, functools, itertools, logging, os, random, secrets, time, uuid
 from fencepost import *
+import helper
 
 counter = itertools.count()
 log = []
@@ -27,6 +28,33 @@ class Box:
     value = 0
 
 box = Box()
+boxes = {"one": (box, Box())}
+
+class Key:
+    def __init__(self, n):
+        self.n = n
+    def __hash__(self):
+        return hash(self.n)
+
+class Slotted:
+    __slots__ = ("value",)
+
+slotted = Slotted()
+
+class Kind(enum.Enum):
+    A = 1
+
+def made():
+    held = 0
+    def inner():
+        nonlocal held
+        held += 1
+    return inner
+
+inner = made()
+
+def remembers(seen=[]):
+    seen.append(1)
 
 @functools.cache
 def cached(n):
@@ -34,6 +62,7 @@ def cached(n):
 
 class P(Protocol):
     n: int = state(0)
+    limit: int = constant(2)
     history = []
 
     @action(who=("a", "b"))
@@ -72,6 +101,23 @@ FORBIDDEN = [
     ("next(counter)", "changed counter, which is no part of the state"),
     ("self.history.append(1)", "changed P.history, which is no part of the state"),
     ("box.value += 1", "changed box, which is no part of the state"),
+    ("boxes['one'][1].value += 1", "changed boxes, which is no part of the state"),
+    ("slotted.value = 1", "changed slotted, which is no part of the state"),
+    ("Box.value += 1", "changed Box.value, which is no part of the state"),
+    ("Box.other = 1", "changed Box.other, which is no part of the state"),
+    ("del Box.value", "changed Box.value, which is no part of the state"),
+    ("type(self).other = 1", "changed P.other, which is no part of the state"),
+    ("Protocol.other = 1", "changed Protocol.other, which is no part of the state"),
+    ("Kind.A.seen = 1", "changed Kind.A, which is no part of the state"),
+    ("inner()", "changed made.<locals>.inner.held, which is no part of the state"),
+    ("remembers()", "changed a default of remembers, which is no part of the state"),
+    ("remembers.calls = 1", "changed remembers.calls, which is no part of the state"),
+    ("helper.total += 1", "changed helper.total, which is no part of the state"),
+    ("helper.Deep.values.append(1)", "changed Deep.values, which is no part of the state"),
+    ("vars(self)['_constants']['limit'] = 1", "changed P.limit, which is no part of the state"),
+    ("self.constants['limit'] = 1", "raised TypeError: 'mappingproxy' object does not support item assignment"),
+    ("self.n = hash('a') % 2", "read a hash, which may be another one in every process (hash at p.py:LINE)"),
+    ("self.n = id(box) % 2", "read an address (id at p.py:LINE)"),
     ("users.append(1); self.n = len(users)", "did something else when it was run again in the same state"),
     ("log.append(1); require(False)", "changed log, which is no part of the state"),
 ]
@@ -87,10 +133,16 @@ ALLOWED = [
     "self.n = one_of((0, 1))",
     "local = []; local.append(1)",
     "collections.Counter('abc').most_common()",
+    "{Key(1), Key(2)}",
+    "import beside",
 ]
 
 
 def write(tmp_path: Path, body: str) -> str:
+    (tmp_path / "helper.py").write_text("total = 0\nclass Deep:\n    values = []\n")
+    (tmp_path / "beside.py").write_text("found = []\n")
+    for name in ("helper", "beside"):
+        sys.modules.pop(name, None)
     (tmp_path / "p.py").write_text(PROTOCOL.replace("{body}", body))
     return "p.py"
 

@@ -1,30 +1,33 @@
 """Checking mode: catches an author's function that looks at something besides the state.
 
 A step that depends on the clock, a random number, the environment or a variable of its module is recorded once and then taken in every
-state that agrees on what was read of the state: a wrong answer that nobody would notice. :func:`guarded` watches one
-evaluation and names what it looked at. It sees calls, through the hook for profilers, and changes of what the author's module and
-class hold; it costs many times the evaluation itself.
+state that agrees on what was read of the state: a wrong answer that nobody would notice. :class:`Guard` watches one
+evaluation and names what it looked at. It sees calls, through the hook for profilers, and changes of whatever the
+author's modules hold; it costs many times the evaluation itself. What Python itself makes different in each process, the order of
+a set say, it can not see: :mod:`fencepost.engines.hashseeds` does.
 """
 
 from __future__ import annotations
 
 import collections
 import datetime
-import enum
 import gc
 import io
 import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import CodeType, FrameType
+from dataclasses import dataclass
+from functools import cache
+from types import CellType, CodeType, FrameType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from fencepost.errors import Misbehaved
-from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import Record
+from fencepost.source import is_own_module, owners
+from fencepost.spec.protocol import Declared, Protocol
+from fencepost.spec.values import Map, Message, ModelValue, Record, Set
 
 ADVICE = "a step must follow from the state alone; for what may go either way ask one_of(...)"
 
@@ -40,6 +43,8 @@ _C_FUNCTIONS: dict[Any, str] = {getattr(time, name): "the clock" for name in _CL
     os.scandir: "a directory",
     os.urandom: "a random number",
     os.getpid: "the number of its process",
+    id: "an address",
+    hash: "a hash, which may be another one in every process",
     input: "what is typed",
 }
 _PYTHON_FUNCTIONS: dict[CodeType, tuple[str, str]] = {
@@ -56,7 +61,7 @@ _MODULES = {"random": "a random number", "secrets": "a random number"}
 _LIBRARY = os.path.dirname(os.__file__)
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _PROTOCOLS = os.path.join(_OURS, "protocols")
-_CONTAINERS = (list, dict, set, bytearray, collections.deque, itertools.count)
+_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 
 class HiddenInput(Misbehaved):
@@ -83,11 +88,16 @@ class _Watch:
                 return
             offence = _python_call(frame)
         elif event == "c_call":
-            offence = _c_call(subject)
+            offence = None if _is_lookup(subject, frame) else _c_call(subject)
         if offence is not None and not _is_logging(frame):
             name, what = offence
             self.offence = f"read {what} ({name}{_place(frame)}): {ADVICE}"
             raise HiddenInput(self.offence)
+
+
+def _is_lookup(function: Any, frame: FrameType) -> bool:
+    """Whether a hash or an address is only for putting something into a set or a dictionary."""
+    return (function is hash or function is id) and (_is_library(frame) or frame.f_code.co_name == "__hash__")
 
 
 def _python_call(frame: FrameType) -> tuple[str, str] | None:
@@ -144,79 +154,221 @@ def _place(frame: FrameType | None) -> str:
     return "" if frame is None else f" at {frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-@contextmanager
-def guarded(function: Callable[..., Any], protocol: Protocol) -> Iterator[None]:
-    """Watch ``function``, an action or property of ``protocol``, while the body runs it.
+class Guard:
+    """Watches the functions of one protocol, an action or a property at a time."""
 
-    Raises :class:`HiddenInput` if it asked for the time, a random number, a file or the environment (even if the author's code
-    swallowed that), or changed a variable of its module or of the protocol's class.
-    """
-    watch = _Watch()
-    before = _surroundings(function, protocol)
-    outer = sys.getprofile()
-    # Whoever watches the garbage collector (a test runner, say) may look at the clock whenever it runs.
-    collecting = gc.isenabled()
-    gc.disable()
-    sys.setprofile(watch)
-    try:
-        yield
-    finally:
-        sys.setprofile(outer)
-        if collecting:
-            gc.enable()
-        if watch.offence is not None:
-            raise HiddenInput(watch.offence)
-        _compare(before, _surroundings(function, protocol))
+    def __init__(self, protocol: Protocol) -> None:
+        self._surroundings = _Surroundings(protocol)
 
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch an author's function while the body runs it.
 
-def _compare(before: dict[str, Any], after: dict[str, Any]) -> None:
-    for name, now in after.items():
-        if name in before and _same(before[name], now):
-            continue
-        if name == _NUMPY:
-            raise HiddenInput(f"read a random number ({_NUMPY}): {ADVICE}")
-        raise HiddenInput(
-            f"changed {name}, which is no part of the state: declare it with state(...) (a cache can be a functools.cache)"
-        )
+        Raises :class:`HiddenInput` if it asked for the time, a random number, a file or the environment (even if the author's code
+        swallowed that), or changed what a module, a class, a function or an object of the author's holds.
+        """
+        watch = _Watch()
+        outer = sys.getprofile()
+        # Whoever watches the garbage collector (a test runner, say) may look at the clock whenever it runs.
+        collecting = gc.isenabled()
+        gc.disable()
+        sys.setprofile(watch)
+        try:
+            yield
+        finally:
+            sys.setprofile(outer)
+            if collecting:
+                gc.enable()
+            if watch.offence is not None:
+                raise HiddenInput(watch.offence)
+            changed = self._surroundings.changed()
+            if changed == _NUMPY:
+                raise HiddenInput(f"read a random number ({_NUMPY}): {ADVICE}")
+            if changed is not None:
+                raise HiddenInput(
+                    f"changed {changed}, which is no part of the state: declare it with state(...) (a cache can be a functools.cache)"
+                )
 
 
 _NUMPY = "numpy.random"
+_OF_PYTHON = ("__", "_abc_", "_member_", "_value2member_")
+"""How the names begin that Python keeps in modules and classes for itself."""
 
 
-def _surroundings(function: Callable[..., Any], protocol: Protocol) -> dict[str, Any]:
-    """What the author's function could change besides the state: variables of its module and class, and numpy's generator."""
-    module = getattr(function, "__module__", None)
-    variables: dict[str, Any] = dict(getattr(function, "__globals__", {}))
-    cells = getattr(function, "__closure__", None) or ()
-    for name, cell in zip(getattr(function, "__code__", _surroundings.__code__).co_freevars, cells, strict=False):
-        try:
-            variables[name] = cell.cell_contents
-        except ValueError:  # not assigned yet
-            variables.pop(name, None)
-    found = {n: _content(v, module) for n, v in variables.items() if not (n.startswith("__") and n.endswith("__"))}
-    for owner in type(protocol).__mro__:
-        if owner is Protocol:
-            break
-        for name, value in list(vars(owner).items()):
-            if isinstance(value, _CONTAINERS):
-                found[f"{owner.__name__}.{name}"] = _content(value, module)
-    numpy_random = sys.modules.get(_NUMPY)
-    if numpy_random is not None:
+@dataclass
+class _Holder:
+    """Something that can change: a namespace, a container or an object. ``was``: what ``read`` returned when it was met.
+
+    ``thing`` is kept, so that its address stays its own.
+    """
+
+    title: str
+    thing: Any
+    read: Callable[[], Any]
+    was: Any
+    is_namespace: bool = False
+
+
+class _Surroundings:
+    """All that an author's functions could change besides the state.
+
+    That is whatever can be reached from the protocol's class and from its functions: the author's modules, classes, functions and
+    objects, and containers in all of these. What belongs to the library, to installed packages or to Fencepost is not looked into.
+    Whatever appears later can be reached only through something that has changed, so one walk is enough.
+    """
+
+    def __init__(self, protocol: Protocol) -> None:
+        self._tops = frozenset(owners(type(protocol)))
+        self._holders: list[_Holder] = []
+        self._met: dict[int, Any] = {}
+        self._waiting: collections.deque[tuple[str, Any]] = collections.deque()
+        for declared in protocol._declared.values():
+            self._hold_names("", getattr(declared.function, "__globals__", {}))
+        self._hold_names(type(protocol).__name__, vars(protocol)["_constants"])
+        for owner in (*type(protocol).__mro__, Record, Message, ModelValue, Map, Set):
+            if owner is not object:
+                self._hold_names(owner.__name__, owner)
+        self._walk()
+        self._numpy: Any = None
+        self._numpy_changed()
+
+    def changed(self) -> str | None:
+        """The name of what has changed, if anything has."""
+        for holder in self._holders:
+            now = holder.read()
+            if _same(now, holder.was):
+                continue
+            if not holder.is_namespace:
+                return holder.title
+            for name in {**holder.was, **now}:
+                if not name.startswith(_OF_PYTHON) and not self._is_import(holder, now, name):
+                    if name in now and name in holder.was and _same(now[name], holder.was[name]):
+                        continue
+                    return f"{holder.title}.{name}" if holder.title else name
+            holder.was = dict(now)
+        self._walk()
+        return _NUMPY if self._numpy_changed() else None
+
+    def _is_import(self, holder: _Holder, now: Mapping[str, Any], name: str) -> bool:
+        """Whether all that has happened to a name is that a module was imported."""
+        value = now.get(name)
+        if name in holder.was or not isinstance(value, ModuleType):
+            return False
+        self._waiting.append((name, value))
+        return True
+
+    def _numpy_changed(self) -> bool:
+        """Whether numpy's own generator was asked since the last time."""
+        numpy_random = sys.modules.get(_NUMPY)
+        if numpy_random is None:
+            return False
         kind, words, *rest = numpy_random.get_state()
-        found[_NUMPY] = f"{kind} {hash(words.tobytes())} {rest}"
-    return found
+        before, self._numpy = self._numpy, (kind, words.tobytes(), rest)
+        return before is not None and before != self._numpy
 
+    # -- the walk -----------------------------------------------------------------------------------------------------
 
-def _content(value: Any, module: str | None) -> Any:
-    """Something to compare a variable by: the content of what is mutable, the object itself otherwise."""
-    if isinstance(value, _CONTAINERS):
-        return repr(value)
-    kind = type(value)
-    if kind.__module__ == module and not isinstance(value, (Record, enum.Enum)) and hasattr(value, "__dict__"):
-        return repr(vars(value))
-    generator = getattr(value, "bit_generator", None) if kind.__module__.startswith("numpy.") else None
-    return value if generator is None else repr(generator.state)
+    def _walk(self) -> None:
+        while self._waiting:
+            title, value = self._waiting.popleft()
+            if type(value) not in _PLAIN and id(value) not in self._met:
+                self._met[id(value)] = value
+                self._meet(title, value)
+
+    def _hold(self, title: str, thing: Any, read: Callable[[], Any]) -> None:
+        self._holders.append(_Holder(title, thing, read, read()))
+
+    def _hold_names(self, title: str, space: Any) -> None:
+        """Hold what a class, or the dictionary of a module or a function, has by name."""
+        if id(space) in self._met:
+            return
+        self._met[id(space)] = space
+        held = space if isinstance(space, dict) else vars(space)
+        self._holders.append(_Holder(title, space, lambda: held, dict(held), is_namespace=True))
+        for name, value in held.items():
+            if not name.startswith(_OF_PYTHON):
+                self._waiting.append((f"{title}.{name}" if title else name, value))
+
+    def _meet(self, title: str, value: Any) -> None:
+        if isinstance(value, Declared):
+            value = value.function
+        if isinstance(value, (classmethod, staticmethod)):
+            value = value.__func__
+        if isinstance(value, ModuleType):
+            if self._is_own(value.__name__):
+                self._hold_names(value.__name__, vars(value))
+        elif isinstance(value, type):
+            if self._is_own(value.__module__):
+                del self._met[id(value)]
+                self._hold_names(value.__name__, value)
+        elif isinstance(value, FunctionType):
+            if self._is_own(value.__module__):
+                self._meet_function(value)
+        elif isinstance(value, dict):
+            self._hold(title, value, lambda: list(dict.items(value)))
+            self._waiting += [(title, part) for pair in dict.items(value) for part in pair]
+            self._meet_attributes(title, value)
+        elif isinstance(value, (list, set, collections.deque)):
+            self._hold(title, value, lambda: list(value))
+            self._waiting += [(title, part) for part in value]
+            self._meet_attributes(title, value)
+        elif isinstance(value, (tuple, frozenset)):
+            self._waiting += [(title, part) for part in value]
+        elif isinstance(value, (bytearray, itertools.count)):
+            self._hold(title, value, lambda: repr(value))
+        elif type(value).__module__.startswith("numpy."):
+            generator = getattr(value, "bit_generator", None)
+            if generator is not None:
+                self._hold(title, value, lambda: repr(generator.state))
+            elif hasattr(value, "tobytes"):
+                self._hold(title, value, lambda: value.tobytes())
+        elif isinstance(value, SimpleNamespace) or self._is_own(type(value).__module__):
+            if not isinstance(value, Record):  # a value, which keeps what it was worked out to be
+                self._meet_attributes(title, value)
+
+    def _meet_function(self, function: FunctionType) -> None:
+        name = function.__qualname__
+        self._hold_names(function.__module__, function.__globals__)
+        self._hold_names(name, vars(function))
+        self._waiting += [(f"a default of {name}", value) for value in function.__defaults__ or ()]
+        self._waiting += [(f"a default of {name}", value) for value in (function.__kwdefaults__ or {}).values()]
+        for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            self._hold(f"{name}.{variable}", cell, lambda cell=cell: _content(cell))  # type: ignore[misc]
+            self._waiting.append((f"{name}.{variable}", _content(cell)))
+
+    def _meet_attributes(self, title: str, value: Any) -> None:
+        slots = [s for owner in type(value).__mro__ for s in _slots(owner)]
+        if slots:
+            self._hold(title, value, lambda: [getattr(value, slot, None) for slot in slots])
+            self._waiting += [(title, getattr(value, slot, None)) for slot in slots]
+        attributes = getattr(value, "__dict__", None)
+        if attributes is not None:
+            self._hold(title, value, lambda: dict(attributes))
+            self._waiting += [(title, attribute) for attribute in attributes.values()]
+
+    def _is_own(self, module: str) -> bool:
+        return _is_own(module, self._tops)
 
 
 def _same(one: Any, other: Any) -> bool:
-    return one is other or (isinstance(one, str) and one == other)
+    try:
+        return bool(one == other)
+    except Exception:  # an author's own ==, or that of an array
+        return one is other
+
+
+@cache
+def _is_own(module: str, tops: frozenset[str]) -> bool:
+    return is_own_module(sys.modules.get(module), tops)
+
+
+def _slots(owner: type) -> list[str]:
+    slots = vars(owner).get("__slots__", ())
+    return [s for s in ((slots,) if isinstance(slots, str) else slots) if not s.startswith("__")]
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None

@@ -14,7 +14,8 @@ import os
 import traceback
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from fencepost.errors import FencepostError, Misbehaved, NotAProtocol, ProtocolRaised, SystemFailure
 from fencepost.spec.context import MAX_WAYS, Disabled, Event, InOrder, Slot, current
@@ -24,6 +25,9 @@ from fencepost.spec.protocol import JUDGED, TEMPORAL, Declared, Protocol
 from fencepost.spec.values import NotAValue, Value, freeze, show
 from fencepost.step.deadline import Deadline
 from fencepost.step.state import State, Store
+
+if TYPE_CHECKING:
+    from fencepost.step.guard import Guard
 
 PROPERTIES = ("constraint", "invariant", "sometimes")
 STEP_PROPERTIES = ("step_constraint", "step_invariant")
@@ -393,7 +397,7 @@ class Stepper:
         self.deadline.begin(root, self.store, ids)
         token = current.set(recorder)
         try:
-            with self._guard(root):
+            with self._guard():
                 if after is not None:
                     later = self.protocol.bound_to(_Recorder(self.store, after, (), path, lane=1))
                     path.enabled = not _truth(root.declared.function(bound, later, **root.parameters))
@@ -434,12 +438,16 @@ class Stepper:
             self.deadline.end()
         return path
 
-    def _guard(self, root: Root) -> contextlib.AbstractContextManager[None]:
+    def _guard(self) -> contextlib.AbstractContextManager[None]:
         if not self.checking:
             return _UNWATCHED
-        from fencepost.step.guard import guarded
+        return self._watch.watching()
 
-        return guarded(root.declared.function, self.protocol)
+    @cached_property
+    def _watch(self) -> Guard:
+        from fencepost.step.guard import Guard
+
+        return Guard(self.protocol)
 
     def _raised(self, root: Root, ids: Sequence[int], what: str) -> ProtocolRaised:
         separator = "" if what.startswith(":") else " "
