@@ -86,6 +86,12 @@ def _checked(
     with _limited(deadline, options):
         stepper = Stepper(protocol, invariants, options.checking, deadline)
     _check_liveness(stepper, engine, options)
+    if options.checking:
+        from fencepost.engines.hashseeds import compare
+
+        differs = compare(protocol, invariants, options.timeout)
+        if differs is not None:
+            return _judge(stepper, engine, differs, options, report, started)
     explorer = import_module(_module(engine, options))
     return _judge(stepper, engine, explorer.explore(stepper, options, report), options, report)
 

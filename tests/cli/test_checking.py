@@ -14,6 +14,13 @@ from fencepost.step import Stepper
 
 Run = Callable[..., Ran]
 
+
+@pytest.fixture(autouse=True)
+def seeds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other hash seeds take processes, which only the tests about them start."""
+    if "seed" not in request.node.name:
+        monkeypatch.setattr("fencepost.engines.hashseeds.SEEDS", ())
+
 PROTOCOL = """
 import collections, datetime, enum, functools, itertools, logging, os, random, secrets, time, uuid
 from fencepost import *
@@ -229,3 +236,82 @@ def test_checking_finds_the_same_states(here: Run) -> None:
     assert "HOLDS" in told[0]
     numbers = [[line.split()[:3] for line in text.splitlines() if "states" in line] for text in told]
     assert numbers[0] == numbers[1]
+
+
+SEEDED = """
+import enum
+from fencepost import *
+
+class Color(enum.Enum):
+    RED, GREEN, BLUE, WHITE = 1, 2, 3, 4
+
+class Thing:
+    def at(self):
+        return 3
+
+THING = Thing()
+
+class Hashed:
+    def __init__(self, text): self.text = text
+    def __hash__(self): return hash(self.text)
+
+class P(Protocol):
+    n: int = state(0)
+    seen: object = state(0)
+
+    @initial
+    def begins(self):
+        {initial}
+
+    @action(k=(1, 2))
+    def tick(self, k):
+        require(self.n < 4)
+        self.n += 1
+        if self.n == 3:
+            {action}
+
+    @invariant
+    def fine(self):
+        return {invariant}
+"""
+NAMES = "{'ann', 'bob', 'cid', 'dan', 'eve', 'fay', 'gus', 'hal'}"
+
+
+@pytest.mark.parametrize(
+    ("where", "body"),
+    [
+        ("action", f"self.seen = tuple({NAMES})"),
+        ("action", f"self.seen = next(iter({NAMES}))"),
+        ("action", f"self.seen = one_of(list({NAMES})[:3])"),
+        ("action", "self.seen = list(set(Color))[0]"),
+        ("action", "self.seen = Hashed('a').__hash__()"),
+        ("action", "self.seen = repr(THING)"),
+        ("action", "self.seen = f'{THING.at}'"),
+        ("invariant", f"tuple({NAMES})[self.n] < 'e'"),
+        ("initial", f"self.seen = tuple({NAMES})"),
+    ],
+)
+def test_what_depends_on_the_hash_seed_is_told(here: Run, tmp_path: Path, where: str, body: str) -> None:
+    bodies = {"initial": "pass", "action": "pass", "invariant": "True", where: body}
+    text = SEEDED
+    for name, given in bodies.items():
+        text = text.replace("{" + name + "}", given)
+    (tmp_path / "p.py").write_text(text)
+    ran = here("check", "p.py", "--checking", "--engine", "reference")
+    assert ran.code == 75, ran
+    who = {"action": "action tick(k=1)", "invariant": "invariant fine", "initial": "the initial state"}[where]
+    assert ran.complaint.startswith(f"{who} comes to something else in another process"), ran.complaint
+    if where == "action":
+        assert len([line for line in ran.out.splitlines() if "tick(k=" in line]) >= 3
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["self.seen = frozenset({'ann', 'bob', 'cid'})", "self.seen = one_of({'ann', 'bob', 'cid'})", "self.seen = len({'ann', 'bob'})",
+     "self.seen = canonical({'ann', 'bob', 'cid'})[0]", "self.seen = tuple(sorted({'ann', 'bob'}))", "print('here')"],
+)  # fmt: skip
+def test_what_does_not_depend_on_the_hash_seed_is_left_alone(here: Run, tmp_path: Path, body: str) -> None:
+    text = SEEDED.replace("{initial}", "pass").replace("{action}", body).replace("{invariant}", "True")
+    (tmp_path / "p.py").write_text(text)
+    ran = here("check", "p.py", "--checking", "--engine", "reference")
+    assert (ran.code, ran.err) == (0, "")
