@@ -12,6 +12,7 @@ from typing import Any
 from fencepost.check import check
 from fencepost.engines.interface import Options, Progress, Report
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised
+from fencepost.explorer import sandbox
 from fencepost.explorer.apart import Copy, Job, Keeper, Worker
 from fencepost.explorer.session import Node, Session
 from fencepost.result import Result
@@ -136,6 +137,8 @@ def searching(session: Session) -> Job:
 
     def job(line: Connection) -> None:
         copy = Copy(session)
+        sandbox.without_programs()
+
         def report(progress: Progress) -> None:
             if line.poll():
                 raise KeyboardInterrupt

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import resource
 import signal
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
 from fencepost.errors import OptionError
+from fencepost.explorer import sandbox
 from fencepost.explorer.apart import Copy, Keeper, Worker
 from fencepost.explorer.session import MAX_EXPRESSIONS, Node, Session, Told
 
@@ -31,7 +31,7 @@ def evaluating(session: Session) -> Any:
 
     def job(line: Connection) -> None:
         copy = Copy(session)
-        _limit_memory()
+        sandbox.enter(MEMORY)
         with contextlib.suppress(EOFError, OSError):
             while True:
                 text, numbers, links = line.recv()
@@ -46,15 +46,6 @@ def evaluating(session: Session) -> Any:
                 line.send(answer)
 
     return job
-
-
-def _limit_memory() -> None:
-    try:
-        with open("/proc/self/statm") as file:
-            limit = int(file.read().split()[0]) * resource.getpagesize() + MEMORY
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    except (OSError, ValueError, IndexError):  # a system without either
-        pass
 
 
 class Watcher:

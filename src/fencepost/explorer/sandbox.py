@@ -1,0 +1,94 @@
+"""What a process gives up before it evaluates what somebody typed: its environment, files, other programs, and the network.
+
+What an expression may use is a list already (:mod:`fencepost.trace.allowed`), but the author's own functions are on it. All of this
+is for the rest of the process, which can not take it back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import struct
+import sys
+from collections.abc import Sequence
+
+SPARE_FILES = 16
+"""Files that may be opened besides those that are open: an author's function may import something."""
+
+# Linux's Landlock: see landlock(7). The numbers of the calls are the same on every machine.
+_CREATE, _ADD, _RESTRICT = 444, 445, 446
+_NO_NEW_PRIVILEGES = 38
+_EXECUTE, _READ_FILE, _READ_DIRECTORY = 1 << 0, 1 << 2, 1 << 3
+_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
+"""The rights to files that each version knows, by the first version that knows them."""
+_NETWORK = 3
+"""To bind and to connect, since version 4."""
+
+
+def enter(memory: int) -> None:
+    """Give up everything but computing, with so many more bytes of memory than now; modules can still be imported.
+
+    Where the system knows no Landlock, limits of resources are what is left: no file can be written, and no process begun.
+    """
+    os.environ.clear()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    os.close(nothing)
+    highest = max(int(name) for name in os.listdir("/dev/fd"))
+    _limit(resource.RLIMIT_NOFILE, highest + SPARE_FILES)
+    _limit(resource.RLIMIT_FSIZE, 0)
+    _limit(resource.RLIMIT_NPROC, 0)
+    _limit(resource.RLIMIT_CORE, 0)
+    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/self/statm") as file:
+        _limit(resource.RLIMIT_AS, int(file.read().split()[0]) * resource.getpagesize() + memory)
+    confine([path or os.curdir for path in sys.path])
+
+
+def without_programs() -> None:
+    """Give up the environment and running programs, and keep files: for a process that compiles."""
+    for name in [name for name in os.environ if not name.startswith("NUMBA_")]:
+        del os.environ[name]
+    _landlock(_EXECUTE, 0, ())
+
+
+def confine(readable: Sequence[str]) -> bool:
+    """Take away all rights to files, but to read what is in these folders, and to the network; whether the system can do so."""
+    rights = [bits for version, bits in _RIGHTS.items() if version <= _version()]
+    return bool(rights) and _landlock(rights[-1], _NETWORK if _version() >= 4 else 0, readable)
+
+
+def _limit(what: int, least: int) -> None:
+    _, hard = resource.getrlimit(what)
+    least = least if hard == resource.RLIM_INFINITY else min(least, hard)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(what, (least, least))
+
+
+def _call(number: int, *arguments: object) -> int:
+    return int(ctypes.CDLL(None, use_errno=True).syscall(number, *arguments))
+
+
+def _version() -> int:
+    return _call(_CREATE, None, ctypes.c_size_t(0), 1) if sys.platform == "linux" else -1
+
+
+def _landlock(files: int, network: int, readable: Sequence[str]) -> bool:
+    if _version() < 1:
+        return False
+    handled = struct.pack("=QQ", files, network)[: 16 if network else 8]
+    rules = _call(_CREATE, handled, ctypes.c_size_t(len(handled)), 0)
+    if rules < 0:
+        return False
+    for path in readable:
+        with contextlib.suppress(OSError):  # sys.path has folders that are not there
+            at = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            allowed = _READ_FILE | (_READ_DIRECTORY if os.path.isdir(path) else 0)
+            _call(_ADD, rules, 1, struct.pack("=Qi", allowed, at), 0)
+            os.close(at)
+    ctypes.CDLL(None).prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    confined = _call(_RESTRICT, rules, 0) == 0
+    os.close(rules)
+    return confined
