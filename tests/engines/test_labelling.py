@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import random
+from pathlib import Path
 from typing import Any
 
 import brute
 import pytest
 from compare import by_embedded, by_reference, disagreement
 from symmetric_protocols import symmetric
-from test_symmetry import Shop, lengths, orbits
+from test_symmetry import Shop, figures, lengths, orbits
 
 from fencepost import (
     ModelValue,
@@ -36,7 +37,7 @@ from fencepost.step import Stepper, Symmetry, labelling, symmetry
 from fencepost.step.labelling import Labelling
 
 THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
-SEEDS = range(1_000) if THOROUGH else [11, 13, 21, 27, 37, 51, 58, 74, 81, 86]
+SEEDS = range(1_000) if THOROUGH else [13, 21, 27, 37, 58, 81]
 
 
 @pytest.fixture(autouse=True)
@@ -142,8 +143,8 @@ def test_of_two_constants_both_are_labelled_or_one_is() -> None:
     ("name", "constants", "sets", "depth"),
     [
         ("ledger-chaining", {"clients": 2, "next_ledger_limit": 2}, ["c1 c2"], None),
-        ("bookkeeper-limbo", {}, ["b1 b2", "c1 c2"], 5),
-        ("bookkeeper-boot", {"bookies": 2, "recoverers": 2}, ["b1 b2", "r1 r2"], 6),
+        ("bookkeeper-limbo", {}, ["b1 b2", "c1 c2"], 4),
+        ("bookkeeper-boot", {"bookies": 2, "recoverers": 2}, ["b1 b2", "r1 r2"], 5),
     ],
 )
 def test_shipped_protocols(name: str, constants: Any, sets: list[str], depth: int | None) -> None:
@@ -152,6 +153,15 @@ def test_shipped_protocols(name: str, constants: Any, sets: list[str], depth: in
     for engine in ("embedded", "reference"):
         result = check(protocol, engine=engine, workers=1, symmetry=True, max_depth=depth)
         assert result.exact and result.distinct_states == orbits(space, *(members.split() for members in sets))
+
+
+@pytest.mark.parametrize("bits", [64, 128])
+def test_a_resumed_search_ends_as_if_nothing_had_happened(tmp_path: Path, bits: int) -> None:
+    protocol = shipped("ledger-chaining")(clients=3, next_ledger_limit=2)
+    asked: dict[str, Any] = {"engine": "embedded", "symmetry": True, "bits": bits}
+    whole = check(protocol, workers=2, **asked)
+    check(protocol, workers=1, max_depth=10, checkpoint=tmp_path / "saved", **asked)
+    assert figures(check(protocol, workers=2, resume=tmp_path / "saved", **asked)) == figures(whole)
 
 
 class Friends(Protocol):
