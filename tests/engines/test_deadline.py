@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from patience import PATIENCE
+from patience import PATIENCE, until
 
 import fencepost
 from fencepost import (
@@ -27,7 +27,8 @@ from fencepost import (
     state,
     view,
 )
-from fencepost.engines import reference
+from fencepost.compiler import native, tables
+from fencepost.engines import embedded, reference
 from fencepost.engines.interface import Options
 from fencepost.engines.resources import resident_memory
 from fencepost.step import Deadline, LimitReached, Stepper, deadline
@@ -274,3 +275,45 @@ def test_domains_that_raise_are_still_told_as_such() -> None:
         limited(Broken(), engine="reference")
 
 
+
+
+class Crowd(Protocol):
+    """Many bindings of one action, each of which reads what all of them change."""
+
+    members: int = constant(40)
+    holder: int = state(-1)
+
+    @action(m=lambda p: range(p.members))
+    def take(self, m: int) -> None:
+        require(self.holder == -1)
+        self.holder = m
+
+
+def test_limits_are_looked_at_while_tables_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One entry at a time, and a limit that is reached once some are there: no later one is made.
+    monkeypatch.setattr(tables, "ENTRIES_AT_ONCE", 1)
+    stepper = Stepper(Crowd())
+    built = tables.Tables(stepper)
+    row = stepper.initial_states()[0].ids
+    for root in stepper.of_kind("action"):
+        built.record(root.index, stepper.evaluate(root, row))
+    with stepper.deadline.limits(lambda: "the limit"):
+        until(lambda: stepper.deadline.reached, "the limit")
+        time.sleep(2 * deadline.LOOK)
+        before = int(built.entries[0])
+        with pytest.raises(LimitReached):
+            built.spread()
+    assert int(built.entries[0]) - before <= 40
+    built.spread()
+    assert int(built.entries[0]) == 40 + 40 * 40
+
+
+def test_tables_are_laid_out_anew_only_when_there_is_something_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "QUESTIONS", 8)
+    linked: list[int] = []
+    link = native.link
+    monkeypatch.setattr(native, "link", lambda *arguments: linked.append(1) or link(*arguments))
+    result = limited(Crowd(), engine="embedded", timeout=None)
+    # 41 states with 40 questions each, 8 at a time: some 200 rounds.
+    assert (result.distinct_states, result.evaluations) == (41, 1 + 41 * 40)
+    assert len(linked) < 30
