@@ -32,7 +32,7 @@ def by_message(found: pd.DataFrame) -> pd.DataFrame:
     """For each kind of message: in how many states one of them is lost, and in how many of those there is hope."""
     channels = [name for name in found.columns if name.startswith(LOST)]
     lost = found.melt(["fingerprint", "hope"], channels, "channel", "messages")
-    lost = lost[lost.messages.notna() & (lost.messages != "{}")]
+    lost = lost[lost.messages.notna() & (lost.messages.str.len() > 0)]
     kind, writer = lost.channel.str.extract(r"lost\.(\w+)")[0], lost.channel.str.extract(r"\.(w\d)")[0]
     lost = lost.assign(message=kind + " of " + writer).drop_duplicates(["fingerprint", "message"])
     return lost.groupby("message").hope.agg(states="size", hope="sum").reset_index()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -79,8 +80,9 @@ def test_parts_of_the_state_need_no_quotes() -> None:
 
     assert quoted("select bookie.b1.fenced, s.bookie.b1 from s") == "select `bookie.b1.fenced`, s.`bookie.b1` from s"
     assert quoted("network.Add[w→b1] is null and depth > 2") == "`network.Add[w→b1]` is null and depth > 2"
-    untouched = "'bookie.b1' = \"bookie.b1\" or `bookie.b1` -- bookie.b1\n or my_bookie.b1 or bookie.b10"
+    untouched = "'bookie.b1' = 'say \"depth\"' or `bookie.b1` -- \"bookie.b1\"\n or my_bookie.b1 or bookie.b10"
     assert quoted(untouched) == untouched
+    assert quoted('"bookie.b1.fenced" = "depth" or s."bookie.b1" as "a""b`c"') == '`bookie.b1.fenced` = `depth` or s.`bookie.b1` as `a"b``c`'
 
 
 def test_data_frames_hold_the_table(spark: Any, spaces: tuple[str, str]) -> None:
@@ -255,6 +257,41 @@ def test_no_witness_from_another_version_of_the_file(counting: tuple[Path, Path]
 
 
 @pytest.mark.usefixtures("spark")
+def test_values_with_parts_and_names_in_quotes(spaces: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sql = (
+        'select "bookie.b1.entries" as held, meta.fragments[0].id as first, w2.curr_read_entry.data as data, count(*) as n from states '
+        """where "meta.status" = 'CLOSED' group by all order by n, held, data"""
+    )
+    code, out, err = run(capsys, "query", spaces[0], sql, "--json", str(tmp_path / "rows.json"))
+    expected: dict[str, int] = {}
+    for row in rows(StateSpace(spaces[0]), "states"):
+        if row["meta.status"] == "CLOSED":
+            entry, fragments = row["w2.curr_read_entry"], row["meta.fragments"]
+            key = json.dumps([row["bookie.b1.entries"], fragments[0]["id"] if fragments else None, entry and entry["data"]])
+            expected[key] = expected.get(key, 0) + 1
+    told = json.loads((tmp_path / "rows.json").read_text())
+    assert (code, err) == (0, "") and len(told) > 1
+    assert {json.dumps([row["held"], row["first"], row["data"]]): row["n"] for row in told} == expected
+    assert "[{id: 1, data: 1}]" in out
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_file_that_is_missing_or_damaged(
+    counting: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(counting[1], tmp_path / "other")
+    file = next((counting[1] / "states").iterdir())
+    shutil.copy(file, file.with_name("part-99999.parquet"))
+    count = ("query", str(counting[1]), "select count(*) from states")
+    assert run(capsys, *count)[1].split()[-1] == "15"
+    file.write_bytes(file.read_bytes()[:-50])
+    for command in (count, ("witness", str(counting[1]), "--where", "a = 2"), ("diff", str(tmp_path / "other"), str(counting[1]))):
+        code, _, err = run(capsys, *command)
+        line = f"fencepost: {counting[1]} is damaged: states/{file.name} is not what was written; check again\n"
+        assert (code, err) == (errors.SYSTEM_FAILED, line), command
+
+
+@pytest.mark.usefixtures("spark")
 def test_what_the_fix_changed(spaces: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "diff", *spaces, "--parts", "meta,bookie", "--json", str(tmp_path / "diff.json"))
     assert code == 0 and "recovery_reads_fence=False" in out and f"Every state of {spaces[1]} is one of {spaces[0]}" in out
@@ -263,7 +300,7 @@ def test_what_the_fix_changed(spaces: tuple[str, str], tmp_path: Path, capsys: p
 
     def projected(space: str) -> set[tuple[Any, ...]]:
         names = [name for name in StateSpace(space).parts if name.startswith(("meta.", "bookie."))]
-        return {tuple(row[name] for name in names) for row in rows(StateSpace(space), "states")}
+        return {tuple(repr(row[name]) for name in names) for row in rows(StateSpace(space), "states")}
 
     broken, fixed = (projected(space) for space in spaces)
     assert [(side["states"], side["only"]) for side in told["sides"]] == [(len(broken), len(broken - fixed)), (len(fixed), 0)]
