@@ -10,7 +10,7 @@ from typing import Any
 
 from fencepost.errors import OptionError
 from fencepost.spark.sql import explained, states
-from fencepost.states.kinds import Kind, agree, text
+from fencepost.states.kinds import Kind, agree, from_column, text
 from fencepost.states.manifest import StateSpace
 
 MOST_VALUES = 8
@@ -103,18 +103,7 @@ def _values(space: StateSpace, only: Any, theirs: Any, shared: list[str]) -> dic
 
 
 def _told(kind: Kind, value: Any) -> Any:
-    return text(_plain(kind, json.loads(value)), kind) if isinstance(kind, dict) else value
-
-
-def _plain(kind: Kind, value: Any) -> Any:
-    """A plain value from JSON, where a map is an object."""
-    if value is None or not isinstance(kind, dict):
-        return value
-    if "struct" in kind:
-        return {name: _plain(part, value[name]) for name, part in kind["struct"].items()}
-    if "map" in kind:
-        return [(key, _plain(kind["map"][1], part)) for key, part in value.items()]
-    return [_plain(kind.get("set", kind.get("list")), part) for part in value]
+    return text(from_column(json.loads(value), kind), kind) if isinstance(kind, dict) else value
 
 
 def _is_within(name: str, part: str) -> bool:

@@ -12,7 +12,7 @@ from fencepost.errors import OptionError, SystemFailure
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.session import reason
 from fencepost.states import names
-from fencepost.states.kinds import Kind
+from fencepost.states.kinds import Kind, is_keyed_by_parts
 from fencepost.states.manifest import EDGES, StateSpace
 
 PARTITIONS_PER_CORE = 2
@@ -55,6 +55,9 @@ def _type(kind: Kind) -> Any:
         return scalars.get(str(kind), types.StringType())
     if "struct" in kind:
         return types.StructType([types.StructField(name, _type(part)) for name, part in kind["struct"].items()])
+    if is_keyed_by_parts(kind):
+        entry = [types.StructField(name, _type(part)) for name, part in zip(("key", "value"), kind["map"], strict=True)]
+        return types.ArrayType(types.StructType(entry))
     if "map" in kind:
         return types.MapType(*map(_type, kind["map"]))
     return types.ArrayType(_type(kind.get("set", kind.get("list"))))

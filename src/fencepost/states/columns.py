@@ -19,7 +19,7 @@ import numpy as np
 from fencepost.compiler.tables import Array
 from fencepost.errors import SystemFailure
 from fencepost.spec.values import Value, show
-from fencepost.states.kinds import Kind, Plain, converted, merged, plain
+from fencepost.states.kinds import Kind, Plain, converted, from_column, is_keyed_by_parts, merged, plain, to_column
 from fencepost.states.manifest import EDGES, FIXED, about
 from fencepost.step import Stepper
 from fencepost.step.state import Store
@@ -49,6 +49,8 @@ def arrow_type(kind: Kind, text: Any = TEXT) -> Any:
         return SCALARS.get(str(kind), text)
     if "struct" in kind:
         return pa.struct([(name, arrow_type(part, pa.string())) for name, part in kind["struct"].items()])
+    if is_keyed_by_parts(kind):
+        return pa.list_(pa.struct([(name, arrow_type(part, pa.string())) for name, part in zip(("key", "value"), kind["map"], strict=True)]))
     if "map" in kind:
         return pa.map_(*(arrow_type(part, pa.string()) for part in kind["map"]))
     return pa.list_(arrow_type(kind.get("set", kind.get("list")), pa.string()))
@@ -77,8 +79,8 @@ def rewritten(table: Any, kinds: Kinds) -> Any:
             columns.append(table.column(field.name))
         else:
             before, after = held[field.name], kinds[field.name]
-            values = [converted(value, before, after) for value in table.column(field.name).to_pylist()]
-            columns.append(coded(*dictionary(values)) if after == "text" else pa.array(values, field.type))
+            values = [converted(from_column(value, before), before, after) for value in table.column(field.name).to_pylist()]
+            columns.append(coded(*dictionary(values)) if after == "text" else pa.array([to_column(v, after) for v in values], field.type))
     return pa.table(columns, schema=schema)
 
 
@@ -132,7 +134,7 @@ class Column:
         found = [converted(value, kind, self.kind) for kind, value in values]
         if not isinstance(self.kind, dict):
             return dictionary(found)
-        return np.arange(len(found)), pa.array(found, arrow_type(self.kind))
+        return np.arange(len(found)), pa.array([to_column(value, self.kind) for value in found], arrow_type(self.kind))
 
     def _numbers(self) -> tuple[Array, Array | None]:
         if self._lookup is None:

@@ -110,6 +110,38 @@ def converted(value: Plain, before: Kind, after: Kind) -> Plain:
     return {name: converted(value[name], kind, after["struct"][name]) for name, kind in before["struct"].items()}
 
 
+def is_keyed_by_parts(kind: Kind) -> bool:
+    """Whether it is a map whose keys have parts. As a column that is a list of structs, ``key`` and ``value``: few readers can have such keys."""
+    return isinstance(kind, dict) and "map" in kind and isinstance(kind["map"][0], dict)
+
+
+def to_column(value: Plain, kind: Kind) -> Any:
+    """A plain value as Arrow takes it."""
+    if value is None or not isinstance(kind, dict):
+        return value
+    if "struct" in kind:
+        return {name: to_column(value[name], part) for name, part in kind["struct"].items()}
+    if "map" in kind:
+        pairs = [(to_column(key, kind["map"][0]), to_column(part, kind["map"][1])) for key, part in value]
+        return [{"key": key, "value": part} for key, part in pairs] if is_keyed_by_parts(kind) else pairs
+    return [to_column(part, kind.get("set", kind.get("list"))) for part in value]
+
+
+def from_column(value: Any, kind: Kind) -> Plain:
+    """A plain value as Arrow, Spark or JSON give it."""
+    if value is None or not isinstance(kind, dict):
+        return value
+    if "struct" in kind:
+        return {name: from_column(value[name], part) for name, part in kind["struct"].items()}
+    if "map" in kind:
+        if is_keyed_by_parts(kind):
+            pairs = [(entry["key"], entry["value"]) for entry in value]
+        else:
+            pairs = list(value.items()) if isinstance(value, dict) else value
+        return [(from_column(key, kind["map"][0]), from_column(part, kind["map"][1])) for key, part in pairs]
+    return [from_column(part, kind.get("set", kind.get("list"))) for part in value]
+
+
 def text(value: Plain, kind: Kind) -> str:
     """A plain value as it is printed, but with strings as they are: ``{b1, b2}``, ``Entry(id=1, data=1)``."""
     if value is None or not isinstance(kind, dict):

@@ -16,7 +16,7 @@ from typing import Any
 
 from fencepost.errors import OptionError
 from fencepost.states import names
-from fencepost.states.kinds import Kind
+from fencepost.states.kinds import Kind, is_keyed_by_parts
 from fencepost.states.manifest import EDGES, StateSpace
 from fencepost.storage import URL
 
@@ -153,6 +153,8 @@ def _type(kind: Kind) -> str:
         return TYPES.get(str(kind), "string")
     if "struct" in kind:
         return f"struct<{','.join(f'{name}:{_type(part)}' for name, part in kind['struct'].items())}>"
+    if is_keyed_by_parts(kind):
+        return f"array<struct<key:{_type(kind['map'][0])},value:{_type(kind['map'][1])}>>"
     if "map" in kind:
         return f"map<{','.join(map(_type, kind['map']))}>"
     return f"array<{_type(kind.get('set', kind.get('list')))}>"
