@@ -690,9 +690,7 @@ class _Results:
 
     def _json(self, result: Result) -> str:
         """The result as JSON, with what only the command line knows. ASCII, so that any terminal and pipe can take it."""
-        import json
-
-        from fencepost.trace.json import data, plain
+        from fencepost.trace.json import data, dumps, plain
 
         document = data(result)
         if self.expected is not None:
@@ -711,10 +709,7 @@ class _Results:
             }
         if self.given.profile:
             document["profile"] = result.profile
-        # Numbers that numpy counted know how to become Python's.
-        return json.dumps(
-            document, indent=2, default=lambda thing: thing.item() if hasattr(thing, "item") else str(thing)
-        )
+        return dumps(document, indent=2)
 
     def _judged(self, result: Result) -> str:
         """Whether the verdict is the one that the configuration is expected to have; nothing if there is no telling."""
@@ -897,9 +892,9 @@ def _diff(given: argparse.Namespace) -> int:
         found = difference(spark, one, other, _names(given.parts))
     traces = [side.nearest and witness(side.space, *side.nearest) for side in found.sides]
     if given.json is not None:
-        import json
+        from fencepost.trace.json import dumps
 
-        _write_rows("json", given.json, iter([json.dumps(data(found, traces), indent=2), "\n"]))
+        _write_rows("json", given.json, iter([dumps(data(found, traces), indent=2), "\n"]))
     if given.json != "-":
         _say(story(found, traces, _width()))
     return errors.HOLDS

@@ -191,7 +191,7 @@ class Result:
     def must_hold(self) -> Result:
         """For tests: returns the result if everything holds, else raises AssertionError whose message is the whole story."""
         if not self.holds:
-            raise AssertionError(f"\n{self}")
+            raise AssertionError(str(self))
         return self
 
     def must_violate(self, name: str) -> Trace:

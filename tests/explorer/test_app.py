@@ -126,6 +126,11 @@ def test_bad_requests_are_told_and_the_session_goes_on(page: Page) -> None:
         assert page.tell(name, 400, **body)["error"]
     assert page.ask("POST", "/api/look", b"{")[0] == 400
     assert page.ask("POST", "/api/look", b"[]")[0] == 400
+    for body in (b"[" * 100_000, b'{"at":' * 100_000, b'{"at": "\xff"}', b"\x00"):
+        status, said = page.ask("POST", "/api/look", body)
+        assert (status, list(json.loads(said))) == (400, ["error"])
+    for text in ("\ud800", '"\ud800"', "'" + "\ud800" * 9, "10 ** 5_000"):
+        assert page.tell("look", 200, at=begun["at"], watches=[text])["watches"][0]["text"] == text
     assert page.ask("POST", "/api/look", {"session": "another", "at": 0})[0] == 409
     assert page.ask("GET", "/api/look")[0] == 405
     assert page.ask("GET", "/keep/exe?tip=0")[0] == 404

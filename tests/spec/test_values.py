@@ -19,7 +19,7 @@ from hypothesis import given
 
 import fencepost
 from fencepost import Map, ModelValue, Record, canonical, subsets
-from fencepost.spec.values import NotAValue, Set, encode, freeze, order_key, show
+from fencepost.spec.values import NotAValue, Set, decimal, encode, freeze, order_key, show, whole_number
 
 
 class Colour(enum.Enum):
@@ -240,6 +240,39 @@ def test_records_are_immutable_and_compare_by_content() -> None:
     with pytest.raises(TypeError, match="z"):
         pair.replace(z=1)
     assert show(pair) == "Pair(x=1, y=⟨2⟩)" == repr(pair)
+
+
+@given(st.integers(0, 6_000), st.integers(-(10**30), 10**30))
+def test_numbers_of_any_length_are_written_and_read(digits: int, more: int) -> None:
+    number = (10**digits + more) * (-1 if more % 3 == 0 else 1)
+    text = decimal(number)
+    assert whole_number(text) == number
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        assert text == str(number)
+    finally:
+        sys.set_int_max_str_digits(limit)
+    length = len(text.lstrip("-"))
+    if length <= 100:
+        assert show(number) == text
+    else:
+        assert show(number) == f"{text[: 20 + (number < 0)]}…{text[-20:]} ({length:,} digits)"
+
+
+@pytest.mark.parametrize("text", ["", "x", "1" * 5_000 + "x", "-" * 5_000, "1" * 5_000 + "_1", "+" + "²" * 700, "1.5", "1" * 700 + "\n"])
+def test_what_is_no_whole_number_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="invalid literal|not a whole number"):
+        whole_number(text)
+
+
+def test_nothing_that_is_shown_does_anything_to_a_terminal() -> None:
+    odd = "\x1b[31m\n\u202e\ud800\x00é"
+    member = enum.Enum("Odd", {odd: 1})[odd]
+    for value in (odd, odd.encode("utf-8", "surrogatepass"), ModelValue(odd), member, (odd,), Map({odd: odd}), frozenset({odd})):
+        assert show(value).isprintable()
+    assert show(ModelValue(odd)) == "\\x1b[31m\\n\\u202e\\ud800\\x00é"
+    assert fencepost.spec.context.slot_name((odd, ModelValue(odd), "a")).isprintable()
 
 
 def test_subsets_are_smallest_first_in_canonical_order() -> None:

@@ -15,9 +15,10 @@ from test_words import Add, Colour, Entry, values
 
 import fencepost
 from fencepost import Map, ModelValue, Options, Protocol, Record, Trace, action, assumption, constant, require, state
-from fencepost.spec.values import Value
+from fencepost.spec.values import Value, decimal
 from fencepost.trace.itf import expression, itf, to_itf
-from fencepost.trace.json import plain, to_json
+from fencepost.trace.json import dumps, loads, plain, to_json
+from fencepost.trace.reading import read
 
 # -- JSON -------------------------------------------------------------------------------------------------------------
 
@@ -131,6 +132,51 @@ def test_a_result_as_json(violated: fencepost.Result) -> None:
         check_states(entry["trace"], violation.trace)
     assert json.loads(to_json(violated, indent=0)) == written
     assert "\n" not in to_json(violated, indent=0)
+
+
+LONG = 10**7_000 + 7
+
+
+def test_long_numbers_and_halves_of_pairs_are_exchanged(violated: fencepost.Result) -> None:
+    value = (LONG, -LONG, 1 << 64, "\ud800", Map({LONG: 1}))
+    assert [loads(dumps({"x": expression(v)})) for v in value[:2]] == [{"x": {"#bigint": text}} for text in (decimal(LONG), decimal(-LONG))]
+    written = json.loads(dumps(plain(value), indent=2))
+    assert written == [decimal(LONG), decimal(-LONG), str(1 << 64), "\ud800", {decimal(LONG): 1}]
+    assert loads(b'{"n": %s}' % decimal(LONG).encode()) == {"n": LONG}
+    assert plain((1 << 63) - 1) == (1 << 63) - 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"\xff\xfe{}", "it is not UTF-8 from byte 0 on"),
+        (b'{"a": "\xe9"}', "it is not UTF-8 from byte 7 on"),
+        (b"[" * 100_000, "it is nested too deeply"),
+        (b'{"a":' * 100_000, "it is nested too deeply"),
+        (b'{"trace": [{"state": {}}], "constants": {"a": ' + b"[" * 900 + b"]" * 900 + b"}}", "it is nested too deeply"),
+        (b"", "it is not JSON"),
+        (b"\x00", "it is not JSON"),
+        (b"[]", "it holds no behaviour"),
+        (b"1" * 5_000, "it holds no behaviour"),
+        (b'{"trace": 5}', "a form that is not known"),
+        (b'{"trace": "abc"}', "a form that is not known"),
+        (b'{"trace": [{"state": {}}], "loop": "0"}', "a form that is not known"),
+        (b'{"trace": [{"state": {}}], "loop": 0.5}', "a form that is not known"),
+        (b'{"trace": [{"state": {}}], "constants": 5}', "a form that is not known"),
+        (b'{"vars": [], "states": 5}', "a form that is not known"),
+        (b'{"vars": [], "states": [], "loop": 3, "#meta": {"closing": 1}}', "a form that is not known"),
+    ],
+    ids=range(16),
+)
+def test_a_file_that_is_no_behaviour_is_told_in_a_line(text: bytes, said: str) -> None:
+    with pytest.raises(fencepost.OptionError) as refused:
+        read(text)
+    assert said in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+def test_a_file_that_begins_with_a_mark_of_its_order_of_bytes_is_read(violated: fencepost.Result) -> None:
+    assert read(b"\xef\xbb\xbf" + to_json(violated).encode()).protocol == "small-ledger"
 
 
 def test_numbers_counted_by_numpy_can_be_written(violated: fencepost.Result) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -34,7 +33,7 @@ from fencepost.report.diagram import diagram
 from fencepost.report.sequence import sequence
 from fencepost.report.svg import STYLE, svg
 from fencepost.trace import Trace, to_itf
-from fencepost.trace.json import behaviour
+from fencepost.trace.json import behaviour, dumps, loads
 from fencepost.trace.reading import read, replayed
 
 LOOPBACK = "127.0.0.1"
@@ -189,7 +188,7 @@ class Elsewhere(OptionError):
 
 
 def _json(trace: Trace) -> str:
-    return msgspec.json.format(msgspec.json.encode(behaviour(trace)), indent=2).decode() + "\n"
+    return dumps(behaviour(trace), indent=2) + "\n"
 
 
 FORMS: dict[str, tuple[Callable[[Trace], str], str, str]] = {
@@ -242,15 +241,13 @@ def application(explorer: Explorer, port: int) -> ASGIApp:
 
     def answered(answer: Callable[[dict[str, Any]], dict[str, Any]], body: bytes) -> Response:
         try:
-            given = msgspec.json.decode(body or b"{}")
+            given = loads(body or b"{}")
             if not isinstance(given, dict):
                 raise OptionError("a request is an object")
             with explorer.lock:
-                return Response(msgspec.json.encode(answer(given)), media_type="application/json")
+                return Response(dumps(answer(given)), media_type="application/json")
         except Elsewhere as error:
             return _failed(str(error), 409)
-        except msgspec.DecodeError as error:
-            return _failed(f"this is not JSON: {error}", 400)
         except FencepostError as error:
             return _failed(str(error), 400)
         except Exception as error:
@@ -299,7 +296,7 @@ def application(explorer: Explorer, port: int) -> ASGIApp:
 
 
 def _failed(message: str, status: int) -> Response:
-    return Response(msgspec.json.encode({"error": message}), status, media_type="application/json")
+    return Response(dumps({"error": message}), status, media_type="application/json")
 
 
 class OnlyFromHere:

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-import msgspec
-
 from fencepost.report import numbers
 from fencepost.report.cards import SHOWN, slot_label, slot_text
 from fencepost.report.diagram import diagram
@@ -26,6 +24,7 @@ from fencepost.spec.context import Slot
 from fencepost.step import State
 from fencepost.trace import Trace
 from fencepost.trace.evidence import Evidence, looked_at
+from fencepost.trace.json import dumps
 from fencepost.trace.messages import channels, passages
 from fencepost.trace.words import constant_text, kind_of
 
@@ -131,7 +130,7 @@ def _behaviour(behaviour: Behaviour, place: int, one_of_many: bool) -> str:
     picture = draw(diagram(trace))
     table = state_table(trace, behaviour.evidence)
     last = len(trace.steps)
-    data = escape_script(msgspec.json.encode({"values": table.values, "deltas": table.deltas}).decode())
+    data = escape_script(dumps({"values": table.values, "deltas": table.deltas}))
     label = escape(f"{behaviour.name}: {numbers.plural(len(trace), 'state')}")
     said = "".join(f"<p>{escape(s)}</p>" for s in behaviour.sentences) if one_of_many else ""
     about = f'<div class="about"><h2>{breakable(behaviour.name)}</h2>{said}</div>\n' if one_of_many else ""

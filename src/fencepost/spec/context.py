@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar, overload
 
 from fencepost.errors import FencepostError
-from fencepost.spec.values import Map, Set, Value, canonical, show
+from fencepost.spec.values import Map, Set, Value, canonical, printable, show
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Slot:
 
 def slot_name(path: tuple[Any, ...]) -> str:
     """``bookie.b1.fenced`` for ``("bookie", b1, "fenced")``; a channel reads ``network.AddEntry[w1→b1]``."""
-    return ".".join(part if isinstance(part, str) else _key_name(part) for part in path)
+    return ".".join(printable(part) if isinstance(part, str) else _key_name(part) for part in path)
 
 
 def _key_name(key: Any) -> str:

@@ -33,7 +33,7 @@ from fencepost.errors import FencepostError, NotAProtocol, OptionError
 from fencepost.spec.context import Cursor
 from fencepost.spec.fields import PerKeyOf, Shape, TableOf, VariableOf, shape_of
 from fencepost.spec.network import NetworkOf, NetworkShape
-from fencepost.spec.values import MAX_MEMBERS, ModelValue, NotAValue, Set, Value, canonical, finite, freeze, show
+from fencepost.spec.values import MAX_MEMBERS, ModelValue, NotAValue, Set, Value, canonical, finite, freeze, show, whole_number
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -131,7 +131,7 @@ class Constant:
             raise self._wrong(text)
         if isinstance(default, (int, float)):
             try:
-                return self._frozen(type(default)(text))
+                return self._frozen(whole_number(text) if isinstance(default, int) else float(text))
             except ValueError:
                 raise self._wrong(text) from None
         if isinstance(default, (frozenset, tuple)):
@@ -525,7 +525,7 @@ class Protocol(metaclass=_ProtocolType):
         cls._declared_constants, cls._declared_variables, cls._declared = constants, variables, declared
         _check_settings(cls)
 
-    def __init__(self, **constants: Any) -> None:
+    def __init__(self, /, **constants: Any) -> None:
         values = {name: c.default for name, c in self._declared_constants.items()}
         for name, given in constants.items():
             if name not in self._declared_constants:
@@ -544,7 +544,7 @@ class Protocol(metaclass=_ProtocolType):
             raise NotAProtocol(f"state variable {name} is not declared rightly: {error}") from error
 
     @classmethod
-    def configured(cls, configuration: str | None = None, **constants: Any) -> Protocol:
+    def configured(cls, configuration: str | None = None, /, **constants: Any) -> Protocol:
         """The protocol in one of its named configurations, with further constants on top of it."""
         given: dict[str, Any] = {}
         if configuration is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 import struct
 import weakref
 import zlib
@@ -61,7 +62,7 @@ class ModelValue:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "index", index)
         # Not hash(name): that changes with the hash seed, and with it the order in which Python walks a set of these.
-        object.__setattr__(self, "_hash", zlib.crc32(name.encode()))
+        object.__setattr__(self, "_hash", zlib.crc32(name.encode("utf-8", "surrogatepass")))
 
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError(f"model value {self.name} is immutable")
@@ -558,12 +559,21 @@ def _member(value: enum.Enum) -> str:
     return value.name or repr(value)  # no flag at all has no name
 
 
+MOST_DIGITS = 100
+"""Digits of a whole number up to which all of them are shown."""
+
+
 def show(value: Value) -> str:
-    """A value as a person reads it: ``{b1, b2}``, ``Entry(id=1, data=1)``, ``OPEN``."""
+    """A value as a person reads it: ``{b1, b2}``, ``Entry(id=1, data=1)``, ``OPEN``.
+
+    All of it is printable. Of a whole number of more than :data:`MOST_DIGITS` digits the first and the last are shown.
+    """
+    if type(value) is int:
+        return repr(value) if value.bit_length() < 3 * MOST_DIGITS else _abbreviated(value)
     if isinstance(value, enum.Enum):
-        return _member(value)
+        return printable(_member(value))
     if isinstance(value, ModelValue):
-        return value.name
+        return printable(value.name)
     if isinstance(value, tuple):
         return "⟨" + ", ".join(map(show, value)) + "⟩"
     if isinstance(value, (frozenset, set)):
@@ -573,3 +583,48 @@ def show(value: Value) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{show(k)}: {show(v)}" for k, v in value.items()) + "}"
     return repr(value)
+
+
+def printable(text: str) -> str:
+    """Text that does nothing to a terminal: control characters, line ends and what changes the direction of writing are escaped."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _abbreviated(number: int) -> str:
+    count, ends = _digits(number), MOST_DIGITS // 5
+    if count <= MOST_DIGITS:
+        return repr(number)
+    first, last = abs(number) // 10 ** (count - ends), abs(number) % 10**ends
+    return f"{'-' * (number < 0)}{first}…{last:0{ends}} ({count:,} digits)"
+
+
+def _digits(number: int) -> int:
+    """How many decimal digits a number has, without writing them."""
+    number = abs(number)
+    count = int(number.bit_length() * math.log10(2)) + 1
+    return count if number >= 10 ** (count - 1) else count - 1
+
+
+_SAFE = 600
+"""Digits that ``str`` and ``int`` take whatever their limit is, which can not be less than 640."""
+
+
+def decimal(number: int) -> str:
+    """All the digits of a whole number, however many. (``str`` refuses some thousands of them.)"""
+    if number.bit_length() < 3 * _SAFE:
+        return str(number)
+    half = _digits(number) // 2
+    high, low = divmod(abs(number), 10**half)
+    return f"{'-' * (number < 0)}{decimal(high)}{decimal(low).zfill(half)}"
+
+
+def whole_number(text: str) -> int:
+    """The whole number that is written in decimal digits, however many. Raises ValueError if it is none."""
+    if len(text) <= _SAFE:
+        return int(text)
+    sign, digits = (text[0], text[1:]) if text[0] in "+-" else ("", text)
+    if not (digits.isascii() and digits.isdecimal()):
+        raise ValueError("this is not a whole number")
+    half = len(digits) // 2
+    number: int = whole_number(digits[:-half]) * 10**half + whole_number(digits[-half:])
+    return -number if sign == "-" else number

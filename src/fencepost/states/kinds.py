@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fencepost.spec.values import Map, Record, Value, show
+from fencepost.spec.values import Map, Record, Value, decimal, show
 
 Kind = None | str | dict[str, Any]
 Plain = Any
@@ -29,7 +29,7 @@ def plain(value: Value) -> tuple[Kind, Plain]:
     if cls in _SCALARS:
         return _SCALARS[cls], value
     if cls is int:
-        return ("int", value) if -(1 << 63) <= value < 1 << 63 else ("text", show(value))
+        return ("int", value) if -(1 << 63) <= value < 1 << 63 else ("text", decimal(value))
     if cls is str:
         return "text", _readable(value)
     if cls is tuple:

@@ -14,7 +14,7 @@ from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Value, show
 from fencepost.step import State, Stepper
 from fencepost.trace.behaviour import Trace
-from fencepost.trace.words import channel_lines, kind_of, wrap
+from fencepost.trace.words import channel_lines, held, kind_of, wrap
 
 MOST_STATES = 1_000
 
@@ -32,11 +32,13 @@ def to_dot(protocol: Protocol, trace: Trace | None = None, *, limit: int = MOST_
     Raises :class:`fencepost.OptionError` if there are more than ``limit`` states, and :class:`fencepost.ProtocolRaised` if the
     protocol does.
     """
-    return _Graph(protocol, limit).text(trace)
+    return Graph(protocol, limit).text(trace)
 
 
-class _Graph:
-    def __init__(self, protocol: Protocol, limit: int) -> None:
+class Graph:
+    """Every reachable state of a protocol and every step between them; see :func:`to_dot`."""
+
+    def __init__(self, protocol: Protocol, limit: int = MOST_STATES) -> None:
         self.stepper = Stepper(protocol)
         self.limit = limit
         self.states: dict[int, State] = {}
@@ -55,7 +57,7 @@ class _Graph:
             if len(self.states) >= self.limit:
                 raise OptionError(
                     f"{self.stepper.protocol.name} has more than {self.limit:,} states with these constants, too many for a graph: "
-                    "choose smaller constants, or raise the limit"
+                    "choose smaller constants"
                 )
             self.states[found] = state
             if any(self.stepper.outcomes(c, state.ids) for c in self.stepper.of_kind("constraint")):
@@ -80,6 +82,7 @@ class _Graph:
         return new
 
     def text(self, trace: Trace | None) -> str:
+        """The graph for Graphviz, with the steps of ``trace`` in red."""
         path = [state.fingerprint for state in trace.states] if trace is not None else []
         steps = trace.steps if trace is not None else ()
         taken: dict[tuple[int, int], set[str]] = {}
@@ -123,13 +126,12 @@ class _Graph:
 
 
 def _held(kind: str, value: Value) -> str:
-    if kind == "in flight":
-        return ", ".join(messages for _, held in channel_lines(Channel(in_flight=value)) for messages in held) or "nothing"
-    if kind == "cell":
-        return show(value[0]) if value else "absent"
+    found = held(kind, value)
+    if isinstance(found, Channel):
+        return ", ".join(messages for _, these in channel_lines(found) for messages in these) or "nothing"
     if kind == "connected":
         return "connected" if value else "cut"
-    return show(value)
+    return show(found)
 
 
 def _escaped(text: str) -> str:

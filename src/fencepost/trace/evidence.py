@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fencepost.spec.context import Event, Slot
-from fencepost.spec.network import Channel
 from fencepost.spec.protocol import JUDGED, TEMPORAL, Declared
 from fencepost.spec.values import NotAValue, Value, show
 from fencepost.step.state import State
 from fencepost.trace.behaviour import Trace
-from fencepost.trace.words import kind_of
+from fencepost.trace.words import held, kind_of
 
 
 class Reader:
@@ -43,7 +42,7 @@ class Evidence:
 
     ``title`` is its name with the parameters for which it is false. ``slots`` are in the order of reading, empty channels left
     out; each has its value in the last state, for a step invariant its values before and after the last step, for a temporal
-    property those along the loop (the same one once). ``when`` says in words where it is false, or that it is true.
+    property those along the loop (the same one once). A key that a table does not have is :data:`~fencepost.trace.words.ABSENT`. ``when`` says in words where it is false, or that it is true.
     """
 
     title: str
@@ -116,5 +115,5 @@ def _told(trace: Trace, readers: list[Reader]) -> list[tuple[Slot, list[Value]]]
         kind = kind_of(trace.protocol, slot)
         empty = kind in ("in flight", "lost", "processed") and all(v == slot.default for v in shown)
         if not empty and kind not in ("keys", "topics"):
-            found.append((slot, [Channel(in_flight=v) for v in shown] if kind == "in flight" else shown))
+            found.append((slot, [held(kind, value) for value in shown]))
     return found

@@ -11,18 +11,16 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-from fencepost.spec.values import ModelValue, Record, Value, canonical, show
+from fencepost.spec.values import ModelValue, Record, Value, canonical, decimal, show
 from fencepost.trace.behaviour import Trace
+from fencepost.trace.json import dumps
 
 NONE: dict[str, Any] = {"tag": "None", "value": {"#tup": []}}
 
 
 def to_itf(trace: Trace, *, indent: int = 2) -> str:
     """The behaviour as JSON text in the format; files of it are named ``*.itf.json``. ``indent`` 0 puts it on one line."""
-    import msgspec  # slow to import, and few checks write a file
-
-    encoded = msgspec.json.encode(itf(trace))
-    return msgspec.json.format(encoded, indent=indent).decode() if indent else encoded.decode()
+    return dumps(itf(trace), indent)
 
 
 def itf(trace: Trace) -> dict[str, Any]:
@@ -71,7 +69,7 @@ def expression(value: Value) -> Any:
     if isinstance(value, (bool, str)):
         return value
     if isinstance(value, int):
-        return {"#bigint": str(value)}
+        return {"#bigint": decimal(value)}
     if isinstance(value, tuple):
         return {"#tup": [expression(v) for v in value]}
     if isinstance(value, (frozenset, set)):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from fencepost.errors import OptionError
 from fencepost.liveness.lasso import NEVER_ENABLED
-from fencepost.spec.values import ModelValue, Record, Value, canonical, show
+from fencepost.spec.values import ModelValue, Record, Value, canonical, decimal, show, whole_number
 from fencepost.trace.behaviour import Trace
 
 if TYPE_CHECKING:
@@ -21,11 +23,26 @@ FORMAT = 1
 
 def to_json(result: Result, *, indent: int = 2) -> str:
     """The whole result as one JSON object; :func:`data` says what is in it. ``indent`` 0 puts it on one line."""
-    import msgspec  # slow to import, and few checks write a file
+    return dumps(data(result), indent)
 
+
+def dumps(document: Any, indent: int = 0) -> str:
+    """JSON that any terminal and pipe can take: all of it is ASCII, and so a string that is no Unicode (half of a pair) can be written too."""
     # Numbers that numpy counted know how to become Python's.
-    encoded = msgspec.json.encode(data(result), enc_hook=lambda number: number.item())
-    return msgspec.json.format(encoded, indent=indent).decode() if indent else encoded.decode()
+    separators = (",", ": " if indent else ":")
+    return json.dumps(document, indent=indent or None, separators=separators, default=lambda thing: thing.item())
+
+
+def loads(text: str | bytes) -> Any:
+    """What JSON from anywhere says. Raises :class:`fencepost.OptionError` if it is none."""
+    try:
+        return json.loads(text.decode("utf-8-sig") if isinstance(text, bytes) else text, parse_int=whole_number)
+    except UnicodeDecodeError as error:
+        raise OptionError(f"it is not JSON: it is not UTF-8 from byte {error.start:,} on") from None
+    except RecursionError:
+        raise OptionError("it is nested too deeply") from None
+    except ValueError as error:
+        raise OptionError(f"it is not JSON: {error}") from None
 
 
 def data(result: Result) -> dict[str, Any]:
@@ -176,7 +193,8 @@ def plain(value: Value) -> Any:
 
     Model values and members of enums are strings, sets lists in canonical order, tuples lists, records objects. A map is an
     object if its keys are strings, model values, enum members or whole numbers (and stay different as strings), else a list of
-    [key, value]. Bytes are a string of hexadecimal digits, and a float that JSON lacks is a string.
+    [key, value]. Bytes are a string of hexadecimal digits. A float that JSON lacks is a string, and so is a whole number of more than 64 bits,
+    of which many readers would make another one.
     """
     if isinstance(value, enum.Enum):
         return value.name
@@ -184,6 +202,8 @@ def plain(value: Value) -> Any:
         return value.name
     if isinstance(value, float):
         return value if abs(value) != float("inf") else repr(value)
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        return decimal(value)
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, bytes):
@@ -207,4 +227,4 @@ def _key(key: Value) -> str | None:
         return key.name
     if isinstance(key, str):
         return key
-    return str(key) if isinstance(key, int) and not isinstance(key, bool) else None
+    return decimal(key) if isinstance(key, int) and not isinstance(key, bool) else None

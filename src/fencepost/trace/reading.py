@@ -12,11 +12,11 @@ from typing import Any
 
 from fencepost.errors import OptionError
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import Value, show
+from fencepost.spec.values import Value, show, whole_number
 from fencepost.step import Outcome, Root, State, Stepper
 from fencepost.trace.behaviour import Step, Trace
 from fencepost.trace.itf import NONE, expression
-from fencepost.trace.json import plain
+from fencepost.trace.json import loads, plain
 from fencepost.trace.replay import taken
 
 
@@ -48,16 +48,13 @@ class Written:
 
 def read(text: str | bytes) -> Written:
     """The behaviour in a file. Raises :class:`fencepost.OptionError` if there is none."""
-    import msgspec  # slow to import, and few commands read a file
-
-    try:
-        document = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise OptionError(f"it is not JSON, as fencepost check --json and --itf write it: {error}") from None
+    document = loads(text)
     if not isinstance(document, dict):
         raise OptionError("it holds no behaviour: it is not what fencepost check --json or --itf writes")
     try:
         return _from_itf(document) if "states" in document else _from_json(document)
+    except RecursionError:
+        raise OptionError("it is nested too deeply") from None
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         raise OptionError(f"it holds a behaviour in a form that is not known: {type(error).__name__}: {error}") from None
 
@@ -71,6 +68,8 @@ def _from_json(document: dict[str, Any]) -> Written:
     if not told.get("trace"):
         raise OptionError("it holds no behaviour: the check that wrote it found no counterexample and no witness")
     first, *rest = told["trace"]
+    if type(told.get("loop")) not in (int, type(None)):
+        raise TypeError("its loop is no number")
     steps = [WrittenStep(s["action"], s["parameters"], s["choices"], s["state"]) for s in rest]
     constants = {name: _text(value) for name, value in document.get("constants", {}).items()}
     return Written(document.get("protocol", ""), constants, first["state"], steps, told.get("loop"), plain, plain)
@@ -79,6 +78,8 @@ def _from_json(document: dict[str, Any]) -> Written:
 def _from_itf(document: dict[str, Any]) -> Written:
     names, states, about = document["vars"], document["states"], document.get("#meta", {})
     loop = document.get("loop")
+    if type(loop) not in (int, type(None)):
+        raise TypeError("its loop is no number")
     told = [(state.get("#meta", {}), state) for state in states]
     if loop is not None and "closing" in about:
         told.append((about["closing"], states[loop]))
@@ -98,7 +99,7 @@ def _plainly(written: Any) -> Any:
     if isinstance(written, dict) and len(written) == 1:
         ((tag, inner),) = written.items()
         if tag == "#bigint":
-            return int(inner)
+            return whole_number(inner)
         if tag in ("#tup", "#set"):
             return [_plainly(element) for element in inner]
     return written

@@ -57,6 +57,25 @@ def kind_of(protocol: Protocol, slot: Slot) -> str:
     return "view"
 
 
+class Absent:
+    """Stands for what a table holds for a key that it does not have."""
+
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT = Absent()
+
+
+def held(kind: str, value: Value) -> Value:
+    """What a slot of this kind holds, for people: of a cell of a table what is in it, or :data:`ABSENT`; of a channel the messages."""
+    if kind == "cell":
+        return value[0] if value else ABSENT
+    if kind == "in flight":
+        return Channel(in_flight=value)
+    return value
+
+
 def changes(protocol: Protocol, step: Step) -> list[Change]:
     """What a step changed, network channels and the bookkeeping of tables and views left out."""
     return changed(protocol, step.changes)
