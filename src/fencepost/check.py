@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from importlib import import_module
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from fencepost.engines.interface import SIMULATION, Exploration, Found, Options, Progress, Report
 from fencepost.engines.resources import cores, limit_reached, memory_limit, peak_memory, resident_memory
 from fencepost.engines.witnesses import never_reached, reported_as, sought
-from fencepost.errors import OptionError, ProtocolRaised, SystemFailure
+from fencepost.errors import NotAProtocol, OptionError, ProtocolRaised, SystemFailure
+from fencepost.loading import expectation, load, set_up
 from fencepost.result import ActionCount, Result, Table, Violation, Witness
 from fencepost.spec.protocol import JUDGED, TEMPORAL, Protocol, _unknown
 from fencepost.step import Deadline, LimitReached, State, Stepper
@@ -36,8 +37,10 @@ so that the protocol alone decides which of them answers."""
 
 
 def check(
-    protocol: Protocol,
+    protocol: Protocol | type[Protocol] | str,
     *,
+    configuration: str | None = None,
+    constants: Mapping[str, Any] | None = None,
     engine: str = "auto",
     invariants: Sequence[str] | None = None,
     options: Options | None = None,
@@ -46,13 +49,17 @@ def check(
 ) -> Result:
     """Explore every state that ``protocol`` can reach and judge what was found.
 
+    ``protocol``: a protocol with its constants, ``Counter(limit=3)``; or its class, or what the command line takes (a shipped name,
+    ``PATH.py`` or ``PATH.py:ClassName``), in one of its configurations and with ``constants`` on top of it:
+    ``check("bookkeeper-4.13", configuration="published", constants={"send_limit": 2})``.
+
     ``engine``: ``embedded`` (compiled, all cores), ``reference`` (plain Python), ``auto``, which is the first
     unless the protocol is small enough to be interpreted, ``spark`` (a cluster for what outgrows one machine), or ``simulate``, which walks at random through a space that is too
     large for the others, on all cores of this machine or, with ``master``, on Spark. ``invariants``: names of the invariants and temporal properties to check, by default all. ``report`` is
     called with progress.
     Any field of :class:`fencepost.Options` may be given by name: ``check(protocol, deadlock=True, max_depth=20)``.
 
-    Raises :class:`fencepost.OptionError` for unknown names and :class:`fencepost.SystemFailure` when the machine fails; what the
+    Raises :class:`fencepost.NotAProtocol` if there is no such protocol, :class:`fencepost.OptionError` for unknown names and :class:`fencepost.SystemFailure` when the machine fails; what the
     protocol itself does wrong is part of the result.
     """
     deadline = Deadline()
@@ -60,6 +67,9 @@ def check(
         if name not in Options.__dataclass_fields__:
             raise OptionError(_unknown("option", name, Options.__dataclass_fields__, "check"))
     options = replace(options or Options(workers=cores()), **given)
+    protocol = _set_up(protocol, configuration, constants or {})
+    if configuration is not None and expectation(type(protocol), configuration) == "deadlock":
+        options = replace(options, deadlock=True)
     _check_names(protocol, engine, invariants)
     _check_options(engine, options)
     try:
@@ -100,6 +110,19 @@ def _limited(deadline: Deadline, options: Options) -> AbstractContextManager[Non
     """The limits on time and memory, for what is done before an engine has them."""
     limited = options.timeout is not None or options.max_memory is not None
     return deadline.limits((lambda: limit_reached(deadline, options.timeout, options.max_memory)) if limited else None)
+
+
+def _set_up(protocol: Protocol | type[Protocol] | str, configuration: str | None, constants: Mapping[str, Any]) -> Protocol:
+    """What is to be checked, with its constants."""
+    if isinstance(protocol, Protocol):
+        if configuration is not None or constants:
+            raise OptionError(f"{protocol!r} has its constants already: give check its class, or its name, with a configuration and constants")
+        return protocol
+    if isinstance(protocol, str):
+        return set_up(load(protocol), configuration, constants, protocol)
+    if isinstance(protocol, type) and issubclass(protocol, Protocol):
+        return set_up(protocol, configuration, constants)
+    raise NotAProtocol(f"{protocol!r} is not a protocol, nor the name of one")
 
 
 def _module(engine: str, options: Options) -> str:

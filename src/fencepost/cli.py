@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fencepost import errors, loading
-from fencepost.errors import FencepostError, OptionError, SystemFailure
+from fencepost.errors import FencepostError, OptionError, ProtocolRaised, SystemFailure
 
 if TYPE_CHECKING:
     from fencepost.engines.interface import Options
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fencepost.spec.protocol import Protocol
     from fencepost.states.questions import By
     from fencepost.trace import Trace
+    from fencepost.trace.dot import Graph
     from fencepost.trace.reading import Written
 
 COMMANDS = ("check", "explore", "list", "show", "query", "witness", "diff")
@@ -430,7 +431,7 @@ def _check(given: argparse.Namespace) -> int:
         raise errors.NotAProtocol(
             f"{given.protocol} has no actions, so there is nothing to check: mark its steps with @action"
         )
-    options = _options(given)
+    options = _options(given, loading.expectation(type(protocol), given.config))
     results = _Results(given, protocol)
     try:
         with _progress(protocol) as report:
@@ -442,7 +443,7 @@ def _check(given: argparse.Namespace) -> int:
     return results.tell(result)
 
 
-def _options(given: argparse.Namespace) -> Options:
+def _options(given: argparse.Namespace, expected: str | None) -> Options:
     from fencepost.engines.interface import Options
     from fencepost.engines.resources import cores
 
@@ -472,7 +473,7 @@ def _options(given: argparse.Namespace) -> Options:
         max_depth=given.max_depth,
         max_memory=given.max_memory,
         timeout=given.timeout,
-        deadlock=given.deadlock,
+        deadlock=given.deadlock or expected == "deadlock",
         keep_going=given.keep_going,
         bits=given.fingerprint_bits,
         checking=given.checking,
@@ -598,6 +599,7 @@ class _Results:
             if path is not None:
                 self._reserve(option, path)
         self.json_alone = given.json == "-"
+        self.graph = self._graph(protocol) if "dot" in self.files else None
 
     def _reserve(self, option: str, path: str) -> None:
         if path == "-":
@@ -611,6 +613,17 @@ class _Results:
             raise OptionError(f"--{option} {path} would overwrite the protocol")
         _must_be_writable(option, path)
         self.files[option] = path
+
+    def _graph(self, protocol: Protocol) -> Graph | ProtocolRaised:
+        """What goes to ``--dot``, or why it can not be drawn. Raises :class:`OptionError` if the space is too large to be looked at."""
+        from fencepost.trace.dot import Graph
+
+        try:
+            return Graph(protocol)
+        except ProtocolRaised as error:  # which the check tells, with the way there
+            return ProtocolRaised(f"--dot {self.files['dot']} was not written: {error}")
+        except OptionError as error:
+            raise OptionError(f"--dot {self.files['dot']}: {error}") from None
 
     def tell(self, result: Result) -> int:
         """Print and write everything that was asked for; the exit code."""
@@ -672,9 +685,9 @@ class _Results:
 
             return html(result)
         if option == "dot":
-            from fencepost.trace.dot import to_dot
-
-            return to_dot(result.protocol, trace)
+            if isinstance(self.graph, ProtocolRaised):
+                raise self.graph
+            return self.graph.text(trace) if self.graph is not None else None
         if trace is None:
             return None
         if option == "itf":
@@ -716,7 +729,7 @@ class _Results:
         if self.expected is None:
             return ""
         name = f"configuration {self.given.config}"
-        wanted = "hold" if self.expected == "holds" else f"violate {self.expected}"
+        wanted = {"holds": "hold", "deadlock": "deadlock"}.get(self.expected, f"violate {self.expected}")
         if self.as_expected(result) is None:
             return f"Expected of {name}: to {wanted}. This check can not tell."
         return f"{'As' if self.as_expected(result) else 'NOT as'} expected: {name} is to {wanted}."
@@ -724,12 +737,12 @@ class _Results:
     def as_expected(self, result: Result) -> bool | None:
         """None if the check was another one than the configuration's, or not finished."""
         expected, chosen = self.expected, self.given.invariant
-        if expected is None or self.given.define or (chosen and expected not in ("holds", *chosen)):
+        if expected is None or self.given.define or (chosen and expected not in ("holds", "deadlock", *chosen)):
             return None
         violated = [v.name for v in result.violations]
         if expected == result.verdict or expected in violated or (expected == "holds" and result.holds):
             return True
-        if violated == ["deadlock"]:  # looked for because of --deadlock, which no configuration speaks of
+        if violated == ["deadlock"]:  # looked for because of --deadlock, which this configuration does not speak of
             return None
         return False if violated or result.complete else None
 

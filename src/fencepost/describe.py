@@ -203,7 +203,7 @@ def _property(declared: Declared, protocol: type[Protocol]) -> tuple[str, list[s
 
 
 def _expected(configuration: Configuration) -> str:
-    return "holds" if configuration.expect == "holds" else f"violates {configuration.expect}"
+    return {"holds": "holds", "deadlock": "deadlocks"}.get(configuration.expect, f"violates {configuration.expect}")
 
 
 def _configuration(configuration: Configuration) -> list[str]:

@@ -70,6 +70,11 @@ def configured(
         if name in constants:
             raise OptionError(f"-D {name} is given twice, as {constants[name]} and as {value}: leave one out")
         constants[name] = value.strip()
+    return set_up(protocol, configuration, constants, given)
+
+
+def set_up(protocol: type[Protocol], configuration: str | None, constants: Mapping[str, Any], given: str = "") -> Protocol:
+    """``protocol`` in one of its configurations, with ``constants`` on top of it; raises what :func:`configured` does."""
     try:
         return protocol.configured(configuration, **constants)
     except OptionError:

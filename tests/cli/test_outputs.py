@@ -164,7 +164,7 @@ def test_where_a_protocol_raises_is_written_too(here: Run, tmp_path: Path) -> No
     assert values == ["3", "2", "1", "0"]
 
 
-def test_a_state_space_too_large_for_a_picture_still_has_a_verdict(here: Run, tmp_path: Path) -> None:
+def test_a_state_space_too_large_for_a_picture_is_refused_before_the_search(here: Run, tmp_path: Path) -> None:
     ran = here(
         "check",
         "counter.py",
@@ -178,8 +178,18 @@ def test_a_state_space_too_large_for_a_picture_still_has_a_verdict(here: Run, tm
         "reference",
     )
     assert ran.code == 151
-    assert "too many for a graph" in ran.complaint
-    assert ran.out.startswith("HOLDS")
+    assert "--dot r.dot: counter has more than 1,000 states with these constants, too many for a graph: choose smaller" in ran.complaint
+    assert ran.out == ""
+    assert not (tmp_path / "r.dot").exists()
+
+
+def test_what_raises_is_drawn_nowhere_and_told(here: Run, tmp_path: Path) -> None:
+    (tmp_path / "divider.py").write_text(RAISING)
+    ran = here("check", "divider.py", "--dot", "r.dot")
+    assert ran.code == 75
+    assert ran.out.startswith("RAISED  share")
+    assert "ZeroDivisionError" in ran.err.splitlines()[0]
+    assert "--dot r.dot was not written: action share raised" in ran.err.splitlines()[1]
     assert not (tmp_path / "r.dot").exists()
 
 

@@ -39,6 +39,25 @@ def test_a_configuration_says_whether_its_verdict_is_the_expected_one(
     assert said in ran.out.splitlines()[-1]
 
 
+STUCK = (
+    COUNTER.replace('"small":', '"stuck": configuration("deadlock", limit=2),\n        "moving": configuration("deadlock", limit=8),\n        "small":')
+    + "    @action\n    def again(self):\n        require(self.count == 8)\n        self.count = 0\n"
+)
+
+
+def test_a_configuration_that_expects_a_deadlock_looks_for_one(here: Run, tmp_path: Path) -> None:
+    (tmp_path / "stuck.py").write_text(STUCK)
+    ran = here("check", "stuck.py", "--config", "stuck")
+    assert (ran.code, ran.err) == (11, "")
+    assert ran.out.startswith("DEADLOCK")
+    assert ran.out.splitlines()[-1] == "As expected: configuration stuck is to deadlock."
+    assert "As expected" in here("check", "stuck.py", "--config", "stuck", "--invariant", "never_five").out
+    ran = here("check", "stuck.py", "--config", "moving", "--invariant", "never_negative")
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "NOT as expected: configuration moving is to deadlock.")
+    assert here("check", "stuck.py", "--config", "small").code == 0
+    assert "deadlocks" in here("show", "stuck.py").out
+
+
 def test_without_a_configuration_nothing_is_expected(here: Run) -> None:
     assert "xpected" not in here("check", "counter.py").out
 
