@@ -285,7 +285,7 @@ def test_an_assertion_in_a_test_tells_the_story() -> None:
     with pytest.raises(AssertionError) as raised:
         violated_result().must_hold()
     told = str(raised.value).splitlines()
-    assert told[1] == "VIOLATED  no_committed_entry_is_lost"
+    assert told[0] == "VIOLATED  no_committed_entry_is_lost"
     assert " 12  w2  recoverer_closes_the_ledger(w=w2)" in told
 
 

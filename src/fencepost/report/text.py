@@ -19,14 +19,14 @@ from fencepost.report.verdict import BAD, GOOD, OPEN, Verdict, never_taken, reac
 from fencepost.result import Result, Violation, Witness
 from fencepost.spec.context import Slot, slot_name
 from fencepost.spec.network import Channel, NetworkShape
-from fencepost.spec.values import Value, show
+from fencepost.spec.values import Value, printable, show
 from fencepost.step import State
 from fencepost.step.symmetry import listed
 from fencepost.trace import Step, Trace
 from fencepost.trace import messages as fate
 from fencepost.trace.evidence import Evidence, after, looked_at
 from fencepost.trace.messages import At, Passage, channels, passages
-from fencepost.trace.words import ARROW, briefly, changed, channel_lines, constant_text, kind_of, lines, wrap
+from fencepost.trace.words import ARROW, abridged, briefly, changed, channel_lines, constant_text, kind_of, lines, wrap
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -73,8 +73,8 @@ class Line:
 
     @property
     def text(self) -> str:
-        """The line without its styles and without blanks at its end."""
-        return "".join(text for text, _ in self.spans).rstrip()
+        """The line without its styles and without blanks at its end, printable whatever the protocol's names and errors hold."""
+        return printable("".join(text for text, _ in self.spans)).rstrip()
 
 
 def story(result: Result, *, width: int = WIDTH, profile: bool = False) -> str:
@@ -110,7 +110,7 @@ def rich_text(line: Line) -> Text:
 
     text = Text(no_wrap=True, overflow="fold")
     for piece, style in line.spans:
-        text.append(piece, STYLES.get(style, ""))
+        text.append(printable(piece), STYLES.get(style, ""))
     return text
 
 
@@ -163,7 +163,7 @@ class _Story:
 
     def constants(self, result: Result) -> Iterator[Line]:
         name = result.protocol.name
-        given = [f"{n}={constant_text(v)}" for n, v in result.constants.items()]
+        given = [abridged(f"{n}={constant_text(v)}") for n, v in result.constants.items()]
         yield from self.hanging(
             ((name, "heading"), ("  " if given else "", "")), _packed(given, self.width - len(name) - 2), "dim"
         )
@@ -246,7 +246,7 @@ class _Story:
         for number, rows in enumerate(happened):
             step = trace.steps[number - 1] if number else None
             who = f"{step.by or '' if step else '':<{actors}}  " if actors else ""
-            title = step.title if step else "initial state"
+            title = abridged(step.title) if step else "initial state"
             told = [Line(((f" {number:>{digits}}", "number"), ("  ", ""), (who, "actor"), (title, "action")))]
             if step and not rows:
                 rows = [Happening("", "", "nothing changes")]
@@ -285,7 +285,7 @@ class _Story:
     def evidence(self, seen: list[tuple[Slot, list[Value]]]) -> Iterator[Line]:
         column = min(max(len(slot.name) for slot, _ in seen[:MAX_EVIDENCE]), max(20, self.width // 2))
         for slot, values in seen[:MAX_EVIDENCE]:
-            texts = [_channel_text(v) if isinstance(v, Channel) else show(v) for v in values]
+            texts = [abridged(_channel_text(v) if isinstance(v, Channel) else show(v)) for v in values]
             yield from self.row(4, column, Happening(slot.name, "", ARROW.join(texts)))
         if len(seen) > MAX_EVIDENCE:
             yield Line(((f"    and {len(seen) - MAX_EVIDENCE} more parts of the state", "dim"),))
@@ -297,7 +297,7 @@ class _Story:
                 for path, held in channels(state).items():
                     if path[0] == name:
                         for what, messages in channel_lines(held):
-                            row = Happening(f"{slot_name(path)}  {what}", "", ", ".join(messages))
+                            row = Happening(f"{slot_name(path)}  {what}", "", abridged(", ".join(messages)))
                             yield from self.row(4, len(slot_name(path)) + 11, row)
                 for slot, connected in state.slots():
                     if slot.path[0] == name and kind_of(state.store.protocol, slot) == "connected" and not connected:
@@ -465,7 +465,7 @@ class _Story:
         return text if len(text) <= room else text[: room - 1] + "…"
 
     def wrapped(self, margin: str, text: str, style: str = "") -> Iterator[Line]:
-        for piece in wrap(text, self.width - len(margin)):
+        for piece in wrap(abridged(text), self.width - len(margin)):
             yield Line(((margin + piece, style),))
 
     def hanging(self, head: tuple[Span, ...], texts: list[str], style: str) -> Iterator[Line]:
@@ -545,11 +545,11 @@ def happenings(trace: Trace, number: int, found: list[Passage]) -> Iterator[Happ
     step = trace.steps[number - 1]
     chosen = choices(step)
     if chosen:
-        yield Happening("chose", "", ", ".join(chosen))
+        yield Happening("chose", "", abridged(", ".join(chosen)))
     for place, event in enumerate(step.events):
         at = At(number, place)
         ends = f"{show(event.source)} → {show(event.dest)}"
-        text = event.text.removesuffix("()")
+        text = abridged(event.text.removesuffix("()"))
         if event.kind == "send":
             verb = "lost" if event.lost else "sent"
             passage = next((p for p in found if p.sent == at), None)
@@ -563,11 +563,11 @@ def happenings(trace: Trace, number: int, found: list[Passage]) -> Iterator[Happ
         elif event.kind == "timeout":
             yield Happening(f"timed out {ends}", "timed out", text)
         else:
-            yield Happening("note", "", event_text(event))
+            yield Happening("note", "", abridged(event_text(event)))
     for passage in found:
         if passage.fate == fate.DROPPED and passage.ended == At(number):
             ends = f"{passage.source} → {passage.dest}"
-            yield Happening(f"dropped   {ends}", "dropped", passage.text.removesuffix("()"))
+            yield Happening(f"dropped   {ends}", "dropped", abridged(passage.text.removesuffix("()")))
     for change in changed(trace.protocol, step.changes):
         yield Happening(change.name, "", change.text)
 

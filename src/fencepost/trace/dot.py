@@ -11,10 +11,10 @@ import itertools
 from fencepost.errors import OptionError
 from fencepost.spec.network import Channel
 from fencepost.spec.protocol import Protocol
-from fencepost.spec.values import Value, show
+from fencepost.spec.values import Value, printable, show
 from fencepost.step import State, Stepper
 from fencepost.trace.behaviour import Trace
-from fencepost.trace.words import channel_lines, held, kind_of, wrap
+from fencepost.trace.words import abridged, channel_lines, held, kind_of, wrap
 
 MOST_STATES = 1_000
 
@@ -121,7 +121,7 @@ class Graph:
         for slot, _, new in state.changes(self.states[self.initial[0]]):
             kind = kind_of(self.stepper.protocol, slot)
             if kind not in ("keys", "topics", "view"):
-                found += wrap(f"{slot.name} = {_held(kind, new)}", LINE)
+                found += wrap(abridged(f"{slot.name} = {_held(kind, new)}"), LINE)
         return found or ["looks like the initial state"]
 
 
@@ -135,7 +135,7 @@ def _held(kind: str, value: Value) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+    return printable(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _quoted(text: str) -> str:

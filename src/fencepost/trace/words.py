@@ -20,6 +20,12 @@ from fencepost.trace.behaviour import Step
 
 ARROW = " → "
 
+MOST_TEXT = 1_000
+"""Characters of one thing that is told, and of one line of it, after which the rest is left out. JSON and ITF leave out nothing."""
+
+MOST_LINES = 200
+"""Lines of a value after which the rest is left out."""
+
 
 @dataclass(frozen=True)
 class Change:
@@ -87,9 +93,9 @@ def changed(protocol: Protocol, differences: Iterable[tuple[Slot, Value, Value]]
     for slot, old, new in differences:
         kind = kind_of(protocol, slot)
         if kind == "value":
-            found.append(Change(slot, old, new, tell(old, new)))
+            found.append(Change(slot, old, new, abridged(tell(old, new), MOST_TEXT + len(ARROW))))
         elif kind == "cell":
-            found.append(Change(slot, old, new, _tell_cell(old, new)))
+            found.append(Change(slot, old, new, abridged(_tell_cell(old, new), MOST_TEXT + len(ARROW))))
         elif kind == "connected":
             found.append(Change(slot, old, new, "healed" if new else "cut"))
     return found
@@ -105,10 +111,12 @@ def _tell_cell(old: Value, new: Value) -> str:
 
 def tell(old: Value, new: Value) -> str:
     """How ``new`` differs from ``old``: what was added or removed where that is shorter than both values."""
-    whole = show(old) + ARROW + show(new)
+    before, after = show(old), show(new)
     parts = list(_differences(old, new))
     told = ", ".join(parts)
-    return told if parts and len(told) <= len(whole) + len(" appended") else whole
+    if parts and len(told) <= len(before) + len(ARROW) + len(after) + len(" appended"):
+        return told
+    return abridged(before, MOST_TEXT // 2) + ARROW + abridged(after, MOST_TEXT // 2)
 
 
 def _differences(old: Value, new: Value) -> Iterator[str]:
@@ -165,8 +173,23 @@ def message_text(message: Value) -> str:
     return show(message).removesuffix("()")
 
 
+def abridged(text: str, most: int = MOST_TEXT) -> str:
+    """The beginning of a text that is longer than anybody reads, and how much of it is left out, in at most so many characters."""
+    if len(text) <= most:
+        return text
+    kept = most - 40
+    return f"{text[:kept]}… ({len(text) - kept:,} more characters)"
+
+
 def lines(value: Value, width: int = 60) -> list[str]:
-    """A value over as many lines as it needs: on one if it fits ``width``, else one line per element, key or field."""
+    """A value over as many lines as it needs: on one if it fits ``width``, else one line per element, key or field. Of a value that is
+    longer than anybody reads, the first :data:`MOST_LINES`, and how many are left out."""
+    found = [abridged(line) for line in _lines(value, width)]
+    rest = len(found) - MOST_LINES
+    return found if rest <= 0 else [*found[:MOST_LINES], f"… ({rest:,} more lines)"]
+
+
+def _lines(value: Value, width: int) -> list[str]:
     whole = show(value)
     if len(whole) <= width:
         return [whole]
@@ -186,7 +209,7 @@ def lines(value: Value, width: int = 60) -> list[str]:
 def _bracketed(opening: str, closing: str, parts: list[tuple[str, Value]], width: int) -> list[str]:
     found = [opening]
     for label, value in parts:
-        inner = lines(value, max(20, width - 2 - len(label)))
+        inner = _lines(value, max(20, width - 2 - len(label)))
         found.append("  " + label + inner[0])
         found.extend("  " + line for line in inner[1:])
         found[-1] += ","
@@ -208,7 +231,7 @@ def briefly(text: str, limit: int, cut: bool = False) -> str:
 
 def _without_field_names(text: str, depth: int) -> str:
     """``text`` without ``name=`` wherever it is within at least ``depth`` parentheses; what is quoted is left alone."""
-    found, word, quoted, level = "", "", "", 0
+    found, word, quoted, level = list[str](), "", "", 0
     for character in text:
         if quoted:
             quoted = "" if character == quoted else quoted
@@ -222,8 +245,9 @@ def _without_field_names(text: str, depth: int) -> str:
             quoted = character
         else:
             level += (character == "(") - (character == ")")
-        found, word = found + word + character, ""
-    return found + word
+        found += (word, character)
+        word = ""
+    return "".join((*found, word))
 
 
 def wrap(text: str, width: int, whole: bool = False) -> list[str]:
