@@ -101,7 +101,7 @@ def _checked(
 
         differs = compare(protocol, invariants, options.timeout)
         if differs is not None:
-            return _judge(stepper, engine, differs, options, report, started)
+            return _judge(stepper, engine, differs, options, report)
     explorer = import_module(_module(engine, options))
     return _judge(stepper, engine, explorer.explore(stepper, options, report), options, report)
 

@@ -33,7 +33,18 @@ from fencepost.errors import FencepostError, NotAProtocol, OptionError
 from fencepost.spec.context import Cursor
 from fencepost.spec.fields import PerKeyOf, Shape, TableOf, VariableOf, shape_of
 from fencepost.spec.network import NetworkOf, NetworkShape
-from fencepost.spec.values import MAX_MEMBERS, ModelValue, NotAValue, Set, Value, canonical, finite, freeze, show, whole_number
+from fencepost.spec.values import (
+    MAX_MEMBERS,
+    ModelValue,
+    NotAValue,
+    Set,
+    Value,
+    canonical,
+    finite,
+    freeze,
+    show,
+    whole_number,
+)
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
