@@ -5,6 +5,11 @@ A protocol file needs no other import than this package:
     from fencepost import Protocol, action, constant, invariant, require, state
 """
 
+# ruff: noqa: E402
+from fencepost import interrupts
+
+interrupts.end_process()
+
 from fencepost.check import check
 from fencepost.engines.interface import Options, Progress
 from fencepost.errors import FencepostError, NotAProtocol, OptionError, ProtocolRaised, SystemFailure

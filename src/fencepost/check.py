@@ -9,6 +9,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from fencepost import extras
 from fencepost.engines.interface import SIMULATION, Exploration, Found, Options, Progress, Report
 from fencepost.engines.resources import cores, limit_reached, memory_limit, peak_memory, resident_memory
 from fencepost.engines.witnesses import never_reached, reported_as, sought
@@ -52,7 +53,6 @@ def check(
     ``protocol``: a protocol with its constants, ``Counter(limit=3)``; or its class, or what the command line takes (a shipped name,
     ``PATH.py`` or ``PATH.py:ClassName``), in one of its configurations and with ``constants`` on top of it:
     ``check("bookkeeper-4.13", configuration="published", constants={"send_limit": 2})``.
-
     ``engine``: ``embedded`` (compiled, all cores), ``reference`` (plain Python), ``auto``, which is the first
     unless the protocol is small enough to be interpreted, ``spark`` (a cluster for what outgrows one machine), or ``simulate``, which walks at random through a space that is too
     large for the others, on all cores of this machine or, with ``master``, on Spark. ``invariants``: names of the invariants and temporal properties to check, by default all. ``report`` is
@@ -102,7 +102,8 @@ def _checked(
         differs = compare(protocol, invariants, options.timeout)
         if differs is not None:
             return _judge(stepper, engine, differs, options, report)
-    explorer = import_module(_module(engine, options))
+    with extras.named(f"engine {engine}"):
+        explorer = import_module(_module(engine, options))
     return _judge(stepper, engine, explorer.explore(stepper, options, report), options, report)
 
 

@@ -16,12 +16,14 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from fencepost import errors, loading
+from fencepost import errors, extras, interrupts, loading
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised, SystemFailure
+from fencepost.spec.values import printable
 
 if TYPE_CHECKING:
     from fencepost.engines.interface import Options
@@ -32,19 +34,32 @@ if TYPE_CHECKING:
     from fencepost.trace.dot import Graph
     from fencepost.trace.reading import Written
 
+LONGEST = 2_000
+"""Characters of a complaint after which its middle is left out."""
+
 COMMANDS = ("check", "explore", "list", "show", "query", "witness", "diff")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line with ``arguments`` (by default the process's own) and return the exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        interrupts.interrupt()
+        return _main(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt as error:  # while something else was told
+        return _failed(error, False)
+    finally:
+        interrupts.end_process()
+
+
+def _main(given: list[str]) -> int:
     # What is imported stays: looking for cycles among it at Python's usual pace takes a tenth of a short run.
     gc.set_threshold(100_000, 50, 100)
     debug = "--debug" in given
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that can not show → is no reason to fail
-    with warnings.catch_warnings():
+    # What the author's Python prints is none of the results.
+    with warnings.catch_warnings(), _output_is(sys.stdout), contextlib.redirect_stdout(sys.stderr):
         if not debug:
             warnings.simplefilter("ignore")
         try:
@@ -52,7 +67,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _told(_run(given))
             return _told(errors.HOLDS)
         except (Exception, KeyboardInterrupt) as error:
-            return _failed(error, debug)
+            return _failed(KeyboardInterrupt() if _was_interrupted(error) else error, debug)
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether an error is what somebody's library made of Ctrl-C, while it was imported say."""
+    while error is not None and not isinstance(error, (KeyboardInterrupt, FencepostError)):
+        error = error.__cause__ or error.__context__
+    return isinstance(error, KeyboardInterrupt)
 
 
 def _failed(error: BaseException, debug: bool) -> int:
@@ -64,6 +86,8 @@ def _failed(error: BaseException, debug: bool) -> int:
         message, code = "interrupted", errors.INTERRUPTED
     elif isinstance(error, MemoryError):
         message = "out of memory: stop in time with --max-memory, or check a smaller configuration"
+    elif isinstance(error, RecursionError):
+        message = "something is nested too deeply to be worked on"
     elif isinstance(error, OSError):
         file = f": {error.filename}" if error.filename else ""
         message = f"the machine failed: {error.strerror or error}{file}"
@@ -75,7 +99,7 @@ def _failed(error: BaseException, debug: bool) -> int:
 
 def _told(code: int) -> int:
     """``code``, once all that was said is really out."""
-    _say("", end="")
+    _put("")
     return code
 
 
@@ -104,7 +128,8 @@ def _run(given: list[str]) -> int:
     if parsed.command is None:
         parser.error(f"give a command: {', '.join(COMMANDS[:-1])} or {COMMANDS[-1]}")
     run: Callable[[argparse.Namespace], int] = parsed.run
-    return run(parsed)
+    with extras.named(f"fencepost {parsed.command}"):
+        return run(parsed)
 
 
 # -- what is typed ----------------------------------------------------------------------------------------------------
@@ -112,6 +137,9 @@ def _run(given: list[str]) -> int:
 
 class _Parser(argparse.ArgumentParser):
     """argparse, whose errors are ours: one line and exit code 151."""
+
+    def print_help(self, file: Any = None) -> None:
+        _say(self.format_help().rstrip())
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("the following arguments are required: PROTOCOL"):
@@ -415,7 +443,7 @@ def _show(given: argparse.Namespace) -> int:
 def _width() -> int:
     """How wide text may be: as wide as the terminal, within reason."""
     try:
-        return max(40, min(110, os.get_terminal_size(sys.stdout.fileno()).columns))
+        return max(40, min(110, os.get_terminal_size(_stdout().fileno()).columns))
     except (OSError, ValueError, AttributeError):
         return 100
 
@@ -437,6 +465,8 @@ def _check(given: argparse.Namespace) -> int:
         with _progress(protocol) as report:
             result = check(protocol, engine=given.engine, invariants=given.invariant, options=options, report=report)
     except ImportError as error:
+        if _was_interrupted(error):
+            raise
         raise SystemFailure(
             f"the {given.engine} engine can not start: {error} (--engine reference needs no libraries)"
         ) from error
@@ -527,12 +557,9 @@ def _progress(protocol: Protocol) -> Iterator[Any]:
 
 
 def _explore(given: argparse.Namespace) -> int:
-    try:
-        from fencepost.explorer import app
-    except ModuleNotFoundError as error:
-        raise SystemFailure(f"explore needs {error.name}: pip install 'fencepost[explore]'") from None
     from fencepost.engines.interface import Options
     from fencepost.engines.resources import cores
+    from fencepost.explorer import app
     from fencepost.explorer.session import Session
     from fencepost.trace.reading import replayed
 
@@ -646,7 +673,7 @@ class _Results:
         if self.json_alone:
             _say(self._json(result))
             return
-        _say(_story(result, self.given.profile))
+        _tell_story(result, self.given.profile)
         if self.given.profile and not result.profile:
             _say(f"\nThe {result.engine} engine keeps no profile: ask for one with --engine embedded.")
         if result.table is not None:
@@ -747,18 +774,20 @@ class _Results:
         return False if violated or result.complete else None
 
 
-def _story(result: Result, profile: bool) -> str:
-    """The whole result for standard output: in colour for a terminal, else as plain text."""
+def _tell_story(result: Result, profile: bool) -> None:
+    """Print the whole result: in colour for a terminal, else as plain text."""
     from fencepost.report.text import render, story
 
-    if sys.stdout is None or not sys.stdout.isatty():
-        return story(result, profile=profile).rstrip("\n")
+    out = _stdout()
+    if out is None or not out.isatty():
+        _say(story(result, profile=profile).rstrip("\n"))
+        return
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(file=out, highlight=False)
     with console.capture() as captured:
         console.print(render(result, profile=profile))
-    return captured.get().rstrip("\n")
+    _put(captured.get().rstrip("\n") + "\n")
 
 
 def _written(table: Table) -> str:
@@ -817,6 +846,7 @@ def _evaluated(expression: str, trace: Trace | None) -> str:
     if trace is None:
         return f"There is no counterexample along which to evaluate {expression}."
     from fencepost.trace.expression import evaluate
+    from fencepost.trace.words import abridged
 
     titles = ["initial state", *(step.title for step in trace.steps)]
     digits, width = len(str(len(trace.steps))), min(50, max(map(len, titles)))
@@ -824,7 +854,7 @@ def _evaluated(expression: str, trace: Trace | None) -> str:
         f" {i:>{digits}}  {t:<{width}}  {v}"
         for (i, t), v in zip(enumerate(titles), evaluate(expression, trace), strict=True)
     ]
-    return "\n".join([expression, *rows])
+    return "\n".join([expression, *map(abridged, rows)])
 
 
 # -- a state space that was written down ------------------------------------------------------------------------------
@@ -864,7 +894,7 @@ def _by(given: argparse.Namespace) -> By:
 def _write_rows(option: str, path: str, lines: Iterator[str]) -> None:
     if path == "-":
         for line in lines:
-            _say(line, end="")
+            _put(line)
         return
     try:
         with open(path, "w", encoding="utf-8") as file:
@@ -916,13 +946,36 @@ def _diff(given: argparse.Namespace) -> int:
 # -- saying things ----------------------------------------------------------------------------------------------------
 
 
-def _say(text: str, end: str = "\n") -> None:
-    """Print to standard output. Quiet if nobody listens any more; :class:`SystemFailure` if it can not be written."""
-    if sys.stdout is None:
+_output: ContextVar[Any] = ContextVar("fencepost_output")
+
+
+@contextlib.contextmanager
+def _output_is(stream: Any) -> Iterator[None]:
+    token = _output.set(stream)
+    try:
+        yield
+    finally:
+        _output.reset(token)
+
+
+def _stdout() -> Any:
+    """Where results go: standard output, of which the author's Python sees nothing. None if there is none."""
+    return _output.get(sys.stdout)
+
+
+def _say(text: str) -> None:
+    """Print lines to standard output. What could do something to a terminal, which names and docstrings can hold, is escaped."""
+    _put("\n".join(map(printable, text.split("\n"))) + "\n")
+
+
+def _put(text: str) -> None:
+    """Write to standard output. Quiet if nobody listens any more; :class:`SystemFailure` if it can not be written."""
+    out = _stdout()
+    if out is None:
         return
     try:
-        sys.stdout.write(text + end)
-        sys.stdout.flush()
+        out.write(text)
+        out.flush()
     except BrokenPipeError:
         _discard_output()
     except OSError as error:
@@ -934,7 +987,7 @@ def _discard_output() -> None:
     """Send what is still in the buffer nowhere, so that Python does not fail to write it once more when it ends."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, _stdout().fileno())
         os.close(nowhere)
 
 
@@ -947,8 +1000,10 @@ def _complain(message: str, error: BaseException | None, debug: bool) -> None:
             import traceback
 
             traceback.print_exception(error)
-        line = " ".join(message.split("\n")).strip()
-        sys.stderr.write(f"fencepost: {''.join(c if c.isprintable() else repr(c)[1:-1] for c in line)}\n")
+        line = printable(" ".join(message.split("\n")).strip())
+        if len(line) > LONGEST:
+            line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
+        sys.stderr.write(f"fencepost: {line}\n")
         sys.stderr.flush()
 
 

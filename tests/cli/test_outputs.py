@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.commandline import RAISING, Ran
+from cli.commandline import COUNTER, RAISING, Ran, environment
 
-from fencepost import SystemFailure
+from fencepost import SystemFailure, check
 
 Run = Callable[..., Ran]
 
@@ -286,3 +287,93 @@ def test_a_missing_library_names_it(here: Run, monkeypatch: pytest.MonkeyPatch) 
     assert ran.code == 153
     assert "the embedded engine can not start" in ran.complaint
     assert "--engine reference" in ran.complaint
+
+
+# -- what the author's Python prints ----------------------------------------------------------------------------------
+
+LOUD = """
+import sys
+from fencepost import *
+print("imported")
+
+def people(protocol):
+    print("asked for people")
+    return (1, 2)
+
+class Loud(Protocol):
+    n: int = state(0)
+
+    @action(p=people)
+    def step(self, p):
+        require(self.n < 3)
+        print("stepping")
+        sys.stdout.write("written")
+        self.n += 1
+
+    @invariant
+    def small(self):
+        print("judged")
+        return self.n < 3
+"""
+
+
+@pytest.mark.parametrize("engine", ["reference", "auto"])
+def test_what_a_protocol_prints_is_none_of_the_results(here: Run, tmp_path: Path, engine: str) -> None:
+    (tmp_path / "loud.py").write_text(LOUD)
+    files = "--dot /dev/stdout --itf r.json --eval n".split() if engine == "reference" else []
+    ran = here("check", "loud.py", "--engine", engine, "--json", "-", *files)
+    assert ran.code == 12
+    assert json.loads(ran.out)["verdict"] == "small"
+    for said in ("imported", "asked for people", "stepping", "written", "judged"):
+        assert said in ran.err
+    for command in (["check", "loud.py"], ["show", "loud.py"], ["check", "loud.py", "--help"]):
+        ran = here(*command)
+        assert ran.out
+        assert not any(said in ran.out for said in ("imported", "asked for", "stepping", "written", "judged"))
+
+
+def test_names_and_docstrings_do_nothing_to_a_terminal(here: Run, tmp_path: Path) -> None:
+    odd = 'from fencepost import *\nclass Odd(Protocol):\n    """A \x1b[31mred\x1b[0m \u202e one."""\n    name = "odd\x1b[1m"\n    n = state("\x1b[2J")\n'
+    odd += '    configurations = {"a\x1b[3m": configuration(doc="b\x1b[4m")}\n'
+    odd += '    @action\n    def go(self):\n        """Go \x1b]0;title\x07."""\n        self.n = "\x1b[5m"\n'
+    odd += '    @invariant\n    def never(self):\n        raise ValueError("\x1b[6m\\nand more")\n'
+    (tmp_path / "odd.py").write_text(odd)
+    for command in (["show", "odd.py"], ["check", "odd.py"], ["check", "odd.py", "--config", "x\x1b[7m"], ["check", "odd\x1b[8m.py"]):
+        ran = here(*command)
+        assert ran.out + ran.err
+        assert all(line.isprintable() for line in (ran.out + ran.err).split("\n"))
+
+
+# -- what is not installed --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A state space that was written down."""
+    pytest.importorskip("pyarrow")
+    folder = tmp_path_factory.mktemp("spaces")
+    (folder / "counter.py").write_text(COUNTER)
+    check(str(folder / "counter.py"), states=folder / "space")
+    return str(folder / "space")
+
+
+@pytest.mark.parametrize(
+    ("hidden", "arguments", "extra"),
+    [
+        ("pyarrow", ["query", "space", "select 1"], "spark"),
+        ("pyarrow", ["witness", "space", "--where", "true"], "spark"),
+        ("pyarrow", ["diff", "space", "space"], "spark"),
+        ("pyarrow", ["check", "counter.py", "--states", "new"], "spark"),
+        ("pyarrow", ["check", "counter.py", "--engine", "spark"], "spark"),
+        ("pyspark", ["check", "counter.py", "--engine", "spark"], "spark"),
+        ("uvicorn", ["explore", "counter.py"], "explore"),
+        ("starlette", ["explore", "counter.py"], "explore"),
+    ],
+)
+def test_the_extra_that_is_missing_is_named(process: Run, tmp_path: Path, space: str, hidden: str, arguments: list[str], extra: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules[{hidden!r}] = None\n")
+    arguments = [space if argument == "space" else argument for argument in arguments]
+    ran = process(*arguments, env=environment(PYTHONPATH=f"{tmp_path}{os.pathsep}{environment()['PYTHONPATH']}"))
+    assert f"needs {hidden}" in ran.complaint
+    assert f"pip install 'fencepost[{extra}]'" in ran.complaint
+    assert (ran.code, ran.out) == (153 if hidden == "pyspark" else 151, "")

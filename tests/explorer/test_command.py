@@ -143,8 +143,8 @@ def test_what_is_not_installed_is_named(counter: Path, capsys: pytest.CaptureFix
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    assert main(["explore", "counter.py"]) == 153
-    assert "explore needs uvicorn: pip install 'fencepost[explore]'" in capsys.readouterr().err
+    assert main(["explore", "counter.py"]) == 151
+    assert "explore needs uvicorn, which is not installed: pip install 'fencepost[explore]'" in capsys.readouterr().err
 
 
 def test_as_a_process(counter: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fencepost.compiler.tables import Array
-from fencepost.errors import SystemFailure
+from fencepost.errors import OptionError
 from fencepost.spec.values import Value, show
 from fencepost.states.kinds import Kind, Plain, converted, from_column, is_keyed_by_parts, merged, plain, to_column
 from fencepost.states.manifest import EDGES, FIXED, about
@@ -28,7 +28,7 @@ from fencepost.trace.words import kind_of
 try:
     import pyarrow as pa
 except ImportError:
-    raise SystemFailure("--states needs pyarrow: pip install 'fencepost[spark]'") from None
+    raise OptionError("states needs pyarrow, which is not installed: pip install 'fencepost[spark]'") from None
 
 FEW = 1 << 12
 """Values of a part of the state up to which all of them go into every dictionary."""

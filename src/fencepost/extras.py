@@ -1,0 +1,26 @@
+"""The optional parts of Fencepost: which extra brings a library that is not installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fencepost.errors import OptionError
+
+EXTRAS = {
+    "spark": ("pyspark", "py4j", "pyarrow", "pandas", "duckdb"),
+    "explore": ("starlette", "uvicorn", "anyio"),
+}
+
+
+@contextmanager
+def named(what: str) -> Iterator[None]:
+    """Raises :class:`fencepost.OptionError` if ``what`` needs a library that an extra would have brought."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        extra = next((extra for extra, libraries in EXTRAS.items() if missing in libraries), None)
+        if extra is None:
+            raise
+        raise OptionError(f"{what} needs {missing}, which is not installed: pip install 'fencepost[{extra}]'") from error

@@ -1,0 +1,51 @@
+"""Ctrl-C while the command line starts and ends, where nobody can catch it: one line and an exit code in place of a traceback.
+
+The package takes a tenth of a second to import, so this module is the first that it imports, and hardly imports anything itself.
+A process that only uses the package is left as it is.
+"""
+
+import os
+import signal
+import sys
+
+EXIT_CODE = 130
+
+
+def is_command_line() -> bool:
+    """Whether this process was started as ``fencepost`` or as ``python -m fencepost``."""
+    called: str = (getattr(sys, "argv", None) or [""])[0]
+    if called == "-m":  # as long as Python looks for the module
+        return "-mfencepost" in sys.orig_argv or ["-m", "fencepost"] in [sys.orig_argv[n : n + 2] for n in range(len(sys.orig_argv))]
+    return os.path.basename(called) == "fencepost" or called == os.path.join(os.path.dirname(__file__), "__main__.py")
+
+
+def end_process() -> None:
+    """From now on Ctrl-C ends the process at once, if it is the command line."""
+    if is_command_line() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+
+
+def interrupt() -> None:
+    """From now on Ctrl-C raises KeyboardInterrupt again."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        sys.unraisablehook = _try_again
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _try_again(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Python drops an exception that is raised in a callback of its own, while it collects garbage say. Ctrl-C then comes once more."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        from _thread import interrupt_main
+        from threading import Timer
+
+        Timer(0.01, interrupt_main).start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _end(number: object, frame: object) -> None:
+    try:
+        os.write(2, b"fencepost: interrupted\n")
+    except OSError:
+        pass
+    os._exit(EXIT_CODE)

@@ -1,0 +1,75 @@
+"""Ctrl-C at any moment of the command line: one line and exit code 130, and never a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli.commandline import COUNTER, environment
+from patience import PATIENCE
+
+INTERRUPTING = """
+import os, signal, sys
+
+count, wanted = 0, {wanted}
+
+def hook(event, arguments):
+    global count
+    if event == "import" and "fencepost.interrupts" in sys.modules:
+        count += 1
+        if count == wanted:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.addaudithook(hook)
+"""
+"""Interrupts its own process when the n-th module is imported, counted from where Fencepost has begun."""
+
+SCRIPT = "import sys\nfrom fencepost.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+"""What an installer writes for the entry point."""
+
+
+def interrupted(tmp_path: Path, wanted: int, script: bool) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "counter.py").write_text(COUNTER)
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTING.format(wanted=wanted))
+    (tmp_path / "fencepost").write_text(SCRIPT)
+    where = environment()
+    where["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{where['PYTHONPATH']}"
+    start = [str(tmp_path / "fencepost")] if script else ["-m", "fencepost"]
+    return subprocess.run(
+        [sys.executable, *start, "check", "counter.py", "-D", "limit=9", "--json", "-"],
+        cwd=tmp_path, env=where, text=True, capture_output=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("script", [False, True], ids=["module", "script"])
+@pytest.mark.parametrize("wanted", [1, 2, 20, 60, 110, 150])
+def test_an_interrupt_while_it_starts_is_one_line(tmp_path: Path, wanted: int, script: bool) -> None:
+    ran = interrupted(tmp_path, wanted, script)
+    assert "Traceback" not in ran.stderr
+    if ran.returncode == 12:  # it was over before so many modules were imported
+        assert wanted > 100
+        return
+    assert (ran.returncode, ran.stderr) == (130, "fencepost: interrupted\n")
+
+
+def test_who_only_uses_the_package_is_interrupted_as_ever(tmp_path: Path) -> None:
+    text = "import signal, fencepost, fencepost.cli\nassert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+    text += "fencepost.cli.main(['--version'])\nassert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+    (tmp_path / "mine.py").write_text(text)
+    for start in (["mine.py"], ["-m", "mine"], ["-c", text]):
+        subprocess.run([sys.executable, *start], cwd=tmp_path, env=environment(), timeout=PATIENCE, check=True)
+
+
+def test_who_ignores_interrupts_goes_on_ignoring_them(tmp_path: Path) -> None:
+    (tmp_path / "counter.py").write_text(COUNTER)
+    text = "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    (tmp_path / "sitecustomize.py").write_text(text + INTERRUPTING.format(wanted=30))
+    where = environment()
+    where["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{where['PYTHONPATH']}"
+    ran = subprocess.run(
+        [sys.executable, "-m", "fencepost", "check", "counter.py"], cwd=tmp_path, env=where, capture_output=True, timeout=PATIENCE, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, b"")
