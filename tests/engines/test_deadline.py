@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -317,3 +318,16 @@ def test_tables_are_laid_out_anew_only_when_there_is_something_new(monkeypatch: 
     # 41 states with 40 questions each, 8 at a time: some 200 rounds.
     assert (result.distinct_states, result.evaluations) == (41, 1 + 41 * 40)
     assert len(linked) < 30
+
+
+def test_what_is_traced_goes_on_after_a_limit() -> None:
+    # What was sent and not taken would keep an interpreter that traces its instructions where it is.
+    limited(Endless(), engine="reference", timeout=0.3)
+    calls: list[str] = []
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, subject: calls.append(event))
+    try:
+        Endless(where="")
+    finally:
+        sys.setprofile(before)
+    assert "call" in calls

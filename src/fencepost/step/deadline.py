@@ -89,7 +89,8 @@ class Deadline:
                 with contextlib.suppress(LimitReached):
                     over.set()
                     watch.join()
-                    _send(threading.get_ident(), None)
+                    if self._told:
+                        _take()
                     self._refuses, self._told, self._running = False, 0.0, None
                     break
 
@@ -112,7 +113,7 @@ class Deadline:
                 if not self._told:
                     return
                 with self._lock:
-                    _send(threading.get_ident(), None)
+                    _take()
                     self._told = 0.0
                 break
         raise LimitReached(self.reached)
@@ -156,13 +157,25 @@ class Deadline:
                 self._told = 0.0
                 return
             self.unfinished = unfinished
-            _send(running[4], LimitReached)
+            _send(running[4])
 
     @staticmethod
     def _unfinished(what: Any, store: Store | None, ids: Any, since: float, _: int) -> Unfinished:
         return Unfinished(str(what), None if store is None else State(store, ids), time.monotonic() - since)
 
 
-def _send(thread: int, exception: type[BaseException] | None) -> None:
-    """Have an exception raised in a thread, or, given none, take back what has not been raised yet."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None if exception is None else ctypes.py_object(exception))
+def _send(thread: int) -> None:
+    """Have :class:`LimitReached` raised in a thread. Of several that were not raised yet there is one."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(LimitReached))
+
+
+def _take() -> None:
+    """Take what was sent to this thread, if it was not raised yet: none is left afterwards.
+
+    Not by sending nothing in its place: Python would look for it before every instruction from then on, and where it traces them
+    never come to the instruction.
+    """
+    with contextlib.suppress(LimitReached):
+        _send(threading.get_ident())
+        while True:
+            pass
