@@ -83,9 +83,11 @@ class NoTable(Exception):
         self.name = name
 
 
-def for_duckdb(sql: str, tables: Mapping[str, Iterable[str]], floats: Iterable[str]) -> tuple[str, list[str]]:
+def for_duckdb(
+    sql: str, tables: Mapping[str, Iterable[str]], floats: Iterable[str], maps: Iterable[str]
+) -> tuple[str, list[str]]:
     """A question in Spark SQL as one for DuckDB, and what the columns of the answer are called. ``tables``: the columns of each table;
-    ``floats``: those that are no whole numbers, whose text the two write differently.
+    ``floats``: those that are no whole numbers, whose text the two write differently; ``maps``: those that they give differently.
 
     Raises :class:`Otherwise` for a question that is for Spark, and :class:`NoColumn` or :class:`NoTable`.
     """
@@ -99,13 +101,15 @@ def for_duckdb(sql: str, tables: Mapping[str, Iterable[str]], floats: Iterable[s
         condition = UNDER_CONDITION.get(type(node))
         if not (isinstance(node, SAME) if condition is None else condition(node)):
             raise Otherwise(f"{type(node).__name__} may mean something else to DuckDB")
-    _must_be_known(query, tables, set(floats))
-    names = _names(query, tables)
+    _must_be_known(query, tables, {*floats, *maps})
+    names = _names(query)
+    if not names and any(not set(maps).isdisjoint(tables.get(table.name, ())) for table in query.find_all(exp.Table)):
+        raise Otherwise("maps whose keys have parts")
     _translate(query)
     return query.sql("duckdb"), names
 
 
-def _must_be_known(query: exp.Query, tables: Mapping[str, Iterable[str]], floats: set[str]) -> None:
+def _must_be_known(query: exp.Query, tables: Mapping[str, Iterable[str]], apart: set[str]) -> None:
     views = {cte.alias for cte in query.find_all(exp.CTE)}
     for table in query.find_all(exp.Table):
         if table.db or not isinstance(table.this, exp.Identifier):
@@ -119,8 +123,8 @@ def _must_be_known(query: exp.Query, tables: Mapping[str, Iterable[str]], floats
     given += [name.name for alias in query.find_all(exp.TableAlias) for name in alias.columns]
     held = {parameter.name for function in query.find_all(exp.Lambda) for parameter in function.expressions}
     used = {column.name: column for column in query.find_all(exp.Column) if not isinstance(column.this, exp.Star)}
-    if not floats.isdisjoint(used):
-        raise Otherwise("numbers that are not whole")
+    if not apart.isdisjoint(used):
+        raise Otherwise("numbers that are not whole, or maps whose keys have parts")
     unknown = used.keys() - columns - set(given) - held
     if any(part.name in columns or part.name in given or part.name in held for name in unknown for part in used[name].parts):
         raise Otherwise("a part of a value")
@@ -150,7 +154,7 @@ def _translate(query: exp.Query) -> None:
         node.replace(exp.Paren(this=exp.Case(ifs=[fails], default=node.copy())))
 
 
-def _names(query: exp.Query, tables: Mapping[str, Iterable[str]]) -> list[str]:
+def _names(query: exp.Query) -> list[str]:
     """What Spark calls the columns of an answer; empty if that is what DuckDB calls them."""
     first = query
     while isinstance(first, exp.SetOperation):

@@ -25,6 +25,9 @@ ENGINES = ("auto", "duckdb", "spark")
 TYPES = {"int": "bigint", "bool": "boolean", "float": "double"}
 """What Spark calls the types of columns that are not text."""
 
+_BY_PARTS = re.compile("map<(array|map|struct)")
+"""A map whose keys have parts: as such DuckDB gives it as two lists."""
+
 _DESCRIBE = re.compile(r"\s*desc(?:ribe)?\s+(?:table\s+)?(\w+)\s*;?\s*", re.IGNORECASE)
 
 BLOCK = 10_000
@@ -117,9 +120,11 @@ def _by_duckdb(space: StateSpace, sql: str, by: By) -> Answer | None:
     described = _DESCRIBE.fullmatch(sql)
     if described and described[1] in tables:
         return _listed([(name, _type(kind), None) for name, kind in tables[described[1]].items()])
-    floats = [name for name, kind in space.manifest.columns.items() if "double" in _type(kind)]
+    types = {name: _type(kind) for name, kind in space.manifest.columns.items()}
+    floats = [name for name, kind in types.items() if "double" in kind]
+    maps = [name for name, kind in types.items() if _BY_PARTS.search(kind)]
     try:
-        translated, columns = for_duckdb(names.quoted(sql, space.manifest.columns), tables, floats)
+        translated, columns = for_duckdb(names.quoted(sql, space.manifest.columns), tables, floats, maps)
     except NoColumn as error:
         raise names.no_column(space, error.name) from None
     except NoTable as error:
