@@ -52,7 +52,7 @@ class Lock(Protocol):
         self.at[p] = At.AWAY
         self.held = False
 
-    fairness = (weak(enter), weak(leave))
+    fairness = [weak(enter), weak(leave)]
 
     @leads_to(p=procs)
     def whoever_waits_enters(self, p: ModelValue) -> tuple[bool, bool]:
@@ -68,12 +68,12 @@ class Lock(Protocol):
 
 
 class StrongLock(Lock):
-    fairness = (strong(Lock.enter), weak(Lock.leave))
+    fairness = [strong(Lock.enter), weak(Lock.leave)]
 
 
 class ByProcess(Lock):
-    fairness = (weak(per=("p",)),)
+    fairness = [weak(per=("p",))]
 
 
 class GoesOn(Lock):
-    fairness = (weak(per=()),)
+    fairness = [weak(per=())]

@@ -17,18 +17,18 @@ class Prompt(TwoPhaseCommit):
 class Fair(Prompt):
     """Whoever has something to do for others does it at last."""
 
-    fairness = (
+    fairness = [
         weak(Prompt.rm_asks_again),
         weak(Prompt.tm_receives_vote),
         weak(Prompt.tm_commits),
         weak(Prompt.rm_follows),
-    )
+    ]
 
 
 class Patient(Fair):
     """The transaction manager does not wait for ever either."""
 
-    fairness = (*Fair.fairness, weak(Fair.tm_aborts))
+    fairness = [*Fair.fairness, weak(Fair.tm_aborts)]
 
 
 class Unlucky(Patient):
@@ -42,4 +42,4 @@ class Unlucky(Patient):
 class Lucky(Unlucky):
     """A decision that is sent again and again arrives."""
 
-    fairness = (*Unlucky.fairness, strong(Unlucky.rm_follows))
+    fairness = [*Unlucky.fairness, strong(Unlucky.rm_follows)]

@@ -742,12 +742,12 @@ class BookKeeperBoot(Protocol):
 
     # -- what must happen ----------------------------------------------------------------------------------------------
 
-    fairness = (
+    fairness = [
         weak(recovery_starts, recovery_counts_fenced, recovery_counts_read, recovery_counts_added, recovery_closes_ledger),
         weak(bookie_boots),
         strong(bookie_copies_entry, bookie_completes_boot),
         strong(bookie_is_fenced, bookie_answers_read, bookie_stores_recovered_entry),
-    )
+    ]
     """The ledger is recovered, and bookies boot. One in limbo may be shut down again and again, so what it does while it is up is
     strongly fair. The writer need not do anything."""
 

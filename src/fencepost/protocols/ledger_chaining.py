@@ -340,7 +340,7 @@ class LedgerChaining(Protocol):
 
     # -- what must happen ----------------------------------------------------------------------------------------------
 
-    fairness = (
+    fairness = [
         weak(become_leader),
         weak(abdicate),
         weak(get_last_ledger),
@@ -352,7 +352,7 @@ class LedgerChaining(Protocol):
         weak(append_ledger_bad_version),
         weak(write_to_ledger),
         weak(close_own_ledger_bad_version),
-    )
+    ]
     """Nobody has to elect a leader or to close a written ledger for another; all else that can be done is done at last.
 
     The original says nothing of fairness. A leader that would need one more ledger than the state constraint allows has nothing

@@ -13,7 +13,7 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast, overload
 
 from fencepost.errors import FencepostError
 from fencepost.spec.context import Cursor, Slot, slot_name
@@ -316,7 +316,10 @@ class Table(PerKey[K, V]):
     if typing.TYPE_CHECKING:
 
         def __delitem__(self, key: K) -> None: ...
-        def get(self, key: K, default: V | None = None) -> V | None: ...
+        @overload
+        def get(self, key: K) -> V | None: ...
+        @overload
+        def get(self, key: K, default: V | T) -> V | T: ...
 
 
 class TableView(View, Table[K, V]):
@@ -336,9 +339,9 @@ class TableView(View, Table[K, V]):
         except IndexError:
             raise KeyError(f"{show(key)} is not in {'.'.join(map(str, self._path))}") from None
 
-    def get(self, key: K, default: V | None = None) -> V | None:
+    def get(self, key: K, default: Any = None) -> Any:
         cell = self._cursor.read(self._shape._cell(self._path, freeze(key)))
-        return cast(V, cell[0]) if cell else default
+        return cell[0] if cell else default
 
     def __setitem__(self, key: K, value: V) -> None:
         try:

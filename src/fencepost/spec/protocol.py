@@ -506,7 +506,7 @@ class Protocol(metaclass=_ProtocolType):
 
     name: ClassVar[str] = ""
     configurations: ClassVar[Mapping[str, Configuration]] = {}
-    fairness: ClassVar[Sequence[Fairness]] = ()
+    fairness: ClassVar[Sequence[Fairness]] = []
     _declared_constants: ClassVar[dict[str, Constant]] = {}
     _declared_variables: ClassVar[dict[str, Variable]] = {}
     _declared: ClassVar[dict[str, Declared]] = {}
@@ -628,7 +628,7 @@ def _check_settings(cls: type[Protocol]) -> None:
     settings: dict[str, Any] = {name: inspect.getattr_static(cls, name) for name in ("name", "fairness", "configurations")}
     wanted = {
         "name": ("what the command line calls the protocol, a str", isinstance(settings["name"], str)),
-        "fairness": ("a tuple of weak(...) and strong(...)", _all_of(settings["fairness"], Fairness)),
+        "fairness": ("a list of weak(...) and strong(...)", _all_of(settings["fairness"], Fairness)),
         "configurations": ("a dict of configuration(...) by name", _all_of(settings["configurations"], Configuration)),
     }
     for name, (what, right) in wanted.items():

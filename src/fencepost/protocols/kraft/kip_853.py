@@ -917,13 +917,13 @@ class KRaft(Protocol):
 
     # -- what must happen -----------------------------------------------------------------------------------------------
 
-    fairness = (
+    fairness = [
         weak(check_quorum_resign, observer_fetch_timeout, send_request_vote, become_leader),
         weak(handle_vote_request, handle_vote_response),
         weak(accept_begin_quorum_request, resend_begin_quorum_epoch_request),
         weak(send_fetch_request, reject_fetch_request, diverging_fetch_request),
         weak(accept_fetch_request_from_voter, accept_fetch_request_from_observer, handle_fetch_response),
-    )
+    ]
 
     @leads_to(v=values, when=liveness_is_tested)
     def values_eventually_acked(self, v: ModelValue) -> tuple[bool, bool]:
