@@ -380,6 +380,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 def _place(text: str) -> Path | str:
     """A folder, or a URL."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is given no name: name a directory")
     return text if "://" in text else Path(text)
 
 
@@ -633,6 +635,8 @@ class _Results:
             if option != "json":
                 raise OptionError(f"--{option} - is not possible: only --json can go to standard output")
             return
+        if not path:
+            raise OptionError(f"--{option} is given no name: name a file")
         for other, taken in self.files.items():
             if os.path.realpath(taken) == os.path.realpath(path) and not _is_device(path):
                 raise OptionError(f"--{option} and --{other} are both to be written to {path}")

@@ -178,6 +178,8 @@ def _hint(name: str, known: Iterable[str]) -> str:
 
 
 def _no_such_protocol(given: str, names: list[str]) -> str:
+    if not given:
+        return f"give a protocol: a .py file, or one of {', '.join(names)}"
     if os.path.exists(given + ".py"):
         return f"no protocol named {given} is shipped: for the file, write {given}.py"
     if os.path.exists(given):

@@ -97,7 +97,8 @@ class Constant:
         else:
             values = self.default if isinstance(self.default, (frozenset, tuple)) else (self.default,)
             hint = f", for example {self.name}={','.join(v if isinstance(v, str) else show(v).lower() for v in values)}"
-        return OptionError(f"constant {self.name} is {self.kind}, not {given!r}{hint}")
+        kind = f"a {self.kind}" if self.kind.startswith(("set", "sequence")) else self.kind
+        return OptionError(f"constant {self.name} is {kind}, not {given!r}{hint}")
 
     def convert(self, given: Any) -> Value:
         """``given`` (from Python or, as text, from a command line) as a value of this constant.

@@ -473,7 +473,7 @@ def freeze(value: Value) -> Value:
         return value
     if kind is float:
         if value != value:
-            raise NotAValue("NaN is not a value: it does not equal itself")
+            raise NotAValue("NaN, which is not a value: it does not equal itself")
         return value
     view: Callable[[], Value] | None = getattr(value, "__value__", None)
     if view is not None:
