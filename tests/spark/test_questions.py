@@ -82,12 +82,7 @@ def test_parts_of_the_state_need_no_quotes() -> None:
 
     assert quoted("select bookie.b1.fenced, s.bookie.b1 from s") == "select `bookie.b1.fenced`, s.`bookie.b1` from s"
     assert quoted("network.Add[w→b1] is null and depth > 2") == "`network.Add[w→b1]` is null and depth > 2"
-<<<<<<< HEAD
     untouched = "'bookie.b1' = 'say \"depth\"' or `bookie.b1` -- \"bookie.b1\"\n or my_bookie.b1 or bookie.b10"
-=======
-    assert quoted('"bookie.b1" = 1') == "`bookie.b1` = 1"
-    untouched = "'bookie.b1' = `bookie.b1` -- bookie.b1\n or my_bookie.b1 or bookie.b10"
->>>>>>> 16bfb81 (Maps whose keys have parts are for Spark; the language page has the settings of Spark and whether it was needed)
     assert quoted(untouched) == untouched
     assert quoted('"bookie.b1.fenced" = "depth" or s."bookie.b1" as "a""b`c"') == '`bookie.b1.fenced` = `depth` or s.`bookie.b1` as `a"b``c`'
 
