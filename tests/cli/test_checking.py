@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -315,3 +316,16 @@ def test_what_does_not_depend_on_the_hash_seed_is_left_alone(here: Run, tmp_path
     (tmp_path / "p.py").write_text(text)
     ran = here("check", "p.py", "--checking", "--engine", "reference")
     assert (ran.code, ran.err) == (0, "")
+
+
+def test_a_script_that_checks_while_it_is_imported_starts_no_processes_without_end(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import fencepost\nfrom fencepost import Protocol, action, check, require, state\n"
+        "class Tick(Protocol):\n    n: int = state(0)\n    @action\n    def tick(self) -> None:\n"
+        "        require(self.n < 2)\n        self.n += 1\n"
+        "open('runs', 'a').write('+')\nfencepost.check(Tick(), checking=True)\nprint(check(Tick(), checking=True).verdict)\n"
+    )
+    ran = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "holds\n", "")
+    # Once, and once in each of the processes with other hash seeds that each of the two checks starts.
+    assert len((tmp_path / "runs").read_text()) <= 1 + 2 * 4
