@@ -137,6 +137,7 @@ class Explorer:
         self.raised: tuple[int, int, ProtocolRaised] | None = None
         self.failed = [0] * w
         self.told = 0.0
+        self.most_told = 0
         self.reader = Reader(Path(options.resume)) if options.resume else None
         self.writer: Writer | None = None
         self.source = ""
@@ -714,12 +715,10 @@ class Explorer:
 
     def _end_early(self) -> None:
         """Count what was found of a level that is not complete."""
-        found = 0
+        found = self._discovered()
         bases = np.zeros(self.workers, np.int64)
         for t, work in enumerate(self.work):
             count = int(work.counts[COUNT])
-            # What is parked was not judged: whether it counts is not known.
-            found += count - int(work.counts[OUT]) - int(work.counts[PARKS])
             ignored = np.empty(count, np.int64)
             kernel.parents(self.new, t * self.region, count, self.region, bases, self.old_numbers, ignored, work.new_count)
         self.result.distinct += found
@@ -844,9 +843,10 @@ class Explorer:
         memory = resident_memory()
         found, queue = result.distinct, self.level_size
         if self.expanding:
-            discovered = sum(int(w.counts[COUNT]) - int(w.counts[OUT]) for w in self.work)
+            discovered = self._discovered()
             found += discovered
             queue += discovered - min(queue, self.expanded + int(self.shared.stop[1]))
+        found = self.most_told = max(found, self.most_told)
         if result.limit is None:
             if options.max_states is not None and found >= options.max_states:
                 result.limit = f"the limit of {options.max_states:,} states"
@@ -870,6 +870,14 @@ class Explorer:
                     doing=compiling(),
                 )
             )
+
+    def _discovered(self) -> int:
+        """How many states of the level that is being built count. Of a parked one, which was not judged yet, that is not known.
+
+        Workers may be running: in this order, the numbers add up to no more than there are.
+        """
+        counted = sum(int(w.counts[COUNT]) for w in self.work)
+        return counted - sum(int(w.counts[OUT]) + int(w.counts[PARKS]) for w in self.work)
 
     def count(self) -> None:
         """Add up what the workers counted, by action."""
