@@ -324,22 +324,39 @@ def touches(changed, slots):
     return False
 
 
+@inner
+def copy_drops(g, outcome, like):
+    """What one outcome changes the result of, another one does as well."""
+    for i in range(g.drop.shape[1]):
+        g.drop[outcome, i] = g.drop[like, i]
+
+
 @njit
 def add_outcomes(g, first, end, root_kind):
-    """Entries for new outcomes: every step property, and every other root that reads what the outcome changes."""
+    """Entries for new outcomes: every step property, and every other root that reads what the outcome changes.
+
+    An outcome that changes the same as an earlier one, and leaves the same known, has the entries of that one.
+    """
+    stepwise = False
+    for root in range(root_kind.size):
+        stepwise |= root_kind[root] == 2
     for outcome in range(first, end):
-        for root in range(root_kind.size):
+        like = g.like[outcome]
+        for root in range(root_kind.size if like == outcome or stepwise else 0):
             if root_kind[root] == 2:
                 add_entry(g, outcome, root, True)
-            elif touches(g.changed[outcome], g.root_slots[root]):
+            elif like == outcome and touches(g.changed[outcome], g.root_slots[root]):
                 add_entry(g, outcome, root, False)
+        copy_drops(g, outcome, like)
 
 
 @njit
 def widen_root(g, root, gained, outcomes):
     """A root has begun to read the slots ``gained``: outcomes that change them, and nothing it read before, now affect it."""
     for outcome in range(1, outcomes):
-        if touches(g.changed[outcome], gained) and not touches(g.changed[outcome], g.root_slots[root]):
+        if g.like[outcome] != outcome:
+            copy_drops(g, outcome, g.like[outcome])
+        elif touches(g.changed[outcome], gained) and not touches(g.changed[outcome], g.root_slots[root]):
             # The entry is keyed by what the root reads from now on.
             for i in range(gained.size):
                 g.root_slots[root, i] |= gained[i]
@@ -360,15 +377,14 @@ def entry_of(pool, places, word):
 
 
 @njit
-def link(g, places, outcomes, root_kind, start, middle, step_start, word, trie_of, step_trie, fill):
-    """Lay the entries out by outcome: properties in [start, middle), actions in [middle, next start), step properties apart.
+def link(g, places, outcomes, root_kind, start, middle, end, step_start, word, trie_of, step_trie, fill):
+    """Lay the entries out by outcome: properties in [start, middle), actions in [middle, end), step properties apart.
 
     An entry whose residual is known to end disabled, whatever the state, is left out.
     """
-    for o in range(outcomes + 1):
-        start[o] = 0
-        middle[o] = 0
-        step_start[o] = 0
+    for o in range(outcomes):
+        start[o] = middle[o] = end[o] = step_start[o + 1] = 0
+    step_start[0] = 0
     for n in range(g.entries[0]):
         trie = g.entry_trie[n]
         if g.roots[trie] == DISABLED:
@@ -378,14 +394,19 @@ def link(g, places, outcomes, root_kind, start, middle, step_start, word, trie_o
         if kind == 2:
             step_start[o + 1] += 1
         elif kind == 1:
-            start[o + 1] += 1
+            end[o] += 1
         else:
             middle[o] += 1
-            start[o + 1] += 1
+    top = 0
     for o in range(outcomes):
-        start[o + 1] += start[o]
         step_start[o + 1] += step_start[o]
-        middle[o] += start[o]
+        like = g.like[o]
+        if like != o:
+            start[o], middle[o], end[o] = start[like], middle[like], end[like]
+            continue
+        start[o] = top
+        middle[o] += top
+        top = end[o] = end[o] + middle[o]
     for o in range(outcomes):
         fill[3 * o] = start[o]
         fill[3 * o + 1] = middle[o]

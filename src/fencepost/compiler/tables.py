@@ -68,6 +68,7 @@ class Growing(NamedTuple):
     known_old: Array
     known_new: Array
     changed: Array
+    like: Array
     drop: Array
     root_slots: Array
     entries: Array
@@ -80,7 +81,7 @@ class Compiled(NamedTuple):
 
     ``place``: where each slot stands in a row. ``leaf_span``: first outcome << 24 | number of outcomes, of each leaf. ``delta``,
     ``delta_high``: effect of each outcome on the fingerprint; ``image_delta``, ``image_delta_high``: on the fingerprint of each image of
-    the state, one column per permutation (none without symmetry). ``write_*``: what each outcome writes. ``start``, ``middle``: the entries of each outcome, properties
+    the state, one column per permutation (none without symmetry). ``write_*``: what each outcome writes. ``start``, ``middle``, ``end``: the entries of each outcome, properties
     first; an entry is place << 32 | node, or a word. ``twin``: whether an outcome of another leaf can have the same effect.
 
     For canonical labellings (empty without): ``colours`` of the members; the term of a value of a slot has its program at
@@ -106,6 +107,7 @@ class Compiled(NamedTuple):
     write_value: Array
     start: Array
     middle: Array
+    end: Array
     word: Array
     trie: Array
     step_start: Array
@@ -193,6 +195,7 @@ class Tables:
         self.known_old = reserve(MAX_ENTRIES, np.int32)
         self.known_new = reserve(MAX_ENTRIES, np.int32)
         self.changed = reserve(MAX_OUTCOMES * self.slot_words, np.uint64).reshape(MAX_OUTCOMES, self.slot_words)
+        self.like = reserve(MAX_OUTCOMES, np.int32)
         self.drop = reserve(MAX_OUTCOMES * self.root_words, np.uint64).reshape(MAX_OUTCOMES, self.root_words)
         self.root_slots = np.zeros((max(roots, 1), self.slot_words), np.uint64)
         self.entries = np.zeros(1, np.int64)
@@ -222,6 +225,7 @@ class Tables:
         self.most_leaves, self.most_outcomes = [0] * roots, [0] * roots
         self._below: dict[int, tuple[int, int]] = {}
         self._same_effect: dict[tuple[tuple[int, int, int], ...], list[int]] = {}
+        self._alike: dict[tuple[tuple[tuple[int, int], ...], tuple[int, ...]], int] = {}
         self.layout = Layout()
         # One word at a time, Python reads and writes a memoryview several times faster than an array.
         self._pool, self._top, self._root_words = self.pool.data, self.top.data, self.roots.data
@@ -239,7 +243,7 @@ class Tables:
         """The arrays for growing; take them anew after every :meth:`spread`."""
         return Growing(
             self.pool, self.top, self.roots, self.tries, self.trie_root, self.trie_known, self.residual_keys,
-            self.residual_tries, self.known_start, self.known_slot, self.known_old, self.known_new, self.changed, self.drop,
+            self.residual_tries, self.known_start, self.known_slot, self.known_old, self.known_new, self.changed, self.like, self.drop,
             self.root_slots, self.entries, self.entry_outcome, self.entry_trie,
         )  # fmt: skip
 
@@ -405,6 +409,8 @@ class Tables:
             c += 1
         self.known_start[number + 1], self.write_start[number + 1], self.choice_start[number + 1] = k, w, c
         self.changed[number] = _bits(list(outcome.writes), self.slot_words)
+        left = tuple(sorted((slot, outcome.writes.get(slot, (value, value))[1]) for slot, value in known.items()))
+        self.like[number] = self._alike.setdefault((left, tuple(sorted(outcome.writes))), number) if root >= 0 else number
         self.delta[number] = delta & ((1 << 64) - 1)
         self.delta_high[number] = delta >> 64
         self.outcome_root[number] = root
@@ -483,12 +489,12 @@ class Tables:
         return {
             "pool": int(self.top[0]), "place": len(self.store.slots), "roots": tries, "trie_root": tries, "trie_known": tries,
             "residual_keys": self.residual_keys.size, "residual_tries": self.residual_tries.size,
-            "known_start": n + 1, "known_slot": known, "known_old": known, "known_new": known, "changed": n, "drop": n,
+            "known_start": n + 1, "known_slot": known, "known_old": known, "known_new": known, "changed": n, "like": n, "drop": n,
             "root_slots": len(self.root_slots), "entry_outcome": entries, "entry_trie": entries,
             "write_start": n + 1, "write_slot": writes, "write_value": writes, "choice_start": n + 1, "choice": choices,
             "delta": n, "delta_high": n, "image_delta": n * bool(self.permutations), "image_delta_high": n * bool(self.permutations), "twin": n, "leaf_root": self.leaves, "leaf_span": self.leaves, "outcome_root": n,
             "is_constraint": len(self.is_constraint), "step_trie": int(self.entries[0]), "word": entries, "trie": entries,
-            "start": n + 1, "middle": n + 1, "step_start": n + 1,
+            "start": n, "middle": n, "end": n, "step_start": n + 1,
             # Only the embedded engine has symmetry.
             "colours": 0, "program_base": 0, "program_at": 0, "program": 0,
         }  # fmt: skip
@@ -545,14 +551,14 @@ class Tables:
         self.spread()
         n, entries = self.outcomes, int(self.entries[0])
         if afresh or self._linked[0] != (n, entries):
-            start, middle, step_start = (np.zeros(n + 1, np.int32) for _ in range(3))
+            start, middle, end, step_start = (np.zeros(n + 1, np.int32) for _ in range(4))
             word, trie, step_trie = np.zeros(entries, np.int64), np.zeros(entries, np.int32), np.zeros(entries, np.int32)
-            native.link(self.growing(), self.layout.place, n, self.root_kind, start, middle, step_start, word, trie, step_trie, np.zeros(3 * n, np.int64))
-            self._linked = (n, entries), (start, middle, word, trie, step_start, step_trie)
-        start, middle, word, trie, step_start, step_trie = self._linked[1]
+            native.link(self.growing(), self.layout.place, n, self.root_kind, start, middle, end, step_start, word, trie, step_trie, np.zeros(3 * n, np.int64))
+            self._linked = (n, entries), (start, middle, end, word, trie, step_start, step_trie)
+        start, middle, end, word, trie, step_start, step_trie = self._linked[1]
         return Compiled(
             self.pool, self.layout.place, self.roots, self.is_constraint, self.leaf_root, self.leaf_span, self.outcome_root, self.delta, self.delta_high,
-            self.image_delta, self.image_delta_high, self.twin, self.choice_start, self.choice, self.write_start, self.write_slot, self.write_value, start, middle, word, trie,
+            self.image_delta, self.image_delta_high, self.twin, self.choice_start, self.choice, self.write_start, self.write_slot, self.write_value, start, middle, end, word, trie,
             step_start, step_trie, self.drop, self.known_start, self.known_slot, self.known_new,
             *(self._programs.compiled() if self._programs is not None else [np.zeros(0, np.int64)] * 4),
         )  # fmt: skip

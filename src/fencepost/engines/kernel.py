@@ -531,7 +531,7 @@ def build(c, old, new, w, refs, fps, highs, found, base, leaf_base, wide, action
                 root = np.int64(load(c.leaf_root, np.int64(leaf)))
                 store(leaves, n, leaf)
                 n += 1 - np.int64((load(drop, outcome * masks + (root >> 6)) >> np.uint64(root & 63)) & np.uint64(1))
-            for e in range(middle, np.int64(load(c.start, outcome + 1))):
+            for e in range(middle, np.int64(load(c.end, outcome))):
                 n = follow(pool, places, new_flat, row, load(c.word, e), leaves, n, stack)
                 if n < 0:
                     missed = True
@@ -668,7 +668,7 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
         n = at
         if not (waiting or outside) and actions:
             # First whether anything has to be asked: there may be many leaves to take over, and many rounds of questions.
-            for e in range(c.middle[outcome], c.start[outcome + 1]):
+            for e in range(c.middle[outcome], c.end[outcome]):
                 ends, asked = complete(c, g, np.int64(c.trie[e]), np.int64(-1), cells, position, new.leaves, at, w.stack, asks, asked)
                 waiting |= ends < 0
         if not (waiting or outside) and actions:
@@ -679,7 +679,7 @@ def settle(c, g, old, new, w, leaf_base, wide, actions, asks):
                     if (c.drop[outcome, root >> 6] >> np.uint64(root & 63)) & np.uint64(1) == 0:
                         new.leaves[n] = old.leaves[k]
                         n += 1
-            for e in range(c.middle[outcome], c.start[outcome + 1]):
+            for e in range(c.middle[outcome], c.end[outcome]):
                 n = walk(c.pool, c.place, cells, np.int64(0), np.int64(g.roots[c.trie[e]]), new.leaves, n, w.stack)
             for k in range(at, n):
                 if waiting:
