@@ -6,6 +6,7 @@ import enum
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -240,3 +241,29 @@ def test_a_checkpoint_keeps_keys_that_read_the_same_apart(tmp_path: Path) -> Non
     fencepost.check(ReadTheSame(), engine="embedded", max_depth=4, checkpoint=tmp_path)
     resumed = fencepost.check(ReadTheSame(), engine="embedded", resume=tmp_path)
     assert (resumed.distinct_states, resumed.generated_states) == (whole.distinct_states, whole.generated_states) == (36, 61)
+
+
+class Counted(Record):
+    """A record that checks itself, and does not say so to the class above."""
+
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        assert self.number >= 0
+
+
+class CountsInPlace(Protocol):
+    held: Any = state((Counted(),))
+
+    @action
+    def count(self) -> None:
+        counted = self.held[0]
+        counted.number += 1
+        self.held = (counted,)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_value_of_a_state_is_not_changed_in_place(engine: str) -> None:
+    result = fencepost.check(CountsInPlace(), engine=engine)
+    assert result.verdict == "raised"
+    assert "a Counted is an immutable value: make a changed copy with .replace(number=...)" in str(result.error)

@@ -222,6 +222,10 @@ def _register(cls: type) -> None:
     _named[name] = weakref.ref(cls)
 
 
+_SEALED = ("_sealed", "_code", "_frozen")
+"""What only a record has whose fields can not be assigned any more."""
+
+
 @dataclass_transform()
 class Record:
     """A named group of values, declared like a dataclass.
@@ -247,7 +251,8 @@ class Record:
         object.__setattr__(self, "_sealed", True)
 
     def __setattr__(self, name: str, value: object) -> None:
-        if self.__dict__.get("_sealed"):
+        # A class may build its records without __post_init__ above. They are values once they were encoded or frozen.
+        if not self.__dict__.keys().isdisjoint(_SEALED):
             raise AttributeError(
                 f"a {type(self).__name__} is an immutable value: make a changed copy with .replace({name}=...)"
             )
