@@ -267,3 +267,25 @@ def test_a_value_of_a_state_is_not_changed_in_place(engine: str) -> None:
     result = fencepost.check(CountsInPlace(), engine=engine)
     assert result.verdict == "raised"
     assert "a Counted is an immutable value: make a changed copy with .replace(number=...)" in str(result.error)
+
+
+class Zeros(Protocol):
+    number: float = state(1.0)
+    text: str = state("")
+
+    @action(zero=(-0.0, 0.0))
+    def assign(self, zero: float) -> None:
+        self.number = zero
+
+    @action
+    def write(self) -> None:
+        self.text = str(self.number)
+
+    @invariant
+    def without_a_sign(self) -> bool:
+        return self.text in ("", "1.0", "0.0")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_zero_has_no_sign(engine: str) -> None:
+    assert fencepost.check(Zeros(), engine=engine).must_hold().distinct_states == 5

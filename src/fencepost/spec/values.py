@@ -479,7 +479,7 @@ def freeze(value: Value) -> Value:
     if kind is float:
         if value != value:
             raise NotAValue("NaN, which is not a value: it does not equal itself")
-        return value
+        return value + 0.0  # -0.0 equals 0.0
     view: Callable[[], Value] | None = getattr(value, "__value__", None)
     if view is not None:
         return freeze(view())
