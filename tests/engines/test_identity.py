@@ -12,6 +12,7 @@ import pytest
 
 import fencepost
 from fencepost import (
+    Map,
     Message,
     ModelValue,
     NotAProtocol,
@@ -267,6 +268,42 @@ def test_a_value_of_a_state_is_not_changed_in_place(engine: str) -> None:
     result = fencepost.check(CountsInPlace(), engine=engine)
     assert result.verdict == "raised"
     assert "a Counted is an immutable value: make a changed copy with .replace(number=...)" in str(result.error)
+
+
+class KeyedByOne(Protocol):
+    held = per_key((1, 2), 0)
+
+    @action
+    def write(self) -> None:
+        assert True not in self.held
+        self.held[True] = 1
+
+
+class AssignedByTrue(Protocol):
+    held = per_key((1, 2), 0)
+
+    @action
+    def write(self) -> None:
+        self.held = {True: 1, 2: 2}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_python_takes_for_a_key_of_a_map_is_none(engine: str) -> None:
+    assert "True is not a key of held (1, 2)" in str(fencepost.check(KeyedByOne(), engine=engine).error)
+    assert "where a map over {1, 2} belongs" in str(fencepost.check(AssignedByTrue(), engine=engine).error)
+
+
+class AssignedAsAWhole(Protocol):
+    held = table({1: "one"})
+
+    @action
+    def write(self) -> None:
+        self.held = one_of((Map({True: "yes"}), Map({1: "one"})))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_table_is_assigned_keys_that_python_takes_for_equal_to_its_own(engine: str) -> None:
+    assert fencepost.check(AssignedAsAWhole(), engine=engine).must_hold().distinct_states == 2
 
 
 class Zeros(Protocol):

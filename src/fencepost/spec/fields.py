@@ -136,6 +136,14 @@ class PerKeyShape(Shape):
 
     def __init__(self, elements: dict[Any, Shape]) -> None:
         self.elements = elements
+        self._keys = {key: (key, encode(key)) for key in elements}
+
+    def element(self, key: Any) -> Shape | None:
+        """The shape of a key's element, None if it is no key: of the keys 1 and 2, True is none."""
+        known = self._keys.get(key)
+        if known is None or (known[0] is not key and known[1] != encode(freeze(key))):
+            return None
+        return self.elements[key]
 
     def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
         for key, element in self.elements.items():
@@ -145,7 +153,7 @@ class PerKeyShape(Shape):
         return PerKeyView(self, cursor, path)
 
     def set(self, cursor: Cursor, path: tuple[Any, ...], value: Any) -> None:
-        if not isinstance(value, (Mapping, PerKeyView)) or set(value) != set(self.elements):
+        if not isinstance(value, (Mapping, PerKeyView)) or len(value) != len(self.elements) or not all(map(self.element, value)):
             raise NotAValue(f"{show(value)} where a map over {{{', '.join(map(show, self.elements))}}} belongs")
         for key, element in self.elements.items():
             element.set(cursor, (*path, key), value[key])
@@ -188,8 +196,9 @@ class TableShape(Shape):
     def set(self, cursor: Cursor, path: tuple[Any, ...], value: Any) -> None:
         view: TableView[Any, Any] = TableView(self, cursor, path)
         items = dict(value)
+        kept = {encode(freeze(key)) for key in items}
         for key in list(view):
-            if key not in items:
+            if encode(key) not in kept:
                 del view[key]
         for key, item in items.items():
             view[key] = item
@@ -279,11 +288,11 @@ class PerKeyView(View, PerKey[K, V]):
         self._path = path
 
     def _element(self, key: K) -> Shape:
-        try:
-            return self._shape.elements[key]
-        except KeyError:
+        element = self._shape.element(key)
+        if element is None:
             keys = ", ".join(map(show, self._shape.elements))
-            raise KeyError(f"{show(key)} is not a key of {'.'.join(map(str, self._path))} ({keys})") from None
+            raise KeyError(f"{show(key)} is not a key of {'.'.join(map(str, self._path))} ({keys})")
+        return element
 
     def __getitem__(self, key: K) -> V:
         return cast(V, self._element(key).get(self._cursor, (*self._path, key)))
@@ -298,7 +307,7 @@ class PerKeyView(View, PerKey[K, V]):
         return len(self._shape.elements)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._shape.elements
+        return self._shape.element(key) is not None
 
     def keys(self) -> Iterable[K]:
         return list(self)
