@@ -263,8 +263,8 @@ def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Option
 def _without_states(stepper: Stepper, explored: Exploration) -> ProtocolRaised | None:
     """Why there was nothing to explore, if nothing else ended the search: what holds of no state is told of none."""
     # Walks that look for witnesses alone need not begin, if initial states are all there is to look for.
-    ended = explored.witnesses if explored.walks is not None else explored.limit is not None
-    if ended or explored.found or explored.failure is not None or explored.interrupted:
+    found = explored.found or (explored.walks is not None and explored.witnesses)
+    if explored.limit is not None or found or explored.failure is not None or explored.interrupted:
         return None
     setups = stepper.protocol.declared("initial")
     if not stepper.initial_states():

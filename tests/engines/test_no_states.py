@@ -47,6 +47,19 @@ def test_without_a_state_nothing_holds(engine: str, protocol: type[Protocol], wh
     assert str(result.error) == why
 
 
+class Begun(Outside):
+    @constraint
+    def begun(self) -> bool:
+        return self.count == 0
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference", "embedded", "simulate"])
+def test_a_limit_that_comes_first_says_nothing_of_the_initial_states(engine: str) -> None:
+    result = fencepost.check(Begun(), engine=engine, timeout=1e-9)
+    assert (result.verdict, result.error) == ("not complete", None)
+    assert result.limit == "the time limit of 1e-09 seconds"
+
+
 class OutsideAndFalse(Outside):
     @invariant
     def never_outside(self) -> bool:

@@ -220,7 +220,7 @@ class Simulation:
         result.walks = replace(result.walks, unseen=self._unseen())
         self._tell()
         found = result.found or (self.seeking and not self._unmet())
-        if not (result.limit or found or result.raised or result.interrupted or result.failure):
+        if self.plan.starts.size and not (result.limit or found or result.raised or result.interrupted or result.failure):
             result.limit = f"the limit of {numbers.plural(last - first, 'walk')}"
         result.seconds = time.monotonic() - self.started
         result.evaluations = self.stepper.evaluations
