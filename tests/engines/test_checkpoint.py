@@ -111,6 +111,11 @@ def test_a_finished_run_may_be_resumed(saved: Path, uninterrupted: Result) -> No
     assert explore(protocol(), resume=saved).distinct_states == uninterrupted.distinct_states
 
 
+def test_a_run_that_saved_only_when_it_was_finished_may_be_resumed(tmp_path: Path, uninterrupted: Result) -> None:
+    explore(protocol(), checkpoint=tmp_path, checkpoint_every=1e9)
+    assert figures(explore(protocol(), resume=tmp_path)) == figures(uninterrupted)
+
+
 @pytest.mark.parametrize("name", ["fingerprints.bin", "links.bin", "frontier", "manifest.json"])
 def test_a_truncated_checkpoint_is_refused(saved: Path, name: str) -> None:
     file = next(saved.glob(f"{name}*"))

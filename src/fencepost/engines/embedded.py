@@ -659,6 +659,7 @@ class Explorer:
         for future in [self.pool.submit(link, t) for t in range(self.workers)]:
             future.result()
         self.links.add(log)
+        self.manifest = None  # the level that it is about can not be saved any more
         self._put_in_order()
         self.bases = [int(s) for s in starts[:-1]]
         if self.writer is not None:
@@ -673,7 +674,7 @@ class Explorer:
                 audit(self.tables, self.new, int(self.order[place]))
         if not self.result.depth and (self.level_size or self.starts):
             self.result.depth = 1
-        if self.level_size:
+        if self.level_size or self.expanding:
             self._remember()
         self.seconds["order"] += time.monotonic() - begin
         self._write_states()
