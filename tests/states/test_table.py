@@ -38,10 +38,11 @@ from fencepost import (
 )
 from fencepost.protocols import shipped
 from fencepost.spec.values import ModelValue, show
-from fencepost.states.columns import arrow_type
+from fencepost.states.columns import arrow_type, completed
 from fencepost.states.files import Files
-from fencepost.states.kinds import Kind, converted, from_column, merged, plain, to_column
+from fencepost.states.kinds import Kind, agree, converted, from_column, merged, plain, to_column
 from fencepost.states.manifest import StateSpace
+from fencepost.states.spool import Spool
 from fencepost.step.state import LOW
 
 SMALL: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1}
@@ -188,7 +189,8 @@ def test_kinds_of_columns(tmp_path: Path) -> None:
 
 def test_many_small_files_hold_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = rows(written(shipped("ledger-chaining")(clients=2), tmp_path / "one", max_depth=12), "states")
-    monkeypatch.setattr("fencepost.states.files.FILE_ROWS", 100)
+    monkeypatch.setattr("fencepost.states.files.FILE_ROWS", 50)
+    monkeypatch.setattr("fencepost.states.spool.BLOCK", 50)
     monkeypatch.setattr("fencepost.states.columns.FEW", 2)
     assert rows(written(shipped("ledger-chaining")(clients=2), tmp_path / "many", max_depth=12), "states") == whole
     assert len(list((tmp_path / "many" / "states").iterdir())) > 4
@@ -275,6 +277,22 @@ def test_what_a_file_is_written_again_as_does_not_depend_on_when_it_was_written(
         pa.array([to_column(converted(held, kind, final), final)], arrow_type(final, pa.string()))
 
 
+@given(st.lists(VALUES, min_size=1, max_size=6), st.integers(0, 6))
+def test_what_was_unknown_becomes_known_without_looking_at_values(values: list[Any], at: int) -> None:
+    def kind_of_all(some: list[Any]) -> Kind:
+        return reduce(merged, (plain(value)[0] for value in some), None)
+
+    def column(kind: Kind) -> Any:
+        found = [converted(held, one, kind) for one, held in map(plain, values[:at])]
+        return pa.array([to_column(value, kind) for value in found], arrow_type(kind, pa.string()))
+
+    early, final = kind_of_all(values[:at]), kind_of_all(values)
+    if agree(early, final):
+        got, expected = completed(column(early), arrow_type(final, pa.string())), column(final)
+        got.validate(full=True)
+        assert got.type == expected.type and got.to_pylist() == expected.to_pylist()
+
+
 class Later(Protocol):
     """With columns that appear, and become others, on every level."""
 
@@ -294,7 +312,8 @@ class Later(Protocol):
 
 
 def test_every_file_has_the_same_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fencepost.states.files.FILE_ROWS", 100)
+    monkeypatch.setattr("fencepost.states.files.FILE_ROWS", 10)
+    monkeypatch.setattr("fencepost.states.spool.BLOCK", 10)
     for engine in ("reference", "embedded"):
         space = written(Later(), tmp_path / engine, engine=engine)
         schemas = [pq.read_schema(file) for file in space.files("states")]
@@ -304,7 +323,9 @@ def test_every_file_has_the_same_schema(tmp_path: Path, monkeypatch: pytest.Monk
     assert rows(StateSpace(tmp_path / "reference"), "states") == rows(StateSpace(tmp_path / "embedded"), "states")
 
 
-def test_only_the_files_that_the_manifest_names_are_read(tmp_path: Path) -> None:
+def test_only_the_files_that_the_manifest_names_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost.states.files.FILE_ROWS", 10)
+    monkeypatch.setattr("fencepost.states.spool.BLOCK", 10)
     space = written(Later(), tmp_path / "space")
     file, other = (Path(name) for name in space.files("states")[1:3])
     expected, whole = rows(space, "states"), file.read_bytes()
@@ -335,17 +356,21 @@ def test_a_search_that_ends_early_says_so(tmp_path: Path) -> None:
     assert StateSpace(tmp_path / "violated").manifest.ended == "never_two is violated"
 
 
+@pytest.mark.parametrize(("owner", "method", "times"), [(Spool, "add", 4), (Spool, "close", 1), (Files, "write", 1), (Files, "write", 4)])
 @pytest.mark.parametrize("engine", ["embedded", "reference"])
-def test_a_full_disk_leaves_nothing(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write, calls = Files.write, []
+def test_a_full_disk_leaves_nothing(
+    engine: str, owner: type, method: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = getattr(owner, method), []
 
-    def refuse(self: Files, *given: Any) -> None:
+    def refuse(*given: Any) -> None:
         calls.append(given)
-        if len(calls) > 3:
+        if len(calls) >= times:
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(self, *given)
+        real(*given)
 
-    monkeypatch.setattr(Files, "write", refuse)
+    monkeypatch.setattr("fencepost.states.spool.BLOCK", 1)
+    monkeypatch.setattr(owner, method, refuse)
     result = fencepost.check(Zoo(), engine=engine, states=tmp_path / "space", workers=1)
     assert str(result.failure) == f"the state space can not be written to {tmp_path / 'space'}: No space left on device"
     assert result.table is None and not result.holds and not (tmp_path / "space").exists()

@@ -4,8 +4,8 @@ Only the driver of a search can tell what a number stands for. What it has told 
 whoever has the columns turns rows of numbers into rows that anything can read, and needs no protocol.
 
 Parts of the state may appear later, and so may values of another kind. A part that appears late
-is null as long as it holds its default, so that this is true of the states before it. Files whose columns have turned out to be
-others than those of the whole table are written again at the end: see `files`.
+is null as long as it holds its default, so that this is true of the states before it. The columns are certain at the end: see `spool`
+for states that wait until then, and `files` for those that other processes have written before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,17 @@ import numpy as np
 from fencepost.compiler.tables import Array
 from fencepost.errors import OptionError
 from fencepost.spec.values import Value, show
-from fencepost.states.kinds import Kind, Plain, converted, from_column, is_keyed_by_parts, merged, plain, to_column
+from fencepost.states.kinds import (
+    Kind,
+    Plain,
+    agree,
+    converted,
+    from_column,
+    is_keyed_by_parts,
+    merged,
+    plain,
+    to_column,
+)
 from fencepost.states.manifest import EDGES, FIXED, about
 from fencepost.step import Stepper
 from fencepost.step.state import Store
@@ -35,7 +45,6 @@ FEW = 1 << 12
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
 SCALARS = {"int": pa.int64(), "bool": pa.bool_(), "float": pa.float64()}
-DTYPES = {"int": np.int64, "bool": np.bool_, "float": np.float64}
 
 ABOUT, KINDS = b"fencepost", b"fencepost.columns"
 """What the metadata of a file is called: what :class:`fencepost.states.manifest.About` says, and the kinds of the columns."""
@@ -77,11 +86,29 @@ def rewritten(table: Any, kinds: Kinds) -> Any:
             columns.append(pa.nulls(table.num_rows, field.type))
         elif table.schema.field(field.name).type == field.type:
             columns.append(table.column(field.name))
+        elif agree(held[field.name], kinds[field.name]):
+            columns.append(completed(table.column(field.name).combine_chunks(), field.type))
         else:
             before, after = held[field.name], kinds[field.name]
             values = [converted(from_column(value, before), before, after) for value in table.column(field.name).to_pylist()]
             columns.append(coded(*dictionary(values)) if after == "text" else pa.array([to_column(v, after) for v in values], field.type))
     return pa.table(columns, schema=schema)
+
+
+def completed(array: Any, kind: Any) -> Any:
+    """An array as one of this type, which it differs from only where it holds nothing but nulls, or nothing at all."""
+    if array.type == kind:
+        return array
+    missing = array.is_null() if array.null_count else None
+    if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
+        parts = [completed(array.field(n), part.type) for n, part in enumerate(kind)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=missing)
+    if pa.types.is_map(kind) and pa.types.is_map(array.type):
+        keys, values = completed(array.keys, kind.key_type), completed(array.items, kind.item_type)
+        return pa.MapArray.from_arrays(array.offsets, keys, values, type=kind, mask=missing)
+    if pa.types.is_list(kind) and (pa.types.is_list(array.type) or pa.types.is_map(array.type)):
+        return pa.ListArray.from_arrays(array.offsets, completed(array.values, kind.value_type), type=kind, mask=missing)
+    return pa.nulls(len(array), kind)
 
 
 def parameters_text(parameters: dict[str, Value]) -> str:
@@ -98,7 +125,7 @@ class Column:
         self.late = late
         self.kind: Kind = None
         self.plain: list[tuple[Kind, Plain]] = []
-        self._lookup: tuple[Array, Any] | None = None
+        self._lookup: tuple[Array | None, Any] | None = None
 
     def learn(self, values: Sequence[Value]) -> None:
         """Take in the values that were numbered since."""
@@ -117,31 +144,20 @@ class Column:
 
     def array(self, ids: Array) -> Any:
         """The column for these numbers of values."""
-        if isinstance(self.kind, str) and self.kind != "text":
-            values, missing = self._numbers()
-            return pa.array(values[ids], mask=missing[ids] if missing is not None else None)
-        if len(self.plain) > FEW:
+        if len(self.plain) > FEW and str(self.kind) not in SCALARS:
             present, ids = np.unique(ids, return_inverse=True)
-            codes, values = self._dictionary([self.plain[number] for number in present.tolist()])
+            lookup = self._values([self.plain[number] for number in present.tolist()])
         else:
-            if self._lookup is None:
-                self._lookup = self._dictionary(self.plain)
-            codes, values = self._lookup
-        return values.take(pa.array(codes[ids])) if isinstance(self.kind, dict) else coded(codes[ids], values)
+            lookup = self._lookup = self._lookup or self._values(self.plain)
+        codes, values = lookup
+        return values.take(pa.array(ids)) if codes is None else coded(codes[ids], values)
 
-    def _dictionary(self, values: Sequence[tuple[Kind, Plain]]) -> tuple[Array, Any]:
-        """For each value its place among those that there are, which are text, or have parts."""
+    def _values(self, values: Sequence[tuple[Kind, Plain]]) -> tuple[Array | None, Any]:
+        """Values as a column holds them; those of text with the place of each among them."""
         found = [converted(value, kind, self.kind) for kind, value in values]
-        if not isinstance(self.kind, dict):
+        if self.kind in (None, "text"):
             return dictionary(found)
-        return np.arange(len(found)), pa.array([to_column(value, self.kind) for value in found], arrow_type(self.kind))
-
-    def _numbers(self) -> tuple[Array, Array | None]:
-        if self._lookup is None:
-            missing = np.array([value is None for _, value in self.plain])
-            values: Array = np.array([value or 0 for _, value in self.plain], DTYPES[str(self.kind)])
-            self._lookup = (values, missing if missing.any() else None)
-        return self._lookup
+        return None, pa.array([to_column(value, self.kind) for value in found], arrow_type(self.kind))
 
 
 def dictionary(values: Sequence[str | None]) -> tuple[Array, Any]:
@@ -194,16 +210,16 @@ class Columns:
         # A part that never held anything but None is text.
         self.kinds = {**FIXED, **{part.name: part.kind or "text" for part in known}}
 
-    def states(self, depth: int, fingerprints: Array, parents: Array | None, roots: Array | None, rows: Array) -> Any:
-        """States of a level as a table: by their fingerprints, those of the parents and the numbers of the roots that led here
-        (none for initial states), and the numbers of their values, of which later slots may be missing.
+    def states(self, depths: int | Array, fingerprints: Array, parents: Array, roots: Array, rows: Array) -> Any:
+        """States as a table: by their depths, their fingerprints, those of the parents and the numbers of the roots that led here
+        (-1 for initial states, which have no parents), and the numbers of their values, of which later slots may be missing.
         """
         n = len(fingerprints)
         columns = {
             "fingerprint": pa.array(fingerprints.view(np.int64)),
-            "depth": pa.array(np.full(n, depth)),
-            "parent": pa.nulls(n, pa.int64()) if parents is None else pa.array(parents.view(np.int64)),
-            **self._taken(np.full(n, -1) if roots is None else roots),
+            "depth": pa.array(np.broadcast_to(np.int64(depths), n)),
+            "parent": pa.array(parents.view(np.int64), mask=roots < 0),
+            **self._taken(roots),
         }
         cells = np.ascontiguousarray(rows.T)
         for index, part in enumerate(self._parts):

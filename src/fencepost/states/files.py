@@ -3,8 +3,8 @@
 A file gets such a name when it is complete. Until then it has one that no reader looks at, and which nobody else writes: what a process
 that was killed, or a task that was tried again, has left behind is no part of the table.
 
-What the columns are is only certain at the end. A file that was written before a column appeared, or became one of another kind, is then
-written again (:meth:`Place.rewrite`). Nearly always those are the files of the first levels, which are small.
+What the columns are is only certain at the end, before which other processes have written files. One that lacks a column, or has one of
+another kind, is then written again (:meth:`Place.rewrite`).
 """
 
 from __future__ import annotations
@@ -51,10 +51,14 @@ class Place:
     def open(self, name: str, schema: Any) -> Any:
         """A file to write tables with this schema to."""
         plain = FINGERPRINTS[self.table]
+        flat = [field.name for field in schema if not pa.types.is_nested(field.type)]
         encoded = [path for field in schema if field.name not in plain for path in _leaves(field.name, field.type)]
-        compression = {**dict.fromkeys(encoded, "snappy"), **dict.fromkeys(plain, "none")}
+        compression = {**dict.fromkeys(encoded, "zstd"), **dict.fromkeys(plain, "none")}
         files, folder = self.storage.arrow()
-        return pq.ParquetWriter(f"{folder}/{name}", schema, filesystem=files, use_dictionary=encoded or False, compression=compression)
+        # No reader skips rows by the least and the greatest element of lists, which take time to find.
+        return pq.ParquetWriter(
+            f"{folder}/{name}", schema, filesystem=files, use_dictionary=encoded or False, compression=compression, write_statistics=flat
+        )
 
     def write(self, order: int, blocks: Iterable[Any]) -> Part | None:
         """Write tables of one schema as a new file; nothing if there are none."""
@@ -119,7 +123,7 @@ class Files:
     """The files of one table, as the driver of a search keeps them.
 
     It writes rows itself (:meth:`write`), or takes files that others wrote (:meth:`take`). One thread encodes and writes a block while
-    the next is explored and laid out; what goes wrong there is raised by the next call.
+    the next is laid out; what goes wrong there is raised by the next call.
     """
 
     def __init__(self, place: Place) -> None:
@@ -139,8 +143,8 @@ class Files:
         return sum(file.rows for file in self.listed) + self._in_file
 
     def write(self, kinds: Kinds, table: Any) -> None:
-        """Add rows, with columns of these kinds. A new file is begun when the columns change, or when one is full."""
-        if self._file is None or self._in_file >= FILE_ROWS or kinds != self._open:
+        """Add rows, with columns of these kinds, which are those of the file that is open, if one is. A new one is begun when it is full."""
+        if self._file is None or self._in_file >= FILE_ROWS:
             self.close()
             self._name, self._open = fresh_name(), kinds
             self._file = self.place.open(self._name, table.schema)

@@ -1,7 +1,8 @@
-"""Writes the explored space down as Parquet, level by level, while it is explored.
+"""Writes the explored space down as Parquet, level by level.
 
-The driver of a search has a :class:`Writer`. It is given rows (:meth:`Writer.add_level`), or files of rows that other processes wrote with
-its columns (:meth:`Writer.take_level`). What is a row, and what is a file, is in `columns` and in `files`.
+The driver of a search has a :class:`Writer`. It is given rows (:meth:`Writer.add_level`), which wait in a `spool` and are encoded at the
+end, or files of rows that other processes wrote with its columns (:meth:`Writer.take_level`). What is a row, and what is a file, is in
+`columns` and in `files`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from fencepost.errors import SystemFailure
 from fencepost.states.columns import Columns
 from fencepost.states.files import BLOCK, Files, Part, Place, writing
 from fencepost.states.manifest import EDGES, NAME, File, Manifest
+from fencepost.states.spool import Spool
 from fencepost.step import Stepper
 from fencepost.storage import open_storage
 
@@ -45,6 +47,7 @@ class Writer:
         self.depth = 0
         self.kept = mark
         self.states = Files(Place(self.storage, "states"))
+        self.spool = Spool(self.states.place)
         self.edges = Files(Place(self.storage, "edges")) if edges else None
         self._begun = mark is None
         if mark is not None:
@@ -68,10 +71,9 @@ class Writer:
         roots that led here (none for initial states), and the rows.
         """
         self.depth += 1
-        self.columns.learn(self.stepper.store)
         with writing(self.directory):
             for block in blocks:
-                self.states.write(self.columns.kinds, self.columns.states(self.depth, *block))
+                self.spool.add(self.depth, *block)
 
     def add_edges(self, sources: Array, targets: Array, roots: Array) -> None:
         """Steps, by the fingerprints they go from and to and the numbers of their roots."""
@@ -85,8 +87,10 @@ class Writer:
 
     def take_level(self, parts: Iterable[Part]) -> None:
         """The next level, in files that were written with the columns as they are now."""
+        kinds = self.columns.kinds
+        self._encode()
         with writing(self.directory):
-            self.states.take(self.columns.kinds, parts)
+            self.states.take(kinds, parts)
         self.depth += 1
 
     def take_edges(self, parts: Iterable[Part]) -> None:
@@ -97,9 +101,8 @@ class Writer:
 
     def stale(self) -> list[tuple[int, str]]:
         """The files of states that have to be written again, with all columns: the number and the name of each. :meth:`finish` does it too."""
-        self.columns.learn(self.stepper.store)
+        self._encode()
         with writing(self.directory):
-            self.states.close()
             return self.states.stale(self.columns.kinds)
 
     def replace(self, part: Part) -> None:
@@ -108,8 +111,17 @@ class Writer:
 
     # -- stopping, and going on ---------------------------------------------------------------------------------------
 
+    def _encode(self) -> None:
+        """Put the states of the spool into complete files, with the columns as they are now."""
+        self.columns.learn(self.stepper.store)
+        with writing(self.directory):
+            for block in self.spool.blocks():
+                self.states.write(self.columns.kinds, self.columns.states(*block))
+            self.states.close()
+
     def mark(self) -> Mark:
         """How far the table is. All that was written until then is in complete files."""
+        self._encode()
         with writing(self.directory):
             for files in self._files:
                 files.close()
@@ -140,7 +152,7 @@ class Writer:
     def finish(self, complete: bool, ended: str | None) -> Manifest:
         """Complete the directory. ``ended``: what ended the search, unless it was ``complete``."""
         self.begin()
-        self.columns.learn(self.stepper.store)
+        self._encode()
         kinds = self.columns.kinds
         with writing(self.directory):
             self.states.finish(kinds, self.columns.metadata)
@@ -156,6 +168,8 @@ class Writer:
 
     def discard(self) -> None:
         """Remove what was written, since the mark if a search can go on from there."""
+        with suppress(OSError):  # a full disk takes no ending either
+            self.spool.close()
         for files in self._files:
             files.abandon()
         with suppress(SystemFailure):  # what made it necessary is the failure to be told
