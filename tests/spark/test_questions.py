@@ -335,5 +335,5 @@ def test_what_is_not_installed(
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     code, _, err = run(capsys, "query", spaces[0], "select 1", "--engine", "spark")
-    assert (code, err) == (errors.SYSTEM_FAILED, f"fencepost: this needs {missing}: pip install 'fencepost[spark]'\n")
+    assert (code, err) == (errors.WRONG_OPTIONS, f"fencepost: Spark needs {missing}, which is not installed: pip install 'fencepost[spark]'\n")
     assert run(capsys, "query", "nowhere", "select 1")[2].startswith("fencepost: nowhere holds no state space")

@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
-from fencepost import __version__
+from fencepost import __version__, extras
 from fencepost.errors import OptionError, SystemFailure
 
 JAVA = 17
@@ -75,12 +75,12 @@ def require_java() -> None:
 
 
 def require_spark() -> None:
-    """Raises :class:`fencepost.SystemFailure` unless all is there that Spark needs on this machine."""
-    try:
+    """Raises :class:`fencepost.OptionError` unless the libraries are installed that Spark needs, and :class:`fencepost.SystemFailure` if
+    they are too old, or there is no Java.
+    """
+    with extras.named("Spark"):
         import pyarrow  # noqa: F401
         import pyspark
-    except ImportError as error:
-        raise SystemFailure(f"Spark needs {error.name}: pip install 'fencepost[spark]'") from None
     version = str(pyspark.__version__)
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < PYSPARK:
         raise SystemFailure(f"the Spark engine needs PySpark {'.'.join(map(str, PYSPARK))} or newer, and this is {version}")

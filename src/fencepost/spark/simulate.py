@@ -57,7 +57,8 @@ Span = tuple[int, int]
 def explore(stepper: Stepper, options: Options, report: Report | None = None) -> Exploration:
     """Walk at random on Spark until enough walks are done or something is violated; one single walk is taken in this process.
 
-    Raises :class:`fencepost.SystemFailure` if what Spark needs is not installed.
+    Raises :class:`fencepost.OptionError` if a library that Spark needs is not installed, and :class:`fencepost.SystemFailure` if Spark can
+    not be had.
     """
     if options.walk is not None:
         return simulate.explore(stepper, options, report)

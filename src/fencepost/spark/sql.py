@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fencepost import extras
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.spark.cluster import Cluster
 from fencepost.spark.session import reason
@@ -65,13 +66,12 @@ def _type(kind: Kind) -> Any:
 
 @contextmanager
 def session(master: str | None = None, conf: Mapping[str, str] | None = None, debug: bool = False) -> Iterator[Any]:
-    """A Spark session of its own for questions. Raises :class:`fencepost.SystemFailure` if there is no Spark."""
-    try:
+    """A Spark session of its own for questions. Raises :class:`fencepost.OptionError` if the libraries that Spark needs are not installed,
+    and :class:`fencepost.SystemFailure` if Spark can not be had.
+    """
+    with extras.named("Spark"):
         import pyarrow  # noqa: F401
-        import pyspark  # noqa: F401
-    except ImportError as error:
-        raise SystemFailure(f"this needs {error.name}: pip install 'fencepost[spark]'") from None
-    from pyspark.logger import PySparkLogger
+        from pyspark.logger import PySparkLogger
 
     # It tells every mistake in SQL a second time.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = not debug
