@@ -99,7 +99,8 @@ def _checked(
     if options.checking:
         from fencepost.engines.hashseeds import compare
 
-        differs = compare(protocol, invariants, options.timeout)
+        with _limited(deadline, options):
+            differs = compare(protocol, invariants, options.timeout, deadline)
         if differs is not None:
             return _judge(stepper, engine, differs, options, report)
     with extras.named(f"engine {engine}"):

@@ -26,6 +26,7 @@ from fencepost.errors import FencepostError, Misbehaved, ProtocolRaised
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import PROTOCOL_MODULE
 from fencepost.step import Root, Stepper
+from fencepost.step.deadline import Deadline
 from fencepost.step.recorder import STEP_PROPERTIES
 
 SEEDS = (11, 12, 13, 14)
@@ -102,8 +103,10 @@ class Sample:
                 following[other] = after
 
 
-def compare(protocol: Protocol, invariants: Sequence[str] | None, timeout: float | None) -> Exploration | None:
+def compare(protocol: Protocol, invariants: Sequence[str] | None, timeout: float | None, deadline: Deadline) -> Exploration | None:
     """Look at the first states here and under other hash seeds; an exploration that ends where they first differ, if they do.
+
+    ``timeout``: the seconds that the other processes have, at most. ``deadline`` ends what does not return here.
 
     Nothing is compared if the protocol's class is in no module that another process could import, or does something here that the
     search itself will tell of.
@@ -114,7 +117,7 @@ def compare(protocol: Protocol, invariants: Sequence[str] | None, timeout: float
         return None
     others = [_started(seed, home) for seed in SEEDS]
     try:
-        here = Sample(Stepper(protocol, invariants, checking=True)).explore()
+        here = Sample(Stepper(protocol, invariants, True, deadline)).explore()
         if here.raised is not None:
             key, error = here.raised
             # What was changed once may stay as it is, so that the search itself would not notice.
