@@ -71,7 +71,8 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None, de
     """
     with extras.named("Spark"):
         import pyarrow  # noqa: F401
-        from pyspark.logger import PySparkLogger
+        import pyspark  # noqa: F401
+    from pyspark.logger import PySparkLogger
 
     # It tells every mistake in SQL a second time.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = not debug
