@@ -305,13 +305,13 @@ def _diff_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("other", metavar="DIR2", help="another one, say of the protocol with a fix")
     parser.add_argument("--parts", metavar="NAME,...", help="compare only these parts of the state, with all below them: meta,bookie")
     parser.add_argument("--json", metavar="FILE", help="the difference as JSON; - is standard output, which then has nothing else")
-    _spark_options(parser)
+    _answer_options(parser)
 
 
 def _answer_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine", choices=("auto", "duckdb", "spark"), default="auto",
-        help="who answers: auto asks DuckDB where DIR is on this machine and DuckDB understands the SQL as Spark does, and else Spark",
+        help="who answers: auto asks DuckDB where DIR is on this machine and DuckDB is known to answer as Spark does, and else Spark",
     )  # fmt: skip
     _spark_options(parser)
 
@@ -927,16 +927,14 @@ def _witness(given: argparse.Namespace) -> int:
 
 def _diff(given: argparse.Namespace) -> int:
     from fencepost.report.difference import data, story
-    from fencepost.spark.diff import difference
-    from fencepost.spark.sql import session
+    from fencepost.states.diff import difference
     from fencepost.states.manifest import StateSpace
     from fencepost.states.witness import witness
 
     one, other = StateSpace(given.space), StateSpace(given.other)
     if given.json not in (None, "-"):
         _must_be_writable("json", given.json)
-    with session(given.master, dict(given.conf), given.debug) as spark:
-        found = difference(spark, one, other, _names(given.parts))
+    found = difference(one, other, _by(given), _names(given.parts))
     traces = [side.nearest and witness(side.space, *side.nearest) for side in found.sides]
     if given.json is not None:
         from fencepost.trace.json import dumps

@@ -360,9 +360,9 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(
     ("hidden", "arguments", "extra"),
     [
-        ("pyarrow", ["query", "space", "select 1"], "spark"),
+        ("pyarrow", ["query", "space", "select 1", "--engine", "spark"], "spark"),
         ("pyarrow", ["witness", "space", "--where", "true"], "spark"),
-        ("pyarrow", ["diff", "space", "space"], "spark"),
+        ("pyarrow", ["diff", "space", "space", "--engine", "spark"], "spark"),
         ("pyarrow", ["check", "counter.py", "--states", "new"], "spark"),
         ("pyarrow", ["check", "counter.py", "--engine", "spark"], "spark"),
         ("pyspark", ["check", "counter.py", "--engine", "spark"], "spark"),

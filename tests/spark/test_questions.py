@@ -19,6 +19,7 @@ from fencepost.protocols import shipped
 from fencepost.report.rows import as_json
 from fencepost.spark import sql as spark_sql
 from fencepost.states import names
+from fencepost.states.diff import difference
 from fencepost.states.kinds import from_column
 from fencepost.states.manifest import StateSpace
 from fencepost.states.questions import Answer, By, answered
@@ -42,6 +43,62 @@ class Counting(Protocol):
     def some(self, n: int) -> None:
         require(self.b + n * self.step <= self.limit)
         self.b += one_of((n, n * self.step))
+"""
+
+ODD = """
+from typing import Any
+from fencepost import *
+
+class Pair(Record):
+    left: Any
+    right: int
+
+class Odd(Protocol):
+    factor: int = constant(1)
+    n: int = state(0)
+    maybe: Any = state(None)
+    label: str = state("plain")
+    order: tuple[int, ...] = state(())
+    held: frozenset[Pair] = state(frozenset())
+    flags: Any = state(Map())
+    numbers: Any = state(Map())
+    keyed: Any = state(Map())
+    seen: Table[str, bool] = table()
+
+    @action(n=(1, 2, 3))
+    def put(self, n: int) -> None:
+        require(self.n < 2)
+        self.n += 1
+        self.maybe = None if n == 1 else n
+        self.label = ('a"b`c', "ü → ⟨", "tab\\t and \\\\ and \\x7f")[n - 1]
+        self.order += (n * self.factor,)
+        self.held |= {Pair(self.maybe, n * self.factor)}
+        self.flags = Map({n > 1: (self.maybe, n)})
+        self.numbers = Map({n * self.factor: None, 10: n})
+        self.keyed = Map({Pair(None, n): (n * self.factor, None)})
+        self.seen[self.label] = n > self.factor
+"""
+
+UNLIKE = """
+from typing import Any
+from fencepost import *
+
+class Pair(Record):
+    x: int
+    X: int
+
+class Unlike(Protocol):
+    most: int = constant(2)
+    n: int = state(0)
+    pair: Any = state(None)
+    shares: tuple[float, ...] = state(())
+
+    @action
+    def one(self) -> None:
+        require(self.n < self.most)
+        self.n += 1
+        self.pair = Pair(self.n, -self.n)
+        self.shares = (self.n / 2,)
 """
 
 SMALL: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 2, "message_loss": False}
@@ -321,7 +378,69 @@ def test_what_the_fix_changed(spaces: tuple[str, str], tmp_path: Path, capsys: p
     assert nearest["meta"]["status"] == "CLOSED" and not all(b["fenced"] for b in nearest["bookie"].values())
 
 
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A protocol with values of many kinds, and nulls inside and out, with two values of a constant."""
+    return _with_constants(tmp_path_factory.mktemp("odd"), ODD, {"factor": 1}, {"factor": 12})
+
+
+@pytest.fixture(scope="module")
+def unlike(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A protocol whose values DuckDB has otherwise than Spark, with two values of a constant."""
+    return _with_constants(tmp_path_factory.mktemp("unlike"), UNLIKE, {"most": 2}, {"most": 3})
+
+
+def _with_constants(folder: Path, source: str, one: dict[str, Any], other: dict[str, Any]) -> tuple[str, str]:
+    (folder / "protocol.py").write_text(source)
+    cls = loading.load(str(folder / "protocol.py"))
+    for name, constants in (("one", one), ("other", other)):
+        written(cls(**constants), folder / name)
+    return str(folder / "one"), str(folder / "other")
+
+
 @pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("pair", "parts"),
+    [("spaces", ("--parts", "meta,bookie,w2")), ("odd", ()), ("odd", ("--parts", "n,label,seen")), ("odd", ("--parts", "keyed"))],
+)
+def test_duckdb_tells_the_difference_as_spark_does(
+    pair: str, parts: tuple[str, ...], request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("diff", *request.getfixturevalue(pair), *parts)
+    for way in ((), ("--json", "-")):
+        told = run(capsys, *given, *way, "--engine", "duckdb")
+        assert told[0] == 0 and told == run(capsys, *given, *way, "--engine", "spark")
+
+
+def test_values_of_many_kinds_are_told_apart(odd: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    told = json.loads(run(capsys, "diff", *odd, "--json", "-", "--engine", "duckdb")[1])
+    names = list(StateSpace(odd[0]).parts)
+    one, other = ({repr([row[name] for name in names]) for row in rows(StateSpace(space), "states")} for space in odd)
+    assert [(side["states"], side["only"]) for side in told["sides"]] == [(len(one), len(one - other)), (len(other), len(other - one))]
+    assert told["common"] == len(one & other) == 1
+    assert told["sides"][1]["values"]["numbers"] == ["{10: 1, 12: None}", "{10: 2, 24: None}", "{10: 3, 36: None}"]
+    assert told["sides"][0]["values"]["held"][0] == "{Pair(left=2, right=2), Pair(left=3, right=3)}"
+
+
+@pytest.mark.parametrize(
+    ("part", "why"), [("n", None), ("pair", "fields whose names differ in capitals only"), ("shares", "numbers that are not whole")]
+)
+def test_a_difference_that_duckdb_may_take_otherwise_is_for_spark(
+    part: str, why: str | None, unlike: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(spark_sql, "session", no_spark)
+    one, other = map(StateSpace, unlike)
+    for engine in ("auto", "duckdb"):
+        if why is None:
+            assert [side.only for side in difference(one, other, By(engine), [part]).sides] == [0, 1]
+        else:
+            with pytest.raises((AssertionError, OptionError), match="Spark is asked" if engine == "auto" else why):
+                difference(one, other, By(engine), [part])
+    for by in (By("spark"), By(master="local[2]"), By(conf={"spark.sql.ansi.enabled": "true"})):
+        with pytest.raises(AssertionError, match="Spark is asked"):
+            difference(one, other, by, ["n"])
+
+
 def test_a_difference_that_makes_no_sense(
     spaces: tuple[str, str], counting: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

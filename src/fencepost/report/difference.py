@@ -16,7 +16,7 @@ FEW = 4
 """Up to how many parts of the state that are not compared are named."""
 
 if TYPE_CHECKING:
-    from fencepost.spark.diff import Difference, Side
+    from fencepost.states.diff import Difference, Side
 
 
 def story(found: Difference, traces: Sequence[Trace | None], width: int) -> str:

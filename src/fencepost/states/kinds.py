@@ -85,10 +85,11 @@ def agree(one: Kind, other: Kind) -> bool:
         return True
     if not isinstance(one, dict) or not isinstance(other, dict) or merged(one, other) == "text":
         return False
-    return all(agree(a, b) for a, b in zip(_parts(one), _parts(other), strict=True))
+    return all(agree(a, b) for a, b in zip(inner(one), inner(other), strict=True))
 
 
-def _parts(kind: dict[str, Any]) -> list[Kind]:
+def inner(kind: dict[str, Any]) -> list[Kind]:
+    """The kinds that a kind is made of."""
     if "struct" in kind:
         return list(kind["struct"].values())
     return kind["map"] if "map" in kind else [kind.get("set", kind.get("list"))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -130,13 +130,13 @@ def _by_duckdb(space: StateSpace, sql: str, by: By) -> Answer | None:
     except NoTable as error:
         raise names.no_table(space, error.name) from None
     except Otherwise as error:
-        _must_be_for_spark(by, error)
+        must_be_for_spark(by, str(error))
         return None
-    database = _opened(space, tables)
+    database = opened({table: (map(_quoted, columns), space.files(table)) for table, columns in tables.items()})
     try:
         found = database.execute(translated)
     except duckdb.Error as error:
-        _must_be_for_spark(by, error)
+        must_be_for_spark(by, str(error))
         return None
     columns = columns or [column[0] for column in found.description]
 
@@ -170,26 +170,25 @@ def _listed(columns: list[tuple[str, str, None]]) -> Answer:
     return Answer(["col_name", "data_type", "comment"], lambda count: columns[:count], lambda: iter(columns))
 
 
-def _must_be_for_spark(by: By, error: Exception) -> None:
+def must_be_for_spark(by: By, why: str) -> None:
     """A question is left to Spark, which also says what is wrong with it: it is Spark's SQL.
 
     Raises :class:`fencepost.OptionError` if DuckDB was to answer.
     """
     if by.engine == "duckdb":
-        raise OptionError(f"DuckDB can not answer that as Spark would ({str(error).splitlines()[0]}): leave out engine") from None
+        raise OptionError(f"DuckDB can not answer that as Spark would ({why.splitlines()[0]}): leave out engine") from None
 
 
-def _opened(space: StateSpace, tables: Mapping[str, Mapping[str, Kind]]) -> Any:
-    """A database in memory that has the tables as views."""
+def opened(views: Mapping[str, tuple[Iterable[str], Sequence[str]]]) -> Any:
+    """A database in memory that has views: for each its columns, in DuckDB's SQL, and the files that it reads."""
     import duckdb
 
     settings = {"default_null_order": "nulls_first_on_asc_last_on_desc", "temp_directory": tempfile.gettempdir()}
     database = duckdb.connect(config=settings)
     database.execute("set enable_progress_bar = false")
-    for table, columns in tables.items():
-        listed = ", ".join(_quoted(name) for name in columns)
-        files = ", ".join("'" + file.replace("'", "''") + "'" for file in space.files(table))
-        database.execute(f"create view {table} as select {listed} from read_parquet([{files}])")
+    for view, (columns, files) in views.items():
+        listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+        database.execute(f"create view {view} as select {', '.join(columns)} from read_parquet([{listed}])")
     return database
 
 
