@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from fencepost import Options, Result, SystemFailure, check
+from fencepost import Options, Protocol, Result, SystemFailure, action, check, invariant, require, state
 from fencepost.digest import sealed
 from fencepost.engines.checkpoint import Reader
 from fencepost.loading import load
@@ -109,6 +109,33 @@ def test_a_violation_after_a_resume_is_told_from_the_initial_state(tmp_path: Pat
 def test_a_finished_run_may_be_resumed(saved: Path, uninterrupted: Result) -> None:
     assert figures(explore(protocol(), resume=saved)) == figures(uninterrupted)
     assert explore(protocol(), resume=saved).distinct_states == uninterrupted.distinct_states
+
+
+class Raises(Protocol):
+    count: int = state(0)
+
+    @action
+    def one(self) -> None:
+        require(self.count < 9)
+        self.count += 1
+
+    @action
+    def two(self) -> None:
+        require(self.count < 8)
+        self.count += 2
+
+    @invariant
+    def told(self) -> bool:
+        if self.count == 6:
+            raise ValueError("not this one")
+        return True
+
+
+def test_what_a_protocol_raised_is_raised_again_after_a_resume(tmp_path: Path) -> None:
+    raised = explore(Raises(), checkpoint=tmp_path, checkpoint_every=0.0)
+    assert raised.verdict == "raised"
+    resumed = explore(Raises(), resume=tmp_path)
+    assert (str(resumed.error), figures(resumed)) == (str(raised.error), figures(raised))
 
 
 def test_a_run_that_saved_only_when_it_was_finished_may_be_resumed(tmp_path: Path, uninterrupted: Result) -> None:

@@ -674,7 +674,7 @@ class Explorer:
                 audit(self.tables, self.new, int(self.order[place]))
         if not self.result.depth and (self.level_size or self.starts):
             self.result.depth = 1
-        if self.level_size or self.expanding:
+        if (self.level_size or self.expanding) and self.raised is None:  # what could not be judged is no part of the frontier
             self._remember()
         self.seconds["order"] += time.monotonic() - begin
         self._write_states()
