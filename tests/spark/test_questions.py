@@ -184,6 +184,8 @@ def test_an_answer_for_people_and_for_programs(
 ALIKE = (
     "describe states",
     "select * from edges",
+    "select * from states",
+    "select network.AddEntryRequest.w1.b1 from states",
     "select bookie.b1.entries, meta.fragments, w2.curr_read_entry, size(w2.has_entry) n, array_contains(w2.has_entry, 'b1') has, "
     "not array_contains(w1.confirmed.1, 'b2') lacks from states order by fingerprint",
     "select count(*), min(depth), max(meta.status), count(meta.status), count(distinct meta.status), sum(depth), avg(depth) from states",
@@ -206,8 +208,6 @@ ALIKE = (
 )
 
 FOR_SPARK = (
-    "select * from states",
-    "select network.AddEntryRequest.w1.b1 from states",
     "select w2.curr_read_entry.id from states",
     "select depth + 1 from states",
     "select concat(meta.status, 'x') name from states",

@@ -83,11 +83,9 @@ class NoTable(Exception):
         self.name = name
 
 
-def for_duckdb(
-    sql: str, tables: Mapping[str, Iterable[str]], floats: Iterable[str], maps: Iterable[str]
-) -> tuple[str, list[str]]:
+def for_duckdb(sql: str, tables: Mapping[str, Iterable[str]], floats: Iterable[str]) -> tuple[str, list[str]]:
     """A question in Spark SQL as one for DuckDB, and what the columns of the answer are called. ``tables``: the columns of each table;
-    ``floats``: those that are no whole numbers, whose text the two write differently; ``maps``: those that they give differently.
+    ``floats``: those that are no whole numbers, whose text the two write differently.
 
     Raises :class:`Otherwise` for a question that is for Spark, and :class:`NoColumn` or :class:`NoTable`.
     """
@@ -101,10 +99,8 @@ def for_duckdb(
         condition = UNDER_CONDITION.get(type(node))
         if not (isinstance(node, SAME) if condition is None else condition(node)):
             raise Otherwise(f"{type(node).__name__} may mean something else to DuckDB")
-    _must_be_known(query, tables, {*floats, *maps})
+    _must_be_known(query, tables, set(floats))
     names = _names(query)
-    if not names and any(not set(maps).isdisjoint(tables.get(table.name, ())) for table in query.find_all(exp.Table)):
-        raise Otherwise("maps whose keys have parts")
     _translate(query)
     return query.sql("duckdb"), names
 
@@ -124,7 +120,7 @@ def _must_be_known(query: exp.Query, tables: Mapping[str, Iterable[str]], apart:
     held = {parameter.name for function in query.find_all(exp.Lambda) for parameter in function.expressions}
     used = {column.name: column for column in query.find_all(exp.Column) if not isinstance(column.this, exp.Star)}
     if not apart.isdisjoint(used):
-        raise Otherwise("numbers that are not whole, or maps whose keys have parts")
+        raise Otherwise("numbers that are not whole")
     unknown = used.keys() - columns - set(given) - held
     if any(part.name in columns or part.name in given or part.name in held for name in unknown for part in used[name].parts):
         raise Otherwise("a part of a value")

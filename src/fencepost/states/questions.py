@@ -25,7 +25,6 @@ ENGINES = ("auto", "duckdb", "spark")
 TYPES = {"int": "bigint", "bool": "boolean", "float": "double"}
 """What Spark calls the types of columns that are not text."""
 
-_BY_PARTS = re.compile("map<(array|map|struct)")
 """A map whose keys have parts: as such DuckDB gives it as two lists."""
 
 _DESCRIBE = re.compile(r"\s*desc(?:ribe)?\s+(?:table\s+)?(\w+)\s*;?\s*", re.IGNORECASE)
@@ -122,9 +121,8 @@ def _by_duckdb(space: StateSpace, sql: str, by: By) -> Answer | None:
         return _listed([(name, _type(kind), None) for name, kind in tables[described[1]].items()])
     types = {name: _type(kind) for name, kind in space.manifest.columns.items()}
     floats = [name for name, kind in types.items() if "double" in kind]
-    maps = [name for name, kind in types.items() if _BY_PARTS.search(kind)]
     try:
-        translated, columns = for_duckdb(names.quoted(sql, space.manifest.columns), tables, floats, maps)
+        translated, columns = for_duckdb(names.quoted(sql, space.manifest.columns), tables, floats)
     except NoColumn as error:
         raise names.no_column(space, error.name) from None
     except NoTable as error:
