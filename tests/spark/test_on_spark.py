@@ -10,7 +10,7 @@ from engines.compare import answer, by_embedded, by_reference, disagreement
 from engines.random_protocols import seeded
 from pyspark import SparkContext
 
-from fencepost import Protocol, action, check, invariant, one_of, state
+from fencepost import Protocol, action, check, invariant, one_of, require, state
 from fencepost.engines.interface import Options, Progress
 from fencepost.protocols import shipped
 from fencepost.spark import cluster, engine
@@ -50,6 +50,34 @@ def test_the_same_counterexample() -> None:
 
     expected = by_embedded(build())
     assert expected["found"] and by_spark(build(), handover=700) == expected
+
+
+class Raising(Protocol):
+    """It raises in one of the states of level 6, of which the others have no successors yet."""
+
+    ups: int = state(0)
+    downs: int = state(0)
+
+    @action
+    def up(self) -> None:
+        require(self.ups < 8)
+        self.ups += 1
+
+    @action
+    def down(self) -> None:
+        require(self.downs < 8)
+        self.downs += 1
+
+    @invariant
+    def whole(self) -> bool:
+        return 1 // (abs(self.ups - 3) + abs(self.downs - 2)) >= 0
+
+
+def test_what_a_protocol_raised_is_raised_again_when_resumed(tmp_path: Path) -> None:
+    saving = check(Raising(), engine="spark", options=Options(workers=1, handover=4, checkpoint=tmp_path / "saved"))
+    resumed = check(Raising(), engine="spark", options=Options(workers=1, handover=4, resume=tmp_path / "saved"))
+    assert saving.on_spark and (saving.verdict, resumed.verdict) == ("raised", "raised")
+    assert str(resumed.error) == str(saving.error) and resumed.distinct_states == saving.distinct_states
 
 
 def test_nothing_that_was_sent_stays_behind(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

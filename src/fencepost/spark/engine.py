@@ -348,7 +348,8 @@ class Search:
         self._take_steps(told)
         self.level += 1
         self._account(plan, told)
-        self.last_is_whole = actions
+        # What could not be judged is no part of the frontier.
+        self.last_is_whole = actions and result.raised is None
         self.figures[-1] |= {"job": done - began, "complete": time.perf_counter() - done}
         self._write_states()
         stale = {piece.file for piece in before} | {run.file for runs in plan.runs for run in runs}
