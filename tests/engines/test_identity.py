@@ -27,7 +27,7 @@ from fencepost import (
     state,
     table,
 )
-from fencepost.spec.values import decode, encode, order_key
+from fencepost.spec.values import NotAValue, decode, encode, order_key
 from fencepost.step.state import Store
 
 ENGINES = ("reference", "embedded")
@@ -326,3 +326,9 @@ class Zeros(Protocol):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_zero_has_no_sign(engine: str) -> None:
     assert fencepost.check(Zeros(), engine=engine).must_hold().distinct_states == 5
+
+
+@pytest.mark.parametrize("name", ["__eq__", "__hash__"])
+def test_a_record_has_no_equality_of_its_own(name: str) -> None:
+    with pytest.raises(NotAValue, match=f"record Vote defines {name}, but records are equal by class and content"):
+        type("Vote", (Record,), {"__annotations__": {"by": int}, name: lambda self, *others: 1})

@@ -241,6 +241,9 @@ class Record:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        for name in ("__eq__", "__hash__"):
+            if name in cls.__dict__:
+                raise NotAValue(f"record {cls.__name__} defines {name}, but records are equal by class and content: compare with a method")
         dataclasses.dataclass(eq=False, repr=False)(cls)
         cls._fields = tuple(f.name for f in dataclasses.fields(cls))  # type: ignore[arg-type]
         cls._full_name = full_name(cls)
