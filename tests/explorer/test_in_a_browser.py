@@ -163,15 +163,16 @@ def test_a_lasso_shows_its_loop(browser: Browser, lamp: Page, tmp_path: Path) ->
     assert browser.texts("#temporal .wrong") == []
 
 
-def test_what_is_to_be_reached_is_marked_where_it_is(browser: Browser, lamp: Page, tmp_path: Path) -> None:
-    browser.open(lamp.address)
-    assert browser.texts("#sought .mark") == ["◇"] and "not on this walk" in browser.text("#sought")
+def test_what_is_to_be_reached_is_marked_where_it_is(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "witness.json"
     file.write_text(to_json(fencepost.check(Lamp(), invariants=["is_counted"], engine="reference")))
-    browser.choose_file("#file", file)
-    browser.press("End")
-    assert browser.texts("#sought .mark") == ["◆"] and "is_counted" in browser.text("#sought")
-    assert "at 3" in browser.text("#sought")
+    with served(Lamp()) as page:
+        browser.open(page.address)
+        assert browser.texts("#sought .mark") == ["◇"] and "not on this walk" in browser.text("#sought")
+        browser.choose_file("#file", file)
+        browser.press("End")
+        assert browser.texts("#sought .mark") == ["◆"] and "is_counted" in browser.text("#sought")
+        assert "at 3" in browser.text("#sought")
 
 
 def test_expressions_are_watched(browser: Browser, lamp: Page) -> None:

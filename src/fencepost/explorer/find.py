@@ -16,7 +16,7 @@ from fencepost.explorer import sandbox
 from fencepost.explorer.apart import Copy, Job, Keeper, Worker
 from fencepost.explorer.session import Node, Session
 from fencepost.result import Result
-from fencepost.spec.context import Disabled
+from fencepost.spec.context import Disabled, current
 from fencepost.spec.protocol import Protocol, initial, invariant
 from fencepost.step import State
 from fencepost.trace import Expression
@@ -47,7 +47,12 @@ def hunted(protocol: Protocol, expression: Expression, start: State | None) -> P
     def not_here(bound: Any) -> bool:
         try:
             return not expression.of(bound)
-        except (Exception, Disabled):
+        except Disabled:
+            cursor = current.get()
+            if cursor is not None:
+                cursor.disabled = False  # the expression asked for something that is not so: only it ends here
+            return True
+        except Exception:
             return True
 
     def begin(bound: Any) -> None:
