@@ -315,7 +315,7 @@ def test_what_does_not_depend_on_the_hash_seed_is_left_alone(here: Run, tmp_path
     text = SEEDED.replace("{initial}", "pass").replace("{action}", body).replace("{invariant}", "True")
     (tmp_path / "p.py").write_text(text)
     ran = here("check", "p.py", "--checking", "--engine", "reference")
-    assert (ran.code, ran.err) == (0, "")
+    assert ran.code == 0 and set(ran.err.splitlines()) <= {"here"}
 
 
 def test_a_script_that_checks_while_it_is_imported_starts_no_processes_without_end(tmp_path: Path) -> None:
