@@ -1,0 +1,1 @@
+"""The ledger store: what bookies and clients decide (`rules`), and who they are (`roles`), without sockets, clocks or disks."""

@@ -1,0 +1,34 @@
+"""How an operation ends: a bookie's answer, and what has come of something that several bookies were asked."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Code(enum.Enum):
+    """What a bookie answers, by BookKeeper's names; the values are those of its wire protocol, version 3."""
+
+    OK = 0
+    NO_LEDGER = 402
+    NO_ENTRY = 403
+    BAD_REQUEST = 404
+    IO_ERROR = 501
+    UNAUTHORIZED = 502
+    FENCED = 504
+    READ_ONLY = 505
+    TOO_MANY_REQUESTS = 506
+    UNKNOWN_LEDGER_STATE = 507
+    """The bookie can not know whether it ever had the entry: the ledger is in limbo (BP-46)."""
+
+
+NEGATIVES = frozenset({Code.NO_LEDGER, Code.NO_ENTRY})
+"""The answers by which a bookie says that it lacks an entry. Every other failure leaves that open."""
+
+
+class Verdict(enum.Enum):
+    """What has come of a question to several bookies. ``UNKNOWN`` is an end too: no answer to come can decide it."""
+
+    WAITING = "waiting"
+    POSITIVE = "positive"
+    NEGATIVE = "negative"
+    UNKNOWN = "unknown"

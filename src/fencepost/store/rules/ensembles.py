@@ -1,0 +1,58 @@
+"""Ensembles: which change of an ensemble is allowed, what it does to the fragments, and who still has to be sent what."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TypeVar
+
+from fencepost.spec.values import Record
+from fencepost.store.rules.protections import ALL, Protections
+from fencepost.store.rules.quorums import write_set
+
+B = TypeVar("B")
+
+
+class Fragment(Record):
+    """A run of entries on one ensemble, from ``first_entry`` to the entry before the next fragment."""
+
+    first_entry: int
+    ensemble: Sequence[object]
+
+
+def fragment_of(fragments: Sequence[Fragment], entry_id: int) -> Fragment:
+    """The fragment that an entry is in: the last that starts at or before it. ``fragments`` are in order."""
+    return next(f for f in reversed(fragments) if f.first_entry <= entry_id)
+
+
+def replaced(ensemble: Sequence[B], failed: Collection[B], candidates: Iterable[B]) -> tuple[B, ...] | None:
+    """The ensemble in which the first candidates that are not in it stand where the failed bookies stood; None if they are too few.
+
+    Bookies that did not fail keep their places, so that they keep their entries.
+    """
+    fresh = iter([b for b in candidates if b not in ensemble and b not in failed])
+    changed = tuple(next(fresh, None) if b in failed else b for b in ensemble)
+    return None if None in changed else changed  # type: ignore[return-value]
+
+
+def with_ensemble(fragments: tuple[Fragment, ...], ensemble: Sequence[object], first_entry: int) -> tuple[Fragment, ...]:
+    """The fragments after a change of ensemble that holds from ``first_entry`` on, the entry after the LAC.
+
+    It replaces the ensemble of the last fragment if nothing of that is confirmed, and begins a new one otherwise. Raises
+    ``ValueError`` if it would begin before the last fragment: what is confirmed there would change its place.
+    """
+    last = fragments[-1]
+    if first_entry < last.first_entry:
+        raise ValueError(f"a fragment can not begin at entry {first_entry}, before the last one at {last.first_entry}")
+    kept = fragments[:-1] if first_entry == last.first_entry else fragments
+    return (*kept, Fragment(first_entry, tuple(ensemble) if isinstance(ensemble, (tuple, list)) else ensemble))
+
+
+def still_confirmed(confirmed: frozenset[B], replaced: Collection[B], protections: Protections = ALL) -> frozenset[B]:
+    """Who counts as having confirmed an entry that is not committed, after bookies were replaced: those that left do not."""
+    return frozenset(confirmed) - frozenset(replaced) if protections.confirmations_withdrawn else confirmed
+
+
+def newly_asked(entry_id: int, before: Sequence[B], after: Sequence[B], write_quorum: int) -> list[B]:
+    """The bookies that an entry has to be sent to after a change of ensemble: in its write set now, and not before."""
+    had = write_set(entry_id, before, write_quorum)
+    return [b for b in write_set(entry_id, after, write_quorum) if b not in had]

@@ -1,0 +1,44 @@
+"""Which bookies an entry is sent to, and which sets of bookies are enough.
+
+From the BookKeeper replication protocol and its specification (``BookKeeperProtocol.tla``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TypeVar
+
+B = TypeVar("B")
+
+
+def write_set(entry_id: int, ensemble: Sequence[B], write_quorum: int) -> Sequence[B]:
+    """The bookies that an entry is sent to: a write quorum of the ensemble, each entry beginning one bookie further on.
+
+    Where the write quorum is the ensemble, that is all of it, in its own order, and a set does as well as a sequence.
+    """
+    size = len(ensemble)
+    if write_quorum == size:
+        return ensemble
+    return tuple(ensemble[(entry_id + place) % size] for place in range(write_quorum))
+
+
+def is_committed(confirmed: Collection[B], ack_quorum: int) -> bool:
+    """Whether so many bookies have confirmed an entry that it is committed, once all before it are."""
+    return len(confirmed) >= ack_quorum
+
+
+def covers(members: Collection[B], cohort: Collection[B], ack_quorum: int) -> bool:
+    """Whether every ack quorum that the cohort can form has one of ``members`` in it (quorum coverage)."""
+    return sum(b not in members for b in cohort) < ack_quorum
+
+
+def covers_ensemble(members: Collection[B], ensemble: Sequence[B], write_quorum: int, ack_quorum: int) -> bool:
+    """Whether every ack quorum of any write set of the ensemble has one of ``members`` in it (ensemble coverage).
+
+    The specification asks it of the whole ensemble at once. An entry lives in one write set, so this is as safe, and needs
+    fewer bookies where entries are striped; the Java client asks the same.
+    """
+    return all(
+        covers(members, write_set(entry_id, ensemble, write_quorum), ack_quorum)
+        for entry_id in (range(1) if write_quorum == len(ensemble) else range(len(ensemble)))
+    )
