@@ -50,11 +50,8 @@ class Scratch(NamedTuple):
     row: Array
 
 
-def scratch(needed: bool, slots: int = 1 << 16) -> Scratch:
-    """Room to label states in, or, unless ``needed``, next to none."""
-    if not needed:
-        numbers, words = np.zeros((1, 1), np.int64), np.zeros((1, 1), np.uint64)
-        return Scratch(np.zeros(1, np.int64), numbers, numbers, words[0], words, numbers, words[0], words, words[0])
+def scratch(slots: int = 1 << 16) -> Scratch:
+    """Room to label states in."""
     members = MOST_MEMBERS + 2
     return Scratch(
         most=np.array([labelling.MOST_LABELLINGS]),

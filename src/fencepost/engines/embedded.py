@@ -115,6 +115,8 @@ class Explorer:
         self.region = max(1 << 16, physical_memory() // (64 + images) // self.workers)
         self.old, self.new = self._arena(), self._arena()
         self.work = [self._work() for _ in range(self.workers)]
+        labelled = self.symmetry is not None and self.symmetry.labelling is not None
+        self.labels = [canonical.scratch() if labelled else None for _ in range(self.workers)]
         w = self.workers
         self.shared = Shared(
             np.zeros(8, np.int64), np.zeros(8, np.int64), np.zeros((2, 8), np.int64), np.zeros((2, w, 8), np.int64),
@@ -202,7 +204,6 @@ class Explorer:
             best_position=np.full(roots, -1, np.int64),
             best_order=np.full(roots, -1, np.int64),
             best_outcome=np.full(roots, -1, np.int64),
-            labels=canonical.scratch(self.symmetry is not None and self.symmetry.labelling is not None),
         )
 
     def fit(self) -> None:
@@ -496,7 +497,7 @@ class Explorer:
         self.compiled = self.tables.compiled()
         if self.compiled.colours.size:
             cells, work = packed(rows, self.tables.places, self.tables.layout.words), self.work[0]
-            work.counts[INEXACT] += not canonical.labelled_keys(self.compiled, work.labels, cells, lows, highs, self.wide)
+            work.counts[INEXACT] += not canonical.labelled_keys(self.compiled, self.labels[0], cells, lows, highs, self.wide)
         else:
             kernel.orbit_keys(self.compiled, images[0], images[1], lows, highs, self.wide)
         return lows, highs
@@ -562,7 +563,7 @@ class Explorer:
         self.shared.stop[:] = 0
         futures: list[Future[int]] = [
             self.pool.submit(
-                kernel.expand, t, self.workers, self.compiled, self.old, self.new, self.work[t], self.shared, order, 0, block,
+                kernel.expand, t, self.workers, self.compiled, self.old, self.new, self.work[t], self.labels[t], self.shared, order, 0, block,
                 self.wide, self._actions_matter, self.region,
             )
             for t in range(self.workers)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fencepost.compiler.canonical import REMEMBERED, Scratch, labelled_key
+from fencepost.compiler.canonical import REMEMBERED, labelled_key
 from fencepost.compiler.machine import (
     atomic_add,
     atomic_load,
@@ -114,7 +114,6 @@ class Work(NamedTuple):
     best_position: Array
     best_order: Array
     best_outcome: Array
-    labels: Scratch
 
 
 class Shared(NamedTuple):
@@ -332,19 +331,19 @@ def orbit_keys(c, images, images_high, lows, highs, wide):
 
 
 @inner
-def labelled_child(c, old, w, position, outcome, wide):
+def labelled_child(c, old, w, labels, position, outcome, wide):
     """The key of the state that an outcome leads to, by a canonical labelling; both halves."""
     fp = old.image[position, 0] ^ c.image_delta[outcome, 0]
     high = old.image_high[position, 0] ^ c.image_delta_high[outcome, 0] if wide else np.uint64(0)
-    remembered = w.labels.remembered[np.int64(fp & np.uint64(REMEMBERED - 1))]
+    remembered = labels.remembered[np.int64(fp & np.uint64(REMEMBERED - 1))]
     if fp != 0 and remembered[0] == fp and remembered[1] == high:
         return remembered[2], remembered[3]
-    row = w.labels.row
+    row = labels.row
     for x in range(old.cells.shape[1]):
         row[x] = old.cells[position, x]
     for x in range(c.write_start[outcome], c.write_start[outcome + 1]):
         set_field(row, 0, c.place[c.write_slot[x]], c.write_value[x])
-    key, key_high, exact = labelled_key(c, w.labels, row, np.int64(0), wide)
+    key, key_high, exact = labelled_key(c, labels, row, np.int64(0), wide)
     w.counts[INEXACT] += not exact
     remembered[0], remembered[1], remembered[2], remembered[3] = fp, high, key, key_high
     return key, key_high
@@ -375,8 +374,11 @@ def joins_twin(c, fps, highs, refs, begin, end, fp, high, ref, wide):
 
 
 @inner
-def generate(c, old, w, order, begin, end, workers, fps, highs, refs, filled, wide):
-    """The candidates of the states at places [begin, end) of the level, by owner: ``fps[owner, n]`` and so on."""
+def generate(c, old, w, labels, order, begin, end, workers, fps, highs, refs, filled, wide):
+    """The candidates of the states at places [begin, end) of the level, by owner: ``fps[owner, n]`` and so on.
+
+    ``labels``: what a worker needs for canonical labellings, or None. As its type decides, that code is compiled only where it is needed.
+    """
     width = old.cells.shape[1]
     stepwise = c.step_trie.size > 0
     symmetric = old.image.size > 0
@@ -413,12 +415,12 @@ def generate(c, old, w, order, begin, end, workers, fps, highs, refs, filled, wi
                     continue
                 ref = (position << REF_BITS) | outcome
                 if symmetric:
-                    if c.colours.size:
-                        child, child_high = labelled_child(c, old, w, position, outcome, wide)
-                    else:
+                    if labels is None:
                         child, child_high = orbit_key(
                             old.image, old.image_high, position, c.image_delta, c.image_delta_high, outcome, wide
                         )
+                    else:
+                        child, child_high = labelled_child(c, old, w, labels, position, outcome, wide)
                     target = owner(child, workers)
                     begin_at = target * room
                     end_at = begin_at + (filled[target, 0] if workers > 1 else n)
@@ -583,7 +585,7 @@ def follow(pool, places, cells, row, entry, out, n, stack):
 
 
 @njit
-def expand(worker, workers, c, old, new, w, shared, order, first_round, block, wide, actions, region):
+def expand(worker, workers, c, old, new, w, labels, shared, order, first_round, block, wide, actions, region):
     """Expand a level from ``first_round`` on, as one of ``workers``; the round to go on from, the same for all.
 
     ``order``: positions of the level's states, by fingerprint. ``actions``: whether the actions of successors are evaluated (they
@@ -600,7 +602,7 @@ def expand(worker, workers, c, old, new, w, shared, order, first_round, block, w
         turn = this_round & 1
         begin = min(total, (this_round * workers + worker) * block)
         generate(
-            c, old, w, order, begin, min(total, begin + block), workers,
+            c, old, w, labels, order, begin, min(total, begin + block), workers,
             shared.fp[turn, worker], shared.high[turn, worker], shared.ref[turn, worker], shared.filled[turn, worker], wide,
         )  # fmt: skip
         shared.parks[turn, worker, 0] = w.counts[PARKS]

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from fencepost.compiler.canonical import scratch
 from fencepost.compiler.machine import reserve
 from fencepost.compiler.native import REF_BITS, STACK_WORDS
 from fencepost.compiler.tables import Array
@@ -52,7 +51,6 @@ def work_for(lanes: int, roots: int) -> Work:
         starts=none, leaf_count=none, cut_count=none, new_count=none, fresh=np.zeros(1, np.int64), held=nothing,
         scratch=np.zeros(1, np.int32), stack=np.zeros(STACK_WORDS, np.int64), best_fp=np.zeros(roots + 1, np.uint64),
         best_high=np.zeros(roots + 1, np.uint64), best_position=np.full(roots + 1, -1, np.int64), best_order=none, best_outcome=none,
-        labels=scratch(False),
     )  # fmt: skip
 
 

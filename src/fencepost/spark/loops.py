@@ -16,7 +16,7 @@ from fencepost.engines.kernel import META_BITS, META_MASK, PARKS
 def expand(c, old, w, order, begin, end, at, fps, highs, refs, filled, wide):
     """The candidates of the rows at [begin, end), written from ``at`` on; where they end."""
     kernel.generate(
-        c, old, w, order, begin, end, 1, fps[at:].reshape(1, -1), highs[at:].reshape(1, -1) if wide else highs.reshape(1, -1),
+        c, old, w, None, order, begin, end, 1, fps[at:].reshape(1, -1), highs[at:].reshape(1, -1) if wide else highs.reshape(1, -1),
         refs[at:].reshape(1, -1), filled, wide,
     )  # fmt: skip
     return at + filled[0, 0]

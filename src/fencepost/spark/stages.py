@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 
 from fencepost import __version__
-from fencepost.compiler.canonical import scratch
 from fencepost.compiler.machine import reserve
 from fencepost.compiler.native import REF_BITS, REF_MASK, STACK_WORDS
 from fencepost.compiler.tables import Array, Compiled, Growing
@@ -186,7 +185,7 @@ class _Stage:
             new_count=np.zeros(plan.outcomes, np.int64), fresh=np.arange(rows), held=none, scratch=np.zeros(1, np.int32),
             stack=np.zeros(STACK_WORDS, np.int64), best_fp=np.zeros(plan.roots, np.uint64), best_high=np.zeros(plan.roots, np.uint64),
             best_position=np.full(plan.roots, -1, np.int64), best_order=np.full(plan.roots, -1, np.int64),
-            best_outcome=np.full(plan.roots, -1, np.int64), labels=scratch(False),
+            best_outcome=np.full(plan.roots, -1, np.int64),
         )  # fmt: skip
 
 
