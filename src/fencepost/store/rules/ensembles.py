@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fencepost.spec.values import Record
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.rules.quorums import write_set
+from fencepost.store.rules.quorums import Ensemble, write_set
 
 B = TypeVar("B")
 
 
 class Fragment(Record):
-    """A run of entries on one ensemble, from ``first_entry`` to the entry before the next fragment."""
+    """A run of entries on one ensemble, from ``first_entry_id`` to the entry before the next fragment."""
 
-    first_entry: int
-    ensemble: Sequence[object]
+    first_entry_id: int
+    ensemble: Ensemble[Any]
 
 
-def fragment_of(fragments: Sequence[Fragment], entry_id: int) -> Fragment:
+F = TypeVar("F", bound=Fragment)
+
+
+def fragment_of(fragments: Sequence[F], entry_id: int) -> F:
     """The fragment that an entry is in: the last that starts at or before it. ``fragments`` are in order."""
-    return next(f for f in reversed(fragments) if f.first_entry <= entry_id)
+    return next(f for f in reversed(fragments) if f.first_entry_id <= entry_id)
 
 
 def replaced(ensemble: Sequence[B], failed: Collection[B], candidates: Iterable[B]) -> tuple[B, ...] | None:
@@ -34,17 +37,17 @@ def replaced(ensemble: Sequence[B], failed: Collection[B], candidates: Iterable[
     return None if None in changed else changed  # type: ignore[return-value]
 
 
-def with_ensemble(fragments: tuple[Fragment, ...], ensemble: Sequence[object], first_entry: int) -> tuple[Fragment, ...]:
-    """The fragments after a change of ensemble that holds from ``first_entry`` on, the entry after the LAC.
+def with_ensemble(fragments: tuple[F, ...], ensemble: Ensemble[Any], first_entry_id: int) -> tuple[F, ...]:
+    """The fragments after a change of ensemble that holds from ``first_entry_id`` on, the entry after the LAC.
 
     It replaces the ensemble of the last fragment if nothing of that is confirmed, and begins a new one otherwise. Raises
     ``ValueError`` if it would begin before the last fragment: what is confirmed there would change its place.
     """
     last = fragments[-1]
-    if first_entry < last.first_entry:
-        raise ValueError(f"a fragment can not begin at entry {first_entry}, before the last one at {last.first_entry}")
-    kept = fragments[:-1] if first_entry == last.first_entry else fragments
-    return (*kept, Fragment(first_entry, tuple(ensemble) if isinstance(ensemble, (tuple, list)) else ensemble))
+    if first_entry_id < last.first_entry_id:
+        raise ValueError(f"a fragment can not begin at entry {first_entry_id}, before the last one at {last.first_entry_id}")
+    kept = fragments[:-1] if first_entry_id == last.first_entry_id else fragments
+    return (*kept, last.replace(first_entry_id=first_entry_id, ensemble=ensemble))
 
 
 def still_confirmed(confirmed: frozenset[B], replaced: Collection[B], protections: Protections = ALL) -> frozenset[B]:
@@ -52,7 +55,7 @@ def still_confirmed(confirmed: frozenset[B], replaced: Collection[B], protection
     return frozenset(confirmed) - frozenset(replaced) if protections.confirmations_withdrawn else confirmed
 
 
-def newly_asked(entry_id: int, before: Sequence[B], after: Sequence[B], write_quorum: int) -> list[B]:
+def newly_asked(entry_id: int, before: Ensemble[B], after: Ensemble[B], write_quorum: int) -> list[B]:
     """The bookies that an entry has to be sent to after a change of ensemble: in its write set now, and not before."""
     had = write_set(entry_id, before, write_quorum)
     return [b for b in write_set(entry_id, after, write_quorum) if b not in had]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import TypeVar
 
 from fencepost.store.rules.codes import Verdict
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.rules.quorums import covers_ensemble
+from fencepost.store.rules.quorums import Ensemble, covers_ensemble
 
 B = TypeVar("B")
 
@@ -15,7 +15,7 @@ B = TypeVar("B")
 def fencing(
     fenced: Collection[B],
     failed: Collection[B],
-    ensemble: Sequence[B],
+    ensemble: Ensemble[B],
     write_quorum: int,
     ack_quorum: int,
     protections: Protections = ALL,

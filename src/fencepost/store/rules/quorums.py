@@ -5,13 +5,16 @@ From the BookKeeper replication protocol and its specification (``BookKeeperProt
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from typing import TypeVar
 
 B = TypeVar("B")
 
+Ensemble = Sequence[B] | Set[B]
+"""The bookies of a fragment. Their order counts where the ensemble is larger than the write quorum; where it is not, a set will do."""
 
-def write_set(entry_id: int, ensemble: Sequence[B], write_quorum: int) -> Sequence[B]:
+
+def write_set(entry_id: int, ensemble: Ensemble[B], write_quorum: int) -> Ensemble[B]:
     """The bookies that an entry is sent to: a write quorum of the ensemble, each entry beginning one bookie further on.
 
     Where the write quorum is the ensemble, that is all of it, in its own order, and a set does as well as a sequence.
@@ -19,6 +22,7 @@ def write_set(entry_id: int, ensemble: Sequence[B], write_quorum: int) -> Sequen
     size = len(ensemble)
     if write_quorum == size:
         return ensemble
+    assert isinstance(ensemble, Sequence), "entries are striped over bookies that have an order"
     return tuple(ensemble[(entry_id + place) % size] for place in range(write_quorum))
 
 
@@ -32,7 +36,7 @@ def covers(members: Collection[B], cohort: Collection[B], ack_quorum: int) -> bo
     return sum(b not in members for b in cohort) < ack_quorum
 
 
-def covers_ensemble(members: Collection[B], ensemble: Sequence[B], write_quorum: int, ack_quorum: int) -> bool:
+def covers_ensemble(members: Collection[B], ensemble: Ensemble[B], write_quorum: int, ack_quorum: int) -> bool:
     """Whether every ack quorum of any write set of the ensemble has one of ``members`` in it (ensemble coverage).
 
     The specification asks it of the whole ensemble at once. An entry lives in one write set, so this is as safe, and needs
