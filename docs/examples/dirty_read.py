@@ -1,16 +1,8 @@
 """A directed search in the BookKeeper protocol: how a reader gets an entry that the ledger will not have."""
 
 from fencepost import ModelValue, configuration, constraint
-from fencepost.protocols.bookkeeper import (
-    AddEntryRequest,
-    AddEntryResponse,
-    BookKeeper,
-    ClientStatus,
-    FenceRequest,
-    FenceResponse,
-    ReadRequest,
-    ReadResponse,
-)
+from fencepost.protocols.bookkeeper.current import BookKeeper, ClientStatus, ReadRequest, ReadResponse
+from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, FenceRequest, FenceResponse
 
 B1, B2 = ModelValue("b1"), ModelValue("b2")
 C1, C2, C3 = ModelValue("c1"), ModelValue("c2"), ModelValue("c3")

@@ -8,18 +8,9 @@ from typing import Any
 import pytest
 
 from fencepost import ModelValue, OptionError, Options, Result, action, check, invariant, require
-from fencepost.protocols.bookkeeper import (
-    AddEntryRequest,
-    AddEntryResponse,
-    Bookies,
-    BookKeeper,
-    ClientStatus,
-    Entry,
-    LedgerStatus,
-    ReadResponse,
-    ReadResult,
-    RecoveryPhase,
-)
+from fencepost.protocols.bookkeeper.current import BookKeeper, ClientStatus, ReadResponse, ReadResult, RecoveryPhase
+from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, Bookies, Ensemble, Entry
+from fencepost.store.rules.metadata import LedgerStatus
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "bookkeeper.md"
 
@@ -256,8 +247,8 @@ class Watched(BookKeeper):
 class FencesAWriteSet(Watched):
     """Recovery waits for quorum coverage where it has to wait for ensemble coverage."""
 
-    def _covers(self, bookies: Bookies, cohort: int) -> bool:
-        return super()._covers(bookies, min(cohort, self.write_quorum))
+    def _covers(self, bookies: Bookies, cohort: Ensemble) -> bool:
+        return len(bookies) > self.write_quorum - self.ack_quorum
 
 
 STRIPED = BookKeeper.configurations["striped"].constants

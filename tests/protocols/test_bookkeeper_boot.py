@@ -8,14 +8,8 @@ from typing import Any
 import pytest
 
 from fencepost import ModelValue, Options, Result, action, check, invariant, leads_to, step_invariant, weak
-from fencepost.protocols.bookkeeper_boot import (
-    CUT_OFF,
-    BookKeeperBoot,
-    Boot,
-    LedgerStatus,
-    RecoveryPhase,
-    WriterStatus,
-)
+from fencepost.protocols.bookkeeper.boot import CUT_OFF, BookKeeperBoot, Boot, RecoveryPhase, WriterStatus
+from fencepost.store.rules.metadata import LedgerStatus
 
 THOROUGH = bool(os.environ.get("FENCEPOST_THOROUGH"))
 

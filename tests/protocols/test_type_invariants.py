@@ -6,8 +6,9 @@ import pytest
 
 from fencepost import ModelValue, Protocol, check, initial
 from fencepost.protocols import SHIPPED, shipped
-from fencepost.protocols.bookkeeper import BookKeeper
-from fencepost.protocols.bookkeeper_4_13 import W1, BookKeeper413, Entry, Fragment, LedgerStatus, PendingAddOp
+from fencepost.protocols.bookkeeper.current import BookKeeper
+from fencepost.protocols.bookkeeper.ledger import Entry, Fragment, PendingAddOp
+from fencepost.protocols.bookkeeper.v4_13 import W1, BookKeeper413, WriterStatus
 from fencepost.protocols.ledger_chaining import LedgerChaining, LedgerMetadata, LedgerOnBookies
 from fencepost.step import Stepper
 
@@ -31,8 +32,8 @@ def test_no_variable_is_left_out(name: str) -> None:
 @pytest.mark.parametrize(
     ("protocol", "part", "nonsense"),
     [
-        (BookKeeper413, ("meta", "status"), LedgerStatus.INVALID),
-        (BookKeeper413, ("meta", "fragments"), (Fragment(1, STRANGERS, 1),)),
+        (BookKeeper413, ("meta", "status"), WriterStatus.INVALID),
+        (BookKeeper413, ("meta", "fragments"), (Fragment(1, STRANGERS, id=1),)),
         (BookKeeper413, ("meta", "version"), -1),
         (BookKeeper413, ("bookie", B1, "entries"), frozenset({Entry(1, 2)})),
         (BookKeeper413, ("bookie", B1, "fenced"), None),
@@ -44,10 +45,10 @@ def test_no_variable_is_left_out(name: str) -> None:
         (BookKeeper413, ("w2", "curr_fragment", "ensemble"), STRANGERS),
         (BookKeeper413, ("w2", "curr_read_entry"), Entry(2, 1)),
         (BookKeeper413, ("w2", "recovery_phase"), 1),
-        (BookKeeper, ("meta", "fragments"), (Fragment(1, frozenset({B1}), 1),)),
+        (BookKeeper, ("meta", "fragments"), (Fragment(1, frozenset({B1}), id=1),)),
         (BookKeeper, ("bookie", B1, "entries"), frozenset({Entry(2, 2)})),
-        (BookKeeper, ("client", C1, "status"), LedgerStatus.OPEN),
-        (BookKeeper, ("client", C1, "fragments"), (Fragment(1, STRANGERS, 1),)),
+        (BookKeeper, ("client", C1, "status"), WriterStatus.OPEN),
+        (BookKeeper, ("client", C1, "fragments"), (Fragment(1, STRANGERS, id=1),)),
         (BookKeeper, ("client", C1, "pending_add_ops"), frozenset({PendingAddOp(Entry(1, 1), 1, frozenset())})),
         (BookKeeper, ("client", C1, "no_such_entry"), STRANGERS),
         (BookKeeper, ("client", C1, "last_recoverable_entry"), -2),

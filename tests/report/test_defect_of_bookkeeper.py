@@ -8,7 +8,7 @@ import pytest
 from report.behaviours import follow
 
 from fencepost import Result, Trace, Violation
-from fencepost.protocols.bookkeeper_4_13 import BookKeeper413
+from fencepost.protocols.bookkeeper.v4_13 import BookKeeper413
 from fencepost.report.html import html
 from fencepost.report.sequence import sequence
 from fencepost.report.text import story

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from fencepost.spec.protocol import Protocol
 
 SHIPPED: dict[str, str] = {
-    "bookkeeper": "fencepost.protocols.bookkeeper:BookKeeper",
-    "bookkeeper-4.13": "fencepost.protocols.bookkeeper_4_13:BookKeeper413",
-    "bookkeeper-boot": "fencepost.protocols.bookkeeper_boot:BookKeeperBoot",
-    "bookkeeper-limbo": "fencepost.protocols.bookkeeper_limbo:BookKeeperLimbo",
+    "bookkeeper": "fencepost.protocols.bookkeeper.current:BookKeeper",
+    "bookkeeper-4.13": "fencepost.protocols.bookkeeper.v4_13:BookKeeper413",
+    "bookkeeper-boot": "fencepost.protocols.bookkeeper.boot:BookKeeperBoot",
+    "bookkeeper-limbo": "fencepost.protocols.bookkeeper.limbo:BookKeeperLimbo",
     "kraft-kip-853": "fencepost.protocols.kraft.kip_853:KRaft",
     "kraft-kip-853-join": "fencepost.protocols.kraft.join:KRaftJoin",
     "ledger-chaining": "fencepost.protocols.ledger_chaining:LedgerChaining",

@@ -16,15 +16,14 @@ are those of the original although there is better: ``recovery_waits_needlessly`
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 from fencepost import (
     Message,
     ModelValue,
     Network,
     PerKey,
-    Protocol,
     Record,
     action,
     assumption,
@@ -40,22 +39,33 @@ from fencepost import (
     state,
     subsets,
 )
+from fencepost.protocols.bookkeeper.ledger import (
+    LEDGER_TYPES,
+    AddEntryRequest,
+    AddEntryResponse,
+    Bookies,
+    Ensemble,
+    Entry,
+    FenceRequest,
+    FenceResponse,
+    Fragment,
+    LedgerMetadata,
+    LedgerOnBookie,
+    LedgerProtocol,
+    PendingAddOp,
+    are_bookies,
+    changed_fragments,
+    earliest_add,
+    is_fragment,
+    is_pending,
+    lac_after,
+)
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+from fencepost.store.rules.ensembles import fragment_of, newly_asked, still_confirmed
+from fencepost.store.rules.metadata import LedgerStatus
+from fencepost.store.rules.quorums import covers, write_set
 
 NOT_KNOWN = -1
-
-Bookies = frozenset[ModelValue]
-
-Ensemble = frozenset[ModelValue] | tuple[ModelValue, ...]
-"""The bookies of a fragment. Where entries are striped over them their order counts; else it means nothing and there is none."""
-
-
-class LedgerStatus(enum.Enum):
-    """The status of the ledger in the metadata store."""
-
-    OPEN = "open"
-    IN_RECOVERY = "in recovery"
-    CLOSED = "closed"
 
 
 class ClientStatus(enum.Enum):
@@ -86,46 +96,6 @@ class ReadResult(enum.Enum):
     OK = "ok"
     NO_SUCH_ENTRY = "no such entry"
     UNKNOWN = "unknown"
-
-
-class Entry(Record):
-    """An entry: ``data`` counts the writes of the owner, so it equals ``id`` as long as nothing is out of order."""
-
-    id: int
-    data: int
-
-
-class Fragment(Record):
-    """A run of entries, from ``first_entry_id`` on, on one ensemble; as declared here, of a client that has none yet."""
-
-    id: int = 0
-    ensemble: Ensemble = frozenset()
-    first_entry_id: int = 0
-
-
-class PendingAddOp(Record):
-    """An entry that is not committed yet, and the fragment and ensemble that it was last sent to."""
-
-    entry: Entry
-    fragment_id: int
-    ensemble: Ensemble
-
-
-class LedgerMetadata(Record):
-    """What the metadata store knows of the ledger. Every change is conditional on the version."""
-
-    status: LedgerStatus | None = None
-    fragments: tuple[Fragment, ...] = ()
-    last_entry: int = 0
-    version: int = 0
-
-
-class LedgerOnBookie(Record):
-    """What one bookie knows of the ledger."""
-
-    entries: frozenset[Entry] = frozenset()
-    fenced: bool = False
-    lac: int = 0
 
 
 class Client(Record):
@@ -160,32 +130,6 @@ class Reader(Record):
     result: ReadResult | None = None
 
 
-class AddEntryRequest(Message):
-    """Store this entry. A fenced bookie takes only recovery adds."""
-
-    entry: Entry
-    lac: int
-    recovery: bool
-
-
-class AddEntryResponse(Message):
-    """The entry is stored; or, without success, the ledger is fenced."""
-
-    entry: Entry
-    recovery: bool
-    success: bool
-
-
-class FenceRequest(Message):
-    """Take no more entries from the owner of the ledger, and tell your LAC."""
-
-
-class FenceResponse(Message):
-    """The ledger is fenced; the LAC that came with the last entry."""
-
-    lac: int
-
-
 class ReadRequest(Message):
     """A read of one entry. A recovery read fences the ledger."""
 
@@ -201,60 +145,30 @@ class ReadResponse(Message):
     fence: bool
 
 
-Add = TypeVar("Add", AddEntryRequest, AddEntryResponse)
-
-
 # -- types of the parts of the state ----------------------------------------------------------------------------------
 
-
-def _are_bookies(protocol: BookKeeper, value: Ensemble) -> bool:
-    return frozenset(value) <= frozenset(protocol.bookies)
-
-
-def _is_ensemble(protocol: BookKeeper, value: Ensemble) -> bool:
-    return _are_bookies(protocol, value) and len(value) == protocol.bookies_of_an_ensemble
-
-
-def _is_entry(protocol: BookKeeper, entry: Entry) -> bool:
-    return entry.id in protocol.entry_ids and entry.data in protocol.entry_ids
-
-
-def _is_fragment(protocol: BookKeeper, fragment: Fragment) -> bool:
-    return fragment.id >= 1 and _is_ensemble(protocol, fragment.ensemble) and fragment.first_entry_id >= 1
-
-
-def _is_pending(protocol: BookKeeper, op: PendingAddOp) -> bool:
-    return _is_entry(protocol, op.entry) and op.fragment_id >= 1 and _is_ensemble(protocol, op.ensemble)
-
-
 TYPES: Mapping[str, Test] = {
-    "meta.status": or_none(one_of_kind(LedgerStatus)),
-    "meta.fragments": each(_is_fragment),
-    "meta.last_entry": at_least(0),
-    "meta.version": at_least(0),
-    "bookie.entries": each(_is_entry),
-    "bookie.fenced": one_of_kind(bool),
-    "bookie.lac": at_least(0),
+    **LEDGER_TYPES,
     "client.meta_version": or_none(at_least(1)),
     "client.status": or_none(one_of_kind(ClientStatus)),
-    "client.fragments": each(_is_fragment),
+    "client.fragments": each(is_fragment),
     "client.curr_fragment.id": at_least(0),
-    "client.curr_fragment.ensemble": _are_bookies,
+    "client.curr_fragment.ensemble": are_bookies,
     "client.curr_fragment.first_entry_id": at_least(0),
-    "client.pending_add_ops": each(_is_pending),
+    "client.pending_add_ops": each(is_pending),
     "client.lap": at_least(0),
     "client.lac": at_least(0),
-    "client.confirmed": _are_bookies,
-    "client.fenced": _are_bookies,
+    "client.confirmed": are_bookies,
+    "client.fenced": are_bookies,
     "client.recovery_phase": one_of_kind(RecoveryPhase),
-    "client.recovery_ensemble": _are_bookies,
+    "client.recovery_ensemble": are_bookies,
     "client.recovery_lac": at_least(0),
     "client.curr_read_entry": at_least(0),
-    "client.no_such_entry": _are_bookies,
+    "client.no_such_entry": are_bookies,
     "client.last_recoverable_entry": at_least(NOT_KNOWN),
     "client.written_back": each(lambda protocol, entry_id: entry_id in protocol.entry_ids),
     "reader.entry_id": or_none(lambda protocol, entry_id: entry_id in protocol.entry_ids),
-    "reader.asked": _are_bookies,
+    "reader.asked": are_bookies,
     "reader.result": or_none(one_of_kind(ReadResult)),
 }
 
@@ -272,7 +186,7 @@ def _why_bookies_differ(protocol: Any) -> str:
     return ""
 
 
-class BookKeeper(Protocol):
+class BookKeeper(LedgerProtocol):
     """The life of one ledger: clients that write and recover it, bookies, readers and a metadata store."""
 
     name: ClassVar[str] = "bookkeeper"
@@ -291,7 +205,9 @@ class BookKeeper(Protocol):
     inflight_limit: int = constant(1, "entries that the owner sends before the first of them is committed")
     message_loss: bool = constant(True, "whether messages can be lost, not only delayed")
     choose_ensembles: bool = constant(False, "whether any valid ensemble may be chosen, not only the first")
-    recovery_waits_needlessly: bool = constant(True, "whether recovery waits for what never comes, where the original does")
+    recovery_waits_needlessly: bool = constant(
+        True, "whether recovery waits for what never comes, where the original does"
+    )
     recovery_reads_fence: bool = constant(True, "whether recovery reads fence the ledger too")
     strict_negative_reads: bool = constant(
         True, "whether an entry is given up only if too many bookies lack it for it to be committed"
@@ -402,40 +318,15 @@ class BookKeeper(Protocol):
     # -- what is assumed of the constants ------------------------------------------------------------------------------
 
     @assumption
-    def something_is_sent(self) -> bool:
-        """The send limit is positive."""
-        return self.send_limit > 0
-
-    @assumption
-    def quorums_are_positive(self) -> bool:
-        """Entries are sent to somebody and confirmed by somebody."""
-        return self.write_quorum > 0 and self.ack_quorum > 0
-
-    @assumption
-    def ack_quorum_within_write_quorum(self) -> bool:
-        """No more confirmations are asked for than can come."""
-        return self.ack_quorum <= self.write_quorum
-
-    @assumption
     def write_quorum_within_ensemble(self) -> bool:
         """An entry is sent to bookies of the ensemble."""
         return self.write_quorum <= self.bookies_of_an_ensemble
-
-    @assumption
-    def enough_bookies_for_an_ensemble(self) -> bool:
-        """A ledger can be created."""
-        return self.bookies_of_an_ensemble <= len(self.bookies)
 
     @assumption
     def everybody_is_one(self) -> bool:
         """Nobody is taken for somebody else."""
         everybody = (*self.bookies, *self.clients, *self.readers)
         return len(set(everybody)) == len(everybody)
-
-    @property
-    def entry_ids(self) -> range:
-        """The ids of all entries that are ever sent."""
-        return range(1, self.send_limit + 1)
 
     @property
     def bookies_of_an_ensemble(self) -> int:
@@ -446,14 +337,11 @@ class BookKeeper(Protocol):
 
     def _write_set(self, entry_id: int, ensemble: Ensemble) -> Bookies:
         """The bookies of an ensemble that an entry is sent to: a write quorum of them, each entry beginning one further on."""
-        if isinstance(ensemble, frozenset):
-            return ensemble
-        return frozenset(ensemble[(entry_id + place) % len(ensemble)] for place in range(self.write_quorum))
+        return frozenset(write_set(entry_id, ensemble, self.write_quorum))
 
     def _write_set_of(self, entry_id: int) -> Bookies:
-        """The bookies that have an entry as far as the metadata tell: its fragment is the last that starts at or before it."""
-        fragment = next(f for f in reversed(self.meta.fragments) if f.first_entry_id <= entry_id)
-        return self._write_set(entry_id, fragment.ensemble)
+        """The bookies that have an entry as far as the metadata tell."""
+        return self._write_set(entry_id, fragment_of(self.meta.fragments, entry_id).ensemble)
 
     def _select_ensemble(self, current: Ensemble = frozenset(), failed: Bookies = frozenset()) -> Ensemble:
         """The first ensemble, in the order the bookies are declared in, that replaces those that failed, and only them, and is not
@@ -475,26 +363,15 @@ class BookKeeper(Protocol):
         added = iter(canonical(members - kept))
         return tuple(b if b in kept else next(added) for b in current or (None,) * len(members))
 
-    def _covers(self, bookies: Bookies, cohort: int) -> bool:
+    def _covers(self, bookies: Bookies, cohort: Ensemble) -> bool:
         """Whether so many of a cohort are so that those that are not can not make an ack quorum of their own.
 
         The cohort of a read is the write set of its entry (quorum coverage), that of fencing is the ensemble, which all the entries
         to come are striped over (ensemble coverage).
         """
-        return len(bookies) > cohort - self.ack_quorum
+        return covers(bookies, cohort, self.ack_quorum)
 
     # -- messages ------------------------------------------------------------------------------------------------------
-
-    def _receive_in_order(
-        self, kind: type[Add], source: ModelValue, to: ModelValue, where: Callable[[Add], bool] = lambda add: True
-    ) -> Add:
-        """Receive an add, or the answer to one. Between two ends they are received in the order of their entries."""
-        in_flight = self.network.in_flight(kind, source, to)
-        require(in_flight)
-        earliest = min(add.entry.id for add in in_flight)
-        return self.network.receive(
-            kind, source=source, to=to, where=lambda add: add.entry.id == earliest and where(add)
-        ).message
 
     def _send_add(self, c: ModelValue, entry: Entry, to: Iterable[ModelValue], recovery: bool) -> None:
         client = self.client[c]
@@ -520,7 +397,7 @@ class BookKeeper(Protocol):
     @action(b=bookies, c=clients, by="b")
     def bookie_sends_add_confirmed_response(self, b: ModelValue, c: ModelValue) -> None:
         """A bookie stores an entry and the LAC that came with it. Once fenced, it does so only for a recovery add."""
-        add = self._receive_in_order(AddEntryRequest, c, b)
+        add = earliest_add(self.network, AddEntryRequest, c, b)
         require(add.recovery or not self.bookie[b].fenced)
         self.bookie[b].entries |= {add.entry}
         self.bookie[b].lac = add.lac
@@ -529,7 +406,7 @@ class BookKeeper(Protocol):
     @action(b=bookies, c=clients, by="b")
     def bookie_sends_add_fenced_response(self, b: ModelValue, c: ModelValue) -> None:
         """A bookie that is fenced refuses an entry of the owner."""
-        add = self._receive_in_order(AddEntryRequest, c, b)
+        add = earliest_add(self.network, AddEntryRequest, c, b)
         require(not add.recovery and self.bookie[b].fenced)
         self.network.send(AddEntryResponse(add.entry, add.recovery, success=False), b, c)
 
@@ -546,7 +423,7 @@ class BookKeeper(Protocol):
         read = self.network.receive(ReadRequest, source=c, to=b).message
         if read.fence:
             self.bookie[b].fenced = True
-        entry = next((entry for entry in self.bookie[b].entries if entry.id == read.entry_id), None)
+        entry = self.bookie[b].entry(read.entry_id)
         self.network.send(ReadResponse(read.entry_id, entry, read.fence), b, c)
 
     # -- the owner of the ledger ---------------------------------------------------------------------------------------
@@ -590,7 +467,7 @@ class BookKeeper(Protocol):
         """The owner learns that its ledger is fenced, and so in recovery. It has no more to do with it."""
         client = self.client[c]
         require(client.status is ClientStatus.OPEN)
-        add = self._receive_in_order(AddEntryResponse, b, c, where=lambda add: not add.success)
+        add = earliest_add(self.network, AddEntryResponse, b, c, where=lambda add: not add.success)
         require(b in self._write_set(add.entry.id, client.curr_fragment.ensemble))
         client.status = ClientStatus.CLIENT_WITHDRAWN
 
@@ -665,7 +542,7 @@ class BookKeeper(Protocol):
         client = self.client[c]
         require(client.status is ClientStatus.IN_RECOVERY)
         if client.recovery_phase is RecoveryPhase.FENCING:
-            require(self._covers(client.fenced, len(client.recovery_ensemble)))
+            require(self._covers(client.fenced, client.recovery_ensemble))
         else:
             require(client.last_recoverable_entry == NOT_KNOWN and not client.curr_read_entry)
         entry_id = client.lap + 1
@@ -692,7 +569,7 @@ class BookKeeper(Protocol):
             entry = Entry(client.lap, response.entry.data)
             fragment = client.curr_fragment
             client.pending_add_ops |= {PendingAddOp(entry, fragment.id, fragment.ensemble)}
-        elif self._is_negative(no_such_entry):
+        elif self._is_negative(c, no_such_entry):
             self._end_read(c)
             client.recovery_ensemble = frozenset()
             client.last_recoverable_entry = entry_id - 1
@@ -703,22 +580,25 @@ class BookKeeper(Protocol):
         else:
             client.no_such_entry = no_such_entry
 
-    def _is_negative(self, no_such_entry: Bookies) -> bool:
-        return self._covers(no_such_entry, self.write_quorum) if self.strict_negative_reads else bool(no_such_entry)
+    def _is_negative(self, c: ModelValue, no_such_entry: Bookies) -> bool:
+        return not self.strict_negative_reads or self._covers(no_such_entry, self._asked(c))
 
     def _is_unknown(self, c: ModelValue, no_such_entry: Bookies) -> bool:
         """Answers and timeouts add up to the write quorum. In the original the timeouts of earlier reads are among them."""
-        asked = self._write_set(self.client[c].curr_read_entry, self.client[c].recovery_ensemble)
+        asked = self._asked(c)
         entry_id = None if self.recovery_waits_needlessly else self.client[c].curr_read_entry
         timed_out = sum(self._read_timed_out(c, b, entry_id) for b in asked)
         return len(no_such_entry) + timed_out == self.write_quorum
 
+    def _asked(self, c: ModelValue) -> Bookies:
+        """The bookies that are asked for the entry being read."""
+        return self._write_set(self.client[c].curr_read_entry, self.client[c].recovery_ensemble)
+
     def _end_read(self, c: ModelValue) -> None:
         """The read is decided: in the original, only when no other bookie may still answer. What comes later is never received."""
         client = self.client[c]
-        asked = self._write_set(client.curr_read_entry, client.recovery_ensemble)
         if self.recovery_waits_needlessly:
-            require(not any(self._may_still_be_answered(c, b) for b in asked))
+            require(not any(self._may_still_be_answered(c, b) for b in self._asked(c)))
         client.curr_read_entry = 0
         client.no_such_entry = frozenset()
 
@@ -771,20 +651,15 @@ class BookKeeper(Protocol):
         """Count in a confirmation. The LAC moves up to the last entry that has an ack quorum together with all before it: in the
         original, from the first entry on, which is not for a recovery that began later to count."""
         client = self.client[c]
-        add = self._receive_in_order(AddEntryResponse, b, c, where=lambda add: add.success)
+        add = earliest_add(self.network, AddEntryResponse, b, c, where=lambda add: add.success)
         require(b in self._write_set(add.entry.id, client.curr_fragment.ensemble))
         client.confirmed[add.entry.id] |= {b}
-        reached = 0 if self.recovery_waits_needlessly else client.lac
-        while reached < self.send_limit and len(client.confirmed[reached + 1]) >= self.ack_quorum:
-            reached += 1
+        counted = 0 if self.recovery_waits_needlessly else client.lac
+        reached = lac_after(counted, self.send_limit, client.confirmed, self.ack_quorum)
         if reached > client.lac:
             client.lac = reached
         if reached:
             client.pending_add_ops = frozenset(op for op in client.pending_add_ops if op.entry.id > reached)
-
-    def _is_behind(self, op: PendingAddOp, client: Client) -> bool:
-        """Whether the ensemble was changed since ``op`` was last sent. A replaced ensemble keeps the id of its fragment."""
-        return op.fragment_id != client.curr_fragment.id or op.ensemble != client.curr_fragment.ensemble
 
     def _change_ensemble(self, c: ModelValue, in_metadata: bool) -> None:
         """A fragment with other bookies for those that have not answered takes over after the LAC.
@@ -797,18 +672,14 @@ class BookKeeper(Protocol):
         fragment = client.curr_fragment
         failed = frozenset(b for b in fragment.ensemble if self._write_timed_out(c, b))
         require(failed)
-        require(not any(self._is_behind(op, client) for op in client.pending_add_ops))
+        require(not any(op.is_behind(fragment) for op in client.pending_add_ops))
         ensemble = self._select_ensemble(fragment.ensemble, failed)
         first_entry_id = client.lac + 1
-        fragments = client.fragments
-        if first_entry_id == fragment.first_entry_id:
-            fragments = (*fragments[:-1], fragments[-1].replace(ensemble=ensemble))
-        else:
-            fragments = (*fragments, Fragment(len(fragments) + 1, ensemble, first_entry_id))
+        fragments = changed_fragments(client.fragments, ensemble, first_entry_id)
         client.fragments = fragments
         client.curr_fragment = fragments[-1]
         for entry_id in self.entry_ids[first_entry_id - 1 :]:
-            client.confirmed[entry_id] -= failed
+            client.confirmed[entry_id] = still_confirmed(client.confirmed[entry_id], failed)
         for b in failed:
             self.network.forget_lost(AddEntryRequest, c, b)
             self.network.forget_lost(AddEntryResponse, b, c)
@@ -821,10 +692,11 @@ class BookKeeper(Protocol):
     def _resend_pending_add_op(self, c: ModelValue, recovery: bool) -> None:
         """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are new."""
         client = self.client[c]
-        behind = [op for op in client.pending_add_ops if self._is_behind(op, client)]
-        op = one_of([op for op in behind if not any(_is_sent_before(other, op) for other in behind)])
-        entry, fragment = op.entry, client.curr_fragment
-        new = self._write_set(entry.id, fragment.ensemble) - self._write_set(entry.id, op.ensemble)
+        fragment = client.curr_fragment
+        behind = [op for op in client.pending_add_ops if op.is_behind(fragment)]
+        op = one_of([op for op in behind if not any(other.is_sent_before(op) for other in behind)])
+        entry = op.entry
+        new = newly_asked(entry.id, op.ensemble, fragment.ensemble, self.write_quorum)
         self._send_add(c, entry, to=new, recovery=recovery)
         client.pending_add_ops = client.pending_add_ops - {op} | {PendingAddOp(entry, fragment.id, fragment.ensemble)}
         if recovery:
@@ -916,7 +788,7 @@ class BookKeeper(Protocol):
         return sum(self._stores(b, entry_id) for b in self._write_set_of(entry_id)) >= self.ack_quorum
 
     def _stores(self, b: ModelValue, entry_id: int) -> bool:
-        return any(entry.id == entry_id for entry in self.bookie[b].entries)
+        return self.bookie[b].entry(entry_id) is not None
 
     @invariant(b=bookies)
     def no_out_of_order_entries(self, b: ModelValue) -> bool:
@@ -935,8 +807,3 @@ class BookKeeper(Protocol):
         if reader.result is not ReadResult.OK or self.meta.status is not LedgerStatus.CLOSED:
             return True
         return reader.entry_id is not None and reader.entry_id <= self.meta.last_entry
-
-
-def _is_sent_before(one: PendingAddOp, other: PendingAddOp) -> bool:
-    same = (one.fragment_id, one.ensemble) == (other.fragment_id, other.ensemble)
-    return same and one.entry.id < other.entry.id

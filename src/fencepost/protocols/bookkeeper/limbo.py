@@ -34,7 +34,6 @@ from fencepost import (
     ModelValue,
     Network,
     PerKey,
-    Protocol,
     Record,
     action,
     assumption,
@@ -49,23 +48,32 @@ from fencepost import (
     state,
     subsets,
 )
-from fencepost.protocols.bookkeeper_4_13 import (
-    Ensemble,
+from fencepost.protocols.bookkeeper import ledger
+from fencepost.protocols.bookkeeper.ledger import (
+    LEDGER_TYPES,
+    AddEntryRequest,
+    AddEntryResponse,
+    Bookies,
     Entry,
     FenceRequest,
     FenceResponse,
     Fragment,
     LedgerMetadata,
-    LedgerStatus,
+    LedgerProtocol,
     PendingAddOp,
-    RecoveryPhase,
     are_bookies,
+    changed_fragments,
     is_entry,
     is_fragment,
     is_pending,
+    lac_after,
     why_bookies_differ,
 )
+from fencepost.protocols.bookkeeper.v4_13 import RecoveryPhase
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+from fencepost.store.rules.ensembles import fragment_of, newly_asked, still_confirmed
+from fencepost.store.rules.metadata import LedgerStatus
+from fencepost.store.rules.quorums import covers
 
 
 class ClientStatus(enum.Enum):
@@ -85,12 +93,9 @@ class ReadCode(enum.Enum):
     UNKNOWN = "unknown"
 
 
-class LedgerOnBookie(Record):
+class LedgerOnBookie(ledger.LedgerOnBookie):
     """What one bookie knows of the ledger."""
 
-    entries: frozenset[Entry] = frozenset()
-    fenced: bool = False
-    lac: int = 0
     limbo: bool = False
 
 
@@ -104,12 +109,12 @@ class Client(Record):
     pending_add_ops: frozenset[PendingAddOp] = frozenset()
     lap: int = 0
     lac: int = 0
-    confirmed: PerKey[int, Ensemble] = per_key(lambda protocol: protocol.entry_ids, frozenset())
-    fenced: Ensemble = frozenset()
+    confirmed: PerKey[int, Bookies] = per_key(lambda protocol: protocol.entry_ids, frozenset())
+    fenced: Bookies = frozenset()
     curr_read_entry: Entry | None = None
-    has_entry: Ensemble = frozenset()
-    no_such_entry: Ensemble = frozenset()
-    is_unknown: Ensemble = frozenset()
+    has_entry: Bookies = frozenset()
+    no_such_entry: Bookies = frozenset()
+    is_unknown: Bookies = frozenset()
     recovery_phase: RecoveryPhase = RecoveryPhase.NOT_STARTED
 
     @property
@@ -117,25 +122,9 @@ class Client(Record):
         """The fragment that the client writes to."""
         return self.fragments[-1]
 
-    def ensemble_of(self, entry_id: int) -> Ensemble:
+    def ensemble_of(self, entry_id: int) -> Bookies:
         """The bookies that have the entry, or should have it."""
-        return _ensemble_of(entry_id, self.fragments)
-
-
-class AddEntryRequest(Message):
-    """Store this entry. A recovery add is one that a fenced bookie takes as well."""
-
-    entry: Entry
-    lac: int
-    recovery: bool
-
-
-class AddEntryResponse(Message):
-    """The entry is stored; or, without success, the ledger is fenced."""
-
-    entry: Entry
-    recovery: bool
-    success: bool
+        return frozenset(fragment_of(self.fragments, entry_id).ensemble)
 
 
 class ReadRequest(Message):
@@ -158,21 +147,15 @@ class Read(NamedTuple):
     """A recovery read with one more response counted in. ``over``: nothing more can come, timeouts included."""
 
     response: ReadResponse
-    ensemble: Ensemble
-    has_entry: Ensemble
-    no_such_entry: Ensemble
-    is_unknown: Ensemble
+    ensemble: Bookies
+    has_entry: Bookies
+    no_such_entry: Bookies
+    is_unknown: Bookies
     over: bool
 
 
 TYPES: Mapping[str, Test] = {
-    "meta.status": or_none(one_of_kind(LedgerStatus)),
-    "meta.fragments": each(is_fragment),
-    "meta.last_entry": at_least(0),
-    "meta.version": at_least(0),
-    "bookie.entries": each(is_entry),
-    "bookie.fenced": one_of_kind(bool),
-    "bookie.lac": at_least(0),
+    **LEDGER_TYPES,
     "bookie.limbo": one_of_kind(bool),
     "client.meta_version": or_none(at_least(0)),
     "client.status": or_none(one_of_kind(ClientStatus)),
@@ -191,7 +174,7 @@ TYPES: Mapping[str, Test] = {
 }
 
 
-class BookKeeperLimbo(Protocol):
+class BookKeeperLimbo(LedgerProtocol):
     """The life of one ledger without the journal: clients, a metadata store, and bookies of which one may crash."""
 
     name: ClassVar[str] = "bookkeeper-limbo"
@@ -205,10 +188,14 @@ class BookKeeperLimbo(Protocol):
     write_quorum: int = constant(2, "bookies that an entry is sent to, the size of an ensemble")
     ack_quorum: int = constant(1, "bookies that must confirm an entry before it is committed")
     send_limit: int = constant(1, "entries that the owner of the ledger sends")
-    fence_on_unclean_shutdown: bool = constant(True, "whether a bookie that has crashed fences the ledger when it boots")
+    fence_on_unclean_shutdown: bool = constant(
+        True, "whether a bookie that has crashed fences the ledger when it boots"
+    )
     limbo_on_unclean_shutdown: bool = constant(True, "whether a bookie that has crashed puts the ledger in limbo")
     allow_crash_when_ledger_open: bool = constant(True, "whether a bookie can crash while the ledger is open")
-    allow_crash_when_ledger_in_recovery: bool = constant(True, "whether a bookie can crash while the ledger is in recovery")
+    allow_crash_when_ledger_in_recovery: bool = constant(
+        True, "whether a bookie can crash while the ledger is in recovery"
+    )
     allow_crash_when_ledger_closed: bool = constant(True, "whether a bookie can crash once the ledger is closed")
 
     meta: LedgerMetadata = state(LedgerMetadata, held_by="zk")
@@ -260,34 +247,9 @@ class BookKeeperLimbo(Protocol):
     # -- what is assumed of the constants ------------------------------------------------------------------------------
 
     @assumption
-    def something_is_sent(self) -> bool:
-        """The send limit is positive."""
-        return self.send_limit > 0
-
-    @assumption
-    def quorums_are_positive(self) -> bool:
-        """Entries are sent to somebody and confirmed by somebody."""
-        return self.write_quorum > 0 and self.ack_quorum > 0
-
-    @assumption
-    def ack_quorum_within_write_quorum(self) -> bool:
-        """No more confirmations are asked for than can come."""
-        return self.ack_quorum <= self.write_quorum
-
-    @assumption
-    def enough_bookies_for_an_ensemble(self) -> bool:
-        """A ledger can be created."""
-        return self.write_quorum <= len(self.bookies)
-
-    @assumption
     def bookies_are_not_clients(self) -> bool:
         """Nobody is taken for somebody else."""
         return not set(self.bookies) & set(self.clients)
-
-    @property
-    def entry_ids(self) -> range:
-        """The ids of all entries that are ever sent."""
-        return range(1, self.send_limit + 1)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -332,7 +294,7 @@ class BookKeeperLimbo(Protocol):
             self.network.lost(ReadRequest, o, b) or self.network.lost(ReadResponse, b, o) for o in self._sharing_with(c)
         )
 
-    def _clear_read_timeouts(self, c: ModelValue, ensemble: Ensemble) -> None:
+    def _clear_read_timeouts(self, c: ModelValue, ensemble: Bookies) -> None:
         for o in self._sharing_with(c):
             for b in ensemble:
                 self.network.forget_lost(ReadRequest, o, b)
@@ -369,7 +331,7 @@ class BookKeeperLimbo(Protocol):
         """A bookie is fenced, and answers a recovery read. In limbo it never says that there is no such entry."""
         read = self.network.receive(ReadRequest, source=c, to=b).message
         self.bookie[b].fenced = True
-        entry = next((entry for entry in self.bookie[b].entries if entry.id == read.entry_id), None)
+        entry = self.bookie[b].entry(read.entry_id)
         if entry is not None:
             code = ReadCode.OK
         elif self.bookie[b].limbo:
@@ -544,7 +506,7 @@ class BookKeeperLimbo(Protocol):
 
     def _every_ack_quorum_is_fenced(self, c: ModelValue) -> bool:
         """Too few bookies are left unfenced to make an ack quorum of their own."""
-        return len(self.client[c].curr_fragment.ensemble - self.client[c].fenced) < self.ack_quorum
+        return covers(self.client[c].fenced, self.client[c].curr_fragment.ensemble, self.ack_quorum)
 
     def _receive_read_response(self, c: ModelValue, b: ModelValue) -> Read:
         """Count in one response to a recovery read.
@@ -671,18 +633,12 @@ class BookKeeperLimbo(Protocol):
         require(add.success)
         require(b in me.curr_fragment.ensemble)
         me.confirmed[add.entry.id] |= {b}
-        reached = 0
-        while reached < self.send_limit and len(me.confirmed[reached + 1]) >= self.ack_quorum:
-            reached += 1
+        reached = lac_after(0, self.send_limit, me.confirmed, self.ack_quorum)
         if reached > me.lac:
             me.lac = reached
         me.pending_add_ops = frozenset(op for op in me.pending_add_ops if op.entry.id > reached)
 
-    def _is_behind(self, op: PendingAddOp, fragment: Fragment) -> bool:
-        """Whether the ensemble was changed since ``op`` was last sent. A replaced ensemble keeps the id of its fragment."""
-        return (op.fragment_id, op.ensemble) != (fragment.id, fragment.ensemble)
-
-    def _select_ensemble(self, include: Ensemble = frozenset(), exclude: Ensemble = frozenset()) -> Ensemble:
+    def _select_ensemble(self, include: Bookies = frozenset(), exclude: Bookies = frozenset()) -> Bookies:
         """The first ensemble, in the order the bookies are declared in, that keeps ``include``, avoids ``exclude`` and is not
         yet the ensemble of a stored fragment. Without one, the action is not enabled."""
         taken = [fragment.ensemble for fragment in self.meta.fragments]
@@ -703,25 +659,23 @@ class BookKeeperLimbo(Protocol):
         me = self.client[c]
         current = me.curr_fragment
         require(b in current.ensemble)
-        require(not any(self._is_behind(op, current) for op in me.pending_add_ops))
+        require(not any(op.is_behind(current) for op in me.pending_add_ops))
         first_entry_id = me.lac + 1
         require(all(fragment.first_entry_id <= first_entry_id for fragment in self.meta.fragments))
-        ensemble = self._select_ensemble(include=current.ensemble - {b}, exclude=frozenset({b}))
-        if first_entry_id == current.first_entry_id:
-            me.fragments = (*me.fragments[:-1], current.replace(ensemble=ensemble))
-        else:
-            me.fragments = (*me.fragments, Fragment(len(me.fragments) + 1, ensemble, first_entry_id))
+        ensemble = self._select_ensemble(include=frozenset(current.ensemble) - {b}, exclude=frozenset({b}))
+        me.fragments = changed_fragments(me.fragments, ensemble, first_entry_id)
         for entry_id in self.entry_ids[first_entry_id - 1 :]:
-            me.confirmed[entry_id] -= {b}
+            me.confirmed[entry_id] = still_confirmed(me.confirmed[entry_id], {b})
         self._clear_write_timeout(c, b, recovery)
 
     def _send_pending_add_op(self, c: ModelValue, recovery: bool) -> None:
         """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are new."""
         me = self.client[c]
         fragment = me.curr_fragment
-        behind = [op for op in me.pending_add_ops if self._is_behind(op, fragment)]
-        op = one_of([op for op in behind if not any(_is_sent_before(other, op) for other in behind)])
-        self._send_add(c, op.entry, to=fragment.ensemble - op.ensemble, recovery=recovery)
+        behind = [op for op in me.pending_add_ops if op.is_behind(fragment)]
+        op = one_of([op for op in behind if not any(other.is_sent_before(op) for other in behind)])
+        new = newly_asked(op.entry.id, op.ensemble, fragment.ensemble, self.write_quorum)
+        self._send_add(c, op.entry, to=new, recovery=recovery)
         me.pending_add_ops = me.pending_add_ops - {op} | {PendingAddOp(op.entry, fragment.id, fragment.ensemble)}
 
     def _close(self, c: ModelValue) -> None:
@@ -734,9 +688,7 @@ class BookKeeperLimbo(Protocol):
     # -- what must hold ------------------------------------------------------------------------------------------------
 
     @invariant(
-        part=lambda self: parts(
-            TYPES, {"bookie": self.bookies, "client": self.clients, "confirmed": self.entry_ids}
-        )
+        part=lambda self: parts(TYPES, {"bookie": self.bookies, "client": self.clients, "confirmed": self.entry_ids})
     )
     def type_ok(self, part: Path) -> bool:
         """Every part of the state holds a value of its type."""
@@ -770,19 +722,9 @@ class BookKeeperLimbo(Protocol):
 
     def _copies(self, entry_id: int) -> int:
         """How many bookies of its ensemble store an entry."""
-        ensemble = _ensemble_of(entry_id, self.meta.fragments)
-        return sum(any(entry.id == entry_id for entry in self.bookie[b].entries) for b in ensemble)
+        ensemble = fragment_of(self.meta.fragments, entry_id).ensemble
+        return sum(self.bookie[b].entry(entry_id) is not None for b in ensemble)
 
 
 def _ends(kind: type[Add], c: ModelValue, b: ModelValue) -> tuple[ModelValue, ModelValue]:
     return (c, b) if kind is AddEntryRequest else (b, c)
-
-
-def _ensemble_of(entry_id: int, fragments: tuple[Fragment, ...]) -> Ensemble:
-    """The ensemble of the fragment that an entry belongs to: the last that starts at or before it."""
-    return next(f for f in reversed(fragments) if f.first_entry_id <= entry_id).ensemble
-
-
-def _is_sent_before(one: PendingAddOp, other: PendingAddOp) -> bool:
-    same = (one.fragment_id, one.ensemble) == (other.fragment_id, other.ensemble)
-    return same and one.entry.id < other.entry.id

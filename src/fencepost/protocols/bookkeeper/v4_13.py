@@ -20,15 +20,14 @@ Two defects were found in the protocol, and both can be found here:
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, NamedTuple
 
 from fencepost import (
     Message,
     ModelValue,
     Network,
     PerKey,
-    Protocol,
     Record,
     action,
     assumption,
@@ -43,17 +42,37 @@ from fencepost import (
     state,
     subsets,
 )
+from fencepost.protocols.bookkeeper.ledger import (
+    LEDGER_TYPES,
+    Bookies,
+    Entry,
+    FenceRequest,
+    FenceResponse,
+    Fragment,
+    LedgerMetadata,
+    LedgerOnBookie,
+    LedgerProtocol,
+    PendingAddOp,
+    are_bookies,
+    changed_fragments,
+    earliest_add,
+    is_entry,
+    is_pending,
+    lac_after,
+    why_bookies_differ,
+)
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+from fencepost.store.rules.ensembles import fragment_of, newly_asked, still_confirmed
+from fencepost.store.rules.metadata import LedgerStatus
+from fencepost.store.rules.quorums import covers
 
 W1 = ModelValue("w1", 0)
 W2 = ModelValue("w2", 1)
 WRITERS = (W1, W2)
 
-Ensemble = frozenset[ModelValue]
 
-
-class LedgerStatus(enum.Enum):
-    """The status of a ledger, in the metadata store or in the mind of a writer; INVALID is for writers only."""
+class WriterStatus(enum.Enum):
+    """What a writer takes the status of the ledger for; INVALID: it has asked for what the metadata store refuses."""
 
     OPEN = "open"
     IN_RECOVERY = "in recovery"
@@ -71,65 +90,25 @@ class RecoveryPhase(enum.Enum):
     WRITE = 4
 
 
-class Entry(Record):
-    """An entry: ``data`` counts the writes of ``w1``, so it equals ``id`` as long as nothing is out of order."""
-
-    id: int
-    data: int
-
-
-class Fragment(Record):
-    """A run of entries, from ``first_entry_id`` on, on one ensemble; as declared here, of a writer that has none yet."""
-
-    id: int = 0
-    ensemble: Ensemble = frozenset()
-    first_entry_id: int = 0
-
-
-class PendingAddOp(Record):
-    """An entry that is not committed yet, and the fragment and ensemble that it was last sent to."""
-
-    entry: Entry
-    fragment_id: int
-    ensemble: Ensemble
-
-
-class LedgerMetadata(Record):
-    """What the metadata store knows of the ledger. Every change is conditional on the version."""
-
-    status: LedgerStatus | None = None
-    fragments: tuple[Fragment, ...] = ()
-    last_entry: int = 0
-    version: int = 0
-
-
-class LedgerOnBookie(Record):
-    """What one bookie knows of the ledger."""
-
-    entries: frozenset[Entry] = frozenset()
-    fenced: bool = False
-    lac: int = 0
-
-
 class Writer(Record):
     """What a writer knows: its LAC, the last add it pushed (LAP), and which bookies have confirmed which entry."""
 
     meta_version: int | None = None
-    status: LedgerStatus | None = None
+    status: WriterStatus | None = None
     curr_fragment: Fragment = Fragment()
     pending_add_ops: frozenset[PendingAddOp] = frozenset()
     lap: int = 0
     lac: int = 0
-    confirmed: PerKey[int, Ensemble] = per_key(lambda protocol: protocol.entry_ids, frozenset())
+    confirmed: PerKey[int, Bookies] = per_key(lambda protocol: protocol.entry_ids, frozenset())
 
 
 class RecoveringWriter(Writer):
     """A writer that recovers a ledger: which bookies are fenced, and what was answered for the entry being read."""
 
-    fenced: Ensemble = frozenset()
+    fenced: Bookies = frozenset()
     curr_read_entry: Entry | None = None
-    has_entry: Ensemble = frozenset()
-    no_such_entry: Ensemble = frozenset()
+    has_entry: Bookies = frozenset()
+    no_such_entry: Bookies = frozenset()
     recovery_phase: RecoveryPhase = RecoveryPhase.NOT_STARTED
 
 
@@ -147,16 +126,6 @@ class AddEntryResponse(Message):
     success: bool
 
 
-class FenceRequest(Message):
-    """Take no more entries from the owner of the ledger, and tell your LAC."""
-
-
-class FenceResponse(Message):
-    """The ledger is fenced; the highest LAC that came with an entry."""
-
-    lac: int
-
-
 class ReadRequest(Message):
     """A recovery read of one entry, which may fence the ledger."""
 
@@ -171,41 +140,22 @@ class ReadResponse(Message):
     fence: bool
 
 
-Add = TypeVar("Add", AddEntryRequest, AddEntryResponse)
-
-
 class Read(NamedTuple):
     """A recovery read with one more response counted in. ``over``: nothing more can come, timeouts included."""
 
     response: ReadResponse
-    ensemble: Ensemble
-    has_entry: Ensemble
-    no_such_entry: Ensemble
+    ensemble: Bookies
+    has_entry: Bookies
+    no_such_entry: Bookies
     over: bool
 
 
 # -- types of the parts of the state ----------------------------------------------------------------------------------
 
 
-def are_bookies(protocol: Any, value: Ensemble) -> bool:
-    return value <= frozenset(protocol.bookies)
-
-
-def is_entry(protocol: Any, entry: Entry) -> bool:
-    return entry.id in protocol.entry_ids and entry.data in protocol.entry_ids
-
-
-def is_fragment(protocol: Any, fragment: Fragment) -> bool:
-    return fragment.id >= 1 and are_bookies(protocol, fragment.ensemble) and fragment.first_entry_id >= 1
-
-
-def is_pending(protocol: Any, op: PendingAddOp) -> bool:
-    return is_entry(protocol, op.entry) and op.fragment_id >= 1 and are_bookies(protocol, op.ensemble)
-
-
 WRITER_TYPES: Mapping[str, Test] = {
     "meta_version": or_none(at_least(0)),
-    "status": or_none(one_of_kind(LedgerStatus)),
+    "status": or_none(one_of_kind(WriterStatus)),
     "curr_fragment.id": at_least(0),
     "curr_fragment.ensemble": are_bookies,
     "curr_fragment.first_entry_id": at_least(0),
@@ -216,13 +166,7 @@ WRITER_TYPES: Mapping[str, Test] = {
 }
 
 TYPES: Mapping[str, Test] = {
-    "meta.status": or_none(lambda protocol, status: status in LedgerStatus and status is not LedgerStatus.INVALID),
-    "meta.fragments": each(is_fragment),
-    "meta.last_entry": at_least(0),
-    "meta.version": at_least(0),
-    "bookie.entries": each(is_entry),
-    "bookie.fenced": one_of_kind(bool),
-    "bookie.lac": at_least(0),
+    **LEDGER_TYPES,
     **{f"w1.{part}": test for part, test in WRITER_TYPES.items()},
     **{f"w2.{part}": test for part, test in WRITER_TYPES.items()},
     "w2.fenced": are_bookies,
@@ -233,14 +177,7 @@ TYPES: Mapping[str, Test] = {
 }
 
 
-def why_bookies_differ(protocol: Any) -> str:
-    """Why bookies are not symmetric: where there are several ensembles, the first is preferred."""
-    if len(protocol.bookies) == protocol.write_quorum:
-        return ""
-    return "an ensemble is chosen in the order of the bookies where there are more of them than the write quorum"
-
-
-class BookKeeper413(Protocol):
+class BookKeeper413(LedgerProtocol):
     """The life of one ledger: a writer, a recovering writer, bookies and a metadata store."""
 
     name: ClassVar[str] = "bookkeeper-4.13"
@@ -325,42 +262,13 @@ class BookKeeper413(Protocol):
     # -- what is assumed of the constants ------------------------------------------------------------------------------
 
     @assumption
-    def something_is_sent(self) -> bool:
-        """The send limit is positive."""
-        return self.send_limit > 0
-
-    @assumption
-    def quorums_are_positive(self) -> bool:
-        """Entries are sent to somebody and confirmed by somebody."""
-        return self.write_quorum > 0 and self.ack_quorum > 0
-
-    @assumption
-    def ack_quorum_within_write_quorum(self) -> bool:
-        """No more confirmations are asked for than can come."""
-        return self.ack_quorum <= self.write_quorum
-
-    @assumption
-    def enough_bookies_for_an_ensemble(self) -> bool:
-        """A ledger can be created."""
-        return self.write_quorum <= len(self.bookies)
-
-    @assumption
     def bookies_are_not_writers(self) -> bool:
         """Nobody is taken for somebody else."""
         return not set(self.bookies) & set(WRITERS)
 
-    @property
-    def entry_ids(self) -> range:
-        """The ids of all entries that are ever sent."""
-        return range(1, self.send_limit + 1)
-
     # -- fragments and ensembles ---------------------------------------------------------------------------------------
 
-    def _fragment_of(self, entry_id: int) -> Fragment:
-        """The fragment that an entry belongs to: the last that starts at or before it."""
-        return next(f for f in reversed(self.meta.fragments) if f.first_entry_id <= entry_id)
-
-    def _select_ensemble(self, include: Ensemble = frozenset(), exclude: Ensemble = frozenset()) -> Ensemble:
+    def _select_ensemble(self, include: Bookies = frozenset(), exclude: Bookies = frozenset()) -> Bookies:
         """The first ensemble, in the order the bookies are declared in, that keeps ``include``, avoids ``exclude`` and is not
         yet the ensemble of a fragment. Without one, the action is not enabled."""
         taken = [fragment.ensemble for fragment in self.meta.fragments]
@@ -373,17 +281,6 @@ class BookKeeper413(Protocol):
         return available[0]
 
     # -- messages ------------------------------------------------------------------------------------------------------
-
-    def _receive_in_order(
-        self, kind: type[Add], source: ModelValue, to: ModelValue, where: Callable[[Add], bool] = lambda add: True
-    ) -> Add:
-        """Receive an add, or the answer to one. Between two ends they are received in the order of their entries."""
-        in_flight = self.network.in_flight(kind, source, to)
-        require(in_flight)
-        earliest = min(add.entry.id for add in in_flight)
-        return self.network.receive(
-            kind, source=source, to=to, where=lambda add: add.entry.id == earliest and where(add)
-        ).message
 
     def _send_add(self, source: ModelValue, writer: Writer, entry: Entry, to: Iterable[ModelValue]) -> None:
         request = AddEntryRequest(entry, writer.lac)
@@ -401,7 +298,7 @@ class BookKeeper413(Protocol):
         """Whether a recovery read of this bookie, or the answer to one, was lost."""
         return bool(self.network.lost(ReadRequest, W2, b) or self.network.lost(ReadResponse, b, W2))
 
-    def _clear_read_timeouts(self, ensemble: Ensemble) -> None:
+    def _clear_read_timeouts(self, ensemble: Bookies) -> None:
         for b in ensemble:
             self.network.forget_lost(ReadRequest, W2, b)
             self.network.forget_lost(ReadResponse, b, W2)
@@ -411,7 +308,7 @@ class BookKeeper413(Protocol):
     @action(b=bookies, w=WRITERS, by="b")
     def bookie_sends_add_confirmed_response(self, b: ModelValue, w: ModelValue) -> None:
         """A bookie stores an entry and the LAC that came with it. Once fenced, it does so only for a recovery add."""
-        add = self._receive_in_order(AddEntryRequest, w, b)
+        add = earliest_add(self.network, AddEntryRequest, w, b)
         require(w == W2 or not self.bookie[b].fenced)
         self.bookie[b].entries |= {add.entry}
         self.bookie[b].lac = add.lac
@@ -420,7 +317,7 @@ class BookKeeper413(Protocol):
     @action(b=bookies, by="b")
     def bookie_sends_add_fenced_response(self, b: ModelValue) -> None:
         """A bookie that is fenced refuses an entry of ``w1``."""
-        add = self._receive_in_order(AddEntryRequest, W1, b)
+        add = earliest_add(self.network, AddEntryRequest, W1, b)
         require(self.bookie[b].fenced)
         self.network.send(AddEntryResponse(add.entry, success=False), b, W1)
 
@@ -437,8 +334,7 @@ class BookKeeper413(Protocol):
         read = self.network.receive(ReadRequest, source=W2, to=b).message
         if read.fence:
             self.bookie[b].fenced = True
-        entry = next((entry for entry in self.bookie[b].entries if entry.id == read.entry_id), None)
-        self.network.send(ReadResponse(entry, read.fence), b, W2)
+        self.network.send(ReadResponse(self.bookie[b].entry(read.entry_id), read.fence), b, W2)
 
     # -- the owner of the ledger ---------------------------------------------------------------------------------------
 
@@ -451,14 +347,14 @@ class BookKeeper413(Protocol):
         self.meta.status = LedgerStatus.OPEN
         self.meta.version = 1
         self.meta.fragments = (*self.meta.fragments, fragment)
-        self.w1.status = LedgerStatus.OPEN
+        self.w1.status = WriterStatus.OPEN
         self.w1.meta_version = 1
         self.w1.curr_fragment = fragment
 
     @action(by=W1)
     def w1_sends_add_entry_requests(self) -> None:
         """The owner sends the next entry to every bookie of its ensemble."""
-        require(self.w1.status is LedgerStatus.OPEN)
+        require(self.w1.status is WriterStatus.OPEN)
         require(self.w1.lap < self.send_limit)
         entry = Entry(id=self.w1.lap + 1, data=self.w1.lap + 1)
         fragment = self.w1.curr_fragment
@@ -469,21 +365,21 @@ class BookKeeper413(Protocol):
     @action(b=bookies, by=W1)
     def w1_receives_add_confirmed_response(self, b: ModelValue) -> None:
         """The owner learns that a bookie has stored an entry."""
-        require(self.w1.status is LedgerStatus.OPEN)
+        require(self.w1.status is WriterStatus.OPEN)
         self._receive_add_confirmed_response(W1, self.w1, b)
 
     @action(b=bookies, by=W1)
     def w1_receives_add_fenced_response(self, b: ModelValue) -> None:
         """The owner learns that its ledger is fenced, and so in recovery. It has no more to do with it."""
-        require(self.w1.status is LedgerStatus.OPEN)
-        self._receive_in_order(AddEntryResponse, b, W1, where=lambda add: not add.success)
+        require(self.w1.status is WriterStatus.OPEN)
+        earliest_add(self.network, AddEntryResponse, b, W1, where=lambda add: not add.success)
         require(b in self.w1.curr_fragment.ensemble)
         self.w1.status = None
 
     @action(b=bookies, by=W1)
     def w1_changes_ensemble(self, b: ModelValue) -> None:
         """The owner replaces a bookie that did not answer."""
-        require(self.w1.status is LedgerStatus.OPEN)
+        require(self.w1.status is WriterStatus.OPEN)
         require(self._write_timed_out(W1, b))
         require(self.meta.status is LedgerStatus.OPEN)
         self._change_ensemble(W1, self.w1, b)
@@ -495,7 +391,7 @@ class BookKeeper413(Protocol):
         This never happens. While the owner is up to date nobody else has made fragments; it starts each of them at its LAC + 1,
         and its LAC never goes back.
         """
-        require(self.w1.status is LedgerStatus.OPEN)
+        require(self.w1.status is WriterStatus.OPEN)
         require(self._write_timed_out(W1, b))
         require(self.meta.status is LedgerStatus.OPEN)
         self._try_invalid_ensemble_change(self.w1, b)
@@ -503,19 +399,19 @@ class BookKeeper413(Protocol):
     @action(by=W1)
     def w1_sends_pending_add_op(self) -> None:
         """The owner sends an entry that is not committed to the bookies that are new in its ensemble."""
-        require(self.w1.status is LedgerStatus.OPEN)
+        require(self.w1.status is WriterStatus.OPEN)
         self._send_pending_add_op(W1, self.w1)
 
     @action(by=W1)
     def w1_close_ledger_success(self) -> None:
         """The owner closes the ledger at its LAC. It may do so at any time, while the ledger is still open to the store."""
-        require(self.w1.status is LedgerStatus.OPEN)
+        require(self.w1.status is WriterStatus.OPEN)
         require(self.meta.status is LedgerStatus.OPEN)
         require(self.w1.meta_version == self.meta.version)
         self.meta.status = LedgerStatus.CLOSED
         self.meta.last_entry = self.w1.lac
         self.meta.version += 1
-        self.w1.status = LedgerStatus.CLOSED
+        self.w1.status = WriterStatus.CLOSED
         self.w1.meta_version = self.meta.version
 
     @action(by=W1)
@@ -524,7 +420,7 @@ class BookKeeper413(Protocol):
 
         It does not stop, though: what it has sent can still be confirmed, which is all that defect 1 needs.
         """
-        require(self.w1.status is LedgerStatus.OPEN)
+        require(self.w1.status is WriterStatus.OPEN)
         require(self.meta.status is not LedgerStatus.OPEN)
         require(self.w1.meta_version != self.meta.version)
         self.w1.meta_version = None
@@ -539,7 +435,7 @@ class BookKeeper413(Protocol):
         fragment = self.meta.fragments[-1]
         self.meta.status = LedgerStatus.IN_RECOVERY
         self.meta.version += 1
-        self.w2.status = LedgerStatus.IN_RECOVERY
+        self.w2.status = WriterStatus.IN_RECOVERY
         self.w2.meta_version = self.meta.version
         self.w2.recovery_phase = RecoveryPhase.FENCING
         self.w2.curr_fragment = fragment
@@ -567,7 +463,7 @@ class BookKeeper413(Protocol):
     def w2_sends_read_requests(self) -> None:
         """Recovery reads the next entry from the ensemble it was written to. The first read waits for every ack quorum to have
         a fenced bookie."""
-        require(self.w2.status is LedgerStatus.IN_RECOVERY)
+        require(self.w2.status is WriterStatus.IN_RECOVERY)
         phase = self.w2.recovery_phase
         require(phase is RecoveryPhase.READ or (phase is RecoveryPhase.FENCING and self._every_ack_quorum_is_fenced()))
         # The next entry was never asked for before: between two sends there is a response that completes a read, and that moves
@@ -575,11 +471,11 @@ class BookKeeper413(Protocol):
         entry_id = self.w2.lap + 1
         self.w2.recovery_phase = RecoveryPhase.PENDING_READ_RESPONSE
         request = ReadRequest(entry_id, self.recovery_reads_fence)
-        self.network.send_all([(request, b) for b in self._fragment_of(entry_id).ensemble], W2)
+        self.network.send_all([(request, b) for b in fragment_of(self.meta.fragments, entry_id).ensemble], W2)
 
     def _every_ack_quorum_is_fenced(self) -> bool:
         """Too few bookies are left unfenced to make an ack quorum of their own."""
-        return len(self.w2.curr_fragment.ensemble - self.w2.fenced) < self.ack_quorum
+        return covers(self.w2.fenced, self.w2.curr_fragment.ensemble, self.ack_quorum)
 
     def _receive_read_response(self, b: ModelValue) -> Read:
         """Count in one response to a recovery read.
@@ -589,16 +485,16 @@ class BookKeeper413(Protocol):
         """
         response = self.network.receive(ReadResponse, source=b, to=W2).message
         has_entry, no_such_entry = self.w2.has_entry, self.w2.no_such_entry
-        ensemble: Ensemble = frozenset()
+        ensemble: Bookies = frozenset()
         if response.entry is None:
             no_such_entry |= {b}
         else:
             has_entry |= {b}
-            ensemble = self._fragment_of(response.entry.id).ensemble
+            ensemble = frozenset(fragment_of(self.meta.fragments, response.entry.id).ensemble)
         over = self._is_read_over(len(has_entry) + len(no_such_entry), ensemble - has_entry - no_such_entry)
         return Read(response, ensemble, has_entry, no_such_entry, over)
 
-    def _is_read_over(self, answers: int, silent: Ensemble) -> bool:
+    def _is_read_over(self, answers: int, silent: Bookies) -> bool:
         """Answers and timeouts add up to the write quorum. Who has answered has not timed out, so only the others are looked at,
         and only until one of them may still answer."""
         missing = self.write_quorum - answers
@@ -657,7 +553,7 @@ class BookKeeper413(Protocol):
     @action(by=W2)
     def w2_writes_back_entry(self) -> None:
         """Recovery writes the first entry not written back yet to the current ensemble, whichever it was read from."""
-        require(self.w2.status is LedgerStatus.IN_RECOVERY)
+        require(self.w2.status is WriterStatus.IN_RECOVERY)
         require(self.w2.recovery_phase is RecoveryPhase.WRITE)
         recovered = sorted((op.entry for op in self.w2.pending_add_ops), key=lambda entry: entry.id)
         unsent = [entry for entry in recovered if not self._written_back(entry)]
@@ -672,7 +568,7 @@ class BookKeeper413(Protocol):
     @action(b=bookies, by=W2)
     def w2_receives_add_confirmed_response(self, b: ModelValue) -> None:
         """Recovery learns that a bookie has stored an entry."""
-        require(self.w2.status is LedgerStatus.IN_RECOVERY)
+        require(self.w2.status is WriterStatus.IN_RECOVERY)
         self._receive_add_confirmed_response(W2, self.w2, b)
 
     @action(b=bookies, by=W2)
@@ -681,7 +577,7 @@ class BookKeeper413(Protocol):
 
         BookKeeper would write new ensembles to the metadata store only at the end; with one recovering writer that is the same.
         """
-        require(self.w2.status is LedgerStatus.IN_RECOVERY)
+        require(self.w2.status is WriterStatus.IN_RECOVERY)
         require(self._write_timed_out(W2, b))
         require(self.meta.status is LedgerStatus.IN_RECOVERY)
         self._change_ensemble(W2, self.w2, b)
@@ -689,7 +585,7 @@ class BookKeeper413(Protocol):
     @action(b=bookies, by=W2)
     def w2_tries_invalid_ensemble_change(self, b: ModelValue) -> None:
         """Recovery would start a fragment before an existing one, which the metadata store refuses: defect 2."""
-        require(self.w2.status is LedgerStatus.IN_RECOVERY)
+        require(self.w2.status is WriterStatus.IN_RECOVERY)
         require(self._write_timed_out(W2, b))
         require(self.meta.status is LedgerStatus.IN_RECOVERY)
         self._try_invalid_ensemble_change(self.w2, b)
@@ -697,13 +593,13 @@ class BookKeeper413(Protocol):
     @action(by=W2)
     def w2_sends_pending_add_op(self) -> None:
         """Recovery sends an entry that is not written back to the bookies that are new in its ensemble."""
-        require(self.w2.status is LedgerStatus.IN_RECOVERY)
+        require(self.w2.status is WriterStatus.IN_RECOVERY)
         self._send_pending_add_op(W2, self.w2)
 
     @action(by=W2)
     def w2_closes_ledger(self) -> None:
         """Everything that was read is written back: recovery closes the ledger at its LAC."""
-        require(self.w2.status is LedgerStatus.IN_RECOVERY)
+        require(self.w2.status is WriterStatus.IN_RECOVERY)
         require(self.w2.recovery_phase is RecoveryPhase.WRITE)
         require(not self.w2.pending_add_ops)
         require(self.meta.status is LedgerStatus.IN_RECOVERY)
@@ -711,34 +607,28 @@ class BookKeeper413(Protocol):
         self.meta.status = LedgerStatus.CLOSED
         self.meta.last_entry = self.w2.lac
         self.meta.version += 1
-        self.w2.status = LedgerStatus.CLOSED
+        self.w2.status = WriterStatus.CLOSED
         self.w2.meta_version = self.meta.version
 
     # -- what both writers do ------------------------------------------------------------------------------------------
 
     def _receive_add_confirmed_response(self, w: ModelValue, writer: Writer, b: ModelValue) -> None:
         """Count in a confirmation. The LAC moves up to the last entry that has an ack quorum together with all before it."""
-        add = self._receive_in_order(AddEntryResponse, b, w, where=lambda add: add.success)
+        add = earliest_add(self.network, AddEntryResponse, b, w, where=lambda add: add.success)
         require(b in writer.curr_fragment.ensemble)
         writer.confirmed[add.entry.id] |= {b}
-        reached = 0
-        while reached < self.send_limit and len(writer.confirmed[reached + 1]) >= self.ack_quorum:
-            reached += 1
+        reached = lac_after(0, self.send_limit, writer.confirmed, self.ack_quorum)
         if reached:
             if reached > writer.lac:
                 writer.lac = reached
             writer.pending_add_ops = frozenset(op for op in writer.pending_add_ops if op.entry.id > reached)
 
-    def _is_behind(self, op: PendingAddOp, writer: Writer) -> bool:
-        """Whether the ensemble was changed since ``op`` was last sent. A replaced ensemble keeps the id of its fragment."""
-        return op.fragment_id != writer.curr_fragment.id or op.ensemble != writer.curr_fragment.ensemble
-
-    def _replacement(self, writer: Writer, b: ModelValue) -> Ensemble:
+    def _replacement(self, writer: Writer, b: ModelValue) -> Bookies:
         """The ensemble with another bookie for ``b``. The writer must be up to date and have nothing left from the last change."""
         require(writer.meta_version == self.meta.version)
         require(b in writer.curr_fragment.ensemble)
-        require(not any(self._is_behind(op, writer) for op in writer.pending_add_ops))
-        return self._select_ensemble(include=writer.curr_fragment.ensemble - {b}, exclude=frozenset({b}))
+        require(not any(op.is_behind(writer.curr_fragment) for op in writer.pending_add_ops))
+        return self._select_ensemble(include=frozenset(writer.curr_fragment.ensemble) - {b}, exclude=frozenset({b}))
 
     def _is_valid_next_fragment(self, first_entry_id: int) -> bool:
         """Fragments may only be added at the end."""
@@ -753,31 +643,28 @@ class BookKeeper413(Protocol):
         ensemble = self._replacement(writer, b)
         first_entry_id = writer.lac + 1
         require(self._is_valid_next_fragment(first_entry_id))
-        fragments = self.meta.fragments
-        if first_entry_id == writer.curr_fragment.first_entry_id:
-            fragments = (*fragments[:-1], fragments[-1].replace(ensemble=ensemble))
-        else:
-            fragments = (*fragments, Fragment(len(fragments) + 1, ensemble, first_entry_id))
+        fragments = changed_fragments(self.meta.fragments, ensemble, first_entry_id)
         self.meta.fragments = fragments
         self.meta.version += 1
         writer.meta_version = self.meta.version
         writer.curr_fragment = fragments[-1]
         for entry_id in self.entry_ids[first_entry_id - 1 :]:
-            writer.confirmed[entry_id] -= {b}
+            writer.confirmed[entry_id] = still_confirmed(writer.confirmed[entry_id], {b})
         self._clear_write_timeout(w, b)
 
     def _try_invalid_ensemble_change(self, writer: Writer, b: ModelValue) -> None:
         """The same, where the new fragment would come before an existing one: the change is refused, the writer stuck."""
         self._replacement(writer, b)
         require(not self._is_valid_next_fragment(writer.lac + 1))
-        writer.status = LedgerStatus.INVALID
+        writer.status = WriterStatus.INVALID
 
     def _send_pending_add_op(self, w: ModelValue, writer: Writer) -> None:
         """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are new."""
-        behind = [op for op in writer.pending_add_ops if self._is_behind(op, writer)]
-        op = one_of([op for op in behind if not any(_is_sent_before(other, op) for other in behind)])
         fragment = writer.curr_fragment
-        self._send_add(w, writer, op.entry, to=fragment.ensemble - op.ensemble)
+        behind = [op for op in writer.pending_add_ops if op.is_behind(fragment)]
+        op = one_of([op for op in behind if not any(other.is_sent_before(op) for other in behind)])
+        new = newly_asked(op.entry.id, op.ensemble, fragment.ensemble, self.write_quorum)
+        self._send_add(w, writer, op.entry, to=new)
         writer.pending_add_ops = writer.pending_add_ops - {op} | {
             PendingAddOp(op.entry, fragment.id, fragment.ensemble)
         }
@@ -792,7 +679,7 @@ class BookKeeper413(Protocol):
     @invariant
     def only_valid_fragments(self) -> bool:
         """No writer ever asks for a fragment that would come before an existing one."""
-        return self.w1.status is not LedgerStatus.INVALID and self.w2.status is not LedgerStatus.INVALID
+        return self.w1.status is not WriterStatus.INVALID and self.w2.status is not WriterStatus.INVALID
 
     @invariant(b=bookies)
     def no_out_of_order_entries(self, b: ModelValue) -> bool:
@@ -813,10 +700,5 @@ class BookKeeper413(Protocol):
 
     def _copies(self, entry_id: int) -> int:
         """How many bookies of its ensemble store an entry."""
-        ensemble = self._fragment_of(entry_id).ensemble
-        return sum(any(entry.id == entry_id for entry in self.bookie[b].entries) for b in ensemble)
-
-
-def _is_sent_before(one: PendingAddOp, other: PendingAddOp) -> bool:
-    same = (one.fragment_id, one.ensemble) == (other.fragment_id, other.ensemble)
-    return same and one.entry.id < other.entry.id
+        ensemble = fragment_of(self.meta.fragments, entry_id).ensemble
+        return sum(self.bookie[b].entry(entry_id) is not None for b in ensemble)

@@ -68,19 +68,12 @@ from fencepost import (
     weak,
 )
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, parts
+from fencepost.store.rules.metadata import LedgerStatus
 
 WRITER = ModelValue("writer")
 CUT_OFF = "no_divergence_between_writer_and_meta_data"
 
 Entries = frozenset[int]
-
-
-class LedgerStatus(enum.Enum):
-    """The status of the ledger in the metadata store."""
-
-    OPEN = "open"
-    IN_RECOVERY = "in recovery"
-    CLOSED = "closed"
 
 
 class WriterStatus(enum.Enum):
@@ -743,7 +736,9 @@ class BookKeeperBoot(Protocol):
     # -- what must happen ----------------------------------------------------------------------------------------------
 
     fairness = [
-        weak(recovery_starts, recovery_counts_fenced, recovery_counts_read, recovery_counts_added, recovery_closes_ledger),
+        weak(
+            recovery_starts, recovery_counts_fenced, recovery_counts_read, recovery_counts_added, recovery_closes_ledger
+        ),
         weak(bookie_boots),
         strong(bookie_copies_entry, bookie_completes_boot),
         strong(bookie_is_fenced, bookie_answers_read, bookie_stores_recovered_entry),

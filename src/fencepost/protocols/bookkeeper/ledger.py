@@ -1,0 +1,224 @@
+"""One ledger, as the published protocols of BookKeeper have it: its values, the messages about it, what is assumed of its constants.
+
+Fragments, quorums and how far the last add confirmed (LAC) goes are those of the store (`fencepost.store.rules`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from fencepost import Message, ModelValue, Network, PerKey, Protocol, Record, assumption, require
+from fencepost.protocols.types import Test, at_least, each, one_of_kind, or_none
+from fencepost.store.rules import adding, ensembles
+from fencepost.store.rules.metadata import LedgerStatus
+from fencepost.store.rules.quorums import is_committed
+
+Bookies = frozenset[ModelValue]
+
+Ensemble = frozenset[ModelValue] | tuple[ModelValue, ...]
+"""The bookies of a fragment. Where entries are striped over them their order counts; else it means nothing and there is none."""
+
+
+class Entry(Record):
+    """An entry: ``data`` counts the writes of the owner, so it equals ``id`` as long as nothing is out of order."""
+
+    id: int
+    data: int
+
+
+class Fragment(ensembles.Fragment):
+    """A run of entries, from ``first_entry_id`` on, on one ensemble; as declared here, of a client that has none yet.
+
+    The published protocols number the fragments of a ledger from 1 on.
+    """
+
+    first_entry_id: int = 0
+    ensemble: Ensemble = frozenset()
+    id: int = 0
+
+
+class PendingAddOp(Record):
+    """An entry that is not committed yet, and the fragment and ensemble that it was last sent to."""
+
+    entry: Entry
+    fragment_id: int
+    ensemble: Ensemble
+
+    def is_behind(self, fragment: Fragment) -> bool:
+        """Whether the ensemble was changed since this was last sent. A replaced ensemble keeps the id of its fragment."""
+        return self.fragment_id != fragment.id or self.ensemble != fragment.ensemble
+
+    def is_sent_before(self, other: PendingAddOp) -> bool:
+        """Whether this comes before ``other``, which was last sent to the same ensemble."""
+        same = (self.fragment_id, self.ensemble) == (other.fragment_id, other.ensemble)
+        return same and self.entry.id < other.entry.id
+
+
+class LedgerMetadata(Record):
+    """What the metadata store knows of the ledger. Every change is conditional on the version."""
+
+    status: LedgerStatus | None = None
+    fragments: tuple[Fragment, ...] = ()
+    last_entry: int = 0
+    version: int = 0
+
+
+class LedgerOnBookie(Record):
+    """What one bookie knows of the ledger."""
+
+    entries: frozenset[Entry] = frozenset()
+    fenced: bool = False
+    lac: int = 0
+
+    def entry(self, entry_id: int) -> Entry | None:
+        """The entry with this id, if the bookie has it."""
+        return next((entry for entry in self.entries if entry.id == entry_id), None)
+
+
+class AddEntryRequest(Message):
+    """Store this entry. A fenced bookie takes only recovery adds."""
+
+    entry: Entry
+    lac: int
+    recovery: bool
+
+
+class AddEntryResponse(Message):
+    """The entry is stored; or, without success, the ledger is fenced."""
+
+    entry: Entry
+    recovery: bool
+    success: bool
+
+
+class FenceRequest(Message):
+    """Take no more entries from the owner of the ledger, and tell your LAC."""
+
+
+class FenceResponse(Message):
+    """The ledger is fenced; the LAC that came with the last entry."""
+
+    lac: int
+
+
+Add = TypeVar("Add", bound=Message)
+
+
+def earliest_add(
+    network: Network,
+    kind: type[Add],
+    source: ModelValue,
+    to: ModelValue,
+    where: Callable[[Add], bool] = lambda add: True,
+) -> Add:
+    """Receive an add, or the answer to one. Between two ends they are received in the order of their entries."""
+    in_flight: Sequence[Any] = network.in_flight(kind, source, to)
+    require(in_flight)
+    earliest = min(add.entry.id for add in in_flight)
+
+    def is_next(add: Any) -> bool:
+        return add.entry.id == earliest and where(add)
+
+    return network.receive(kind, source=source, to=to, where=is_next).message
+
+
+def changed_fragments(fragments: tuple[Fragment, ...], ensemble: Ensemble, first_entry_id: int) -> tuple[Fragment, ...]:
+    """The fragments after a change of ensemble: the last has another ensemble if it begins there, else there is one more."""
+    *kept, last = ensembles.with_ensemble(fragments, ensemble, first_entry_id)
+    return (*kept, last.replace(id=len(kept) + 1))
+
+
+def lac_after(lac: int, last: int, confirmed: PerKey[int, Bookies], ack_quorum: int) -> int:
+    """How far the LAC goes: up to the last entry that has an ack quorum together with all before it."""
+    return adding.lac_reached(lac, last, lambda entry_id: is_committed(confirmed[entry_id], ack_quorum))
+
+
+# -- types of the parts of the state ----------------------------------------------------------------------------------
+
+
+def are_bookies(protocol: Any, value: Ensemble) -> bool:
+    """Bookies of the protocol, and nobody else."""
+    return frozenset(value) <= frozenset(protocol.bookies)
+
+
+def is_ensemble(protocol: Any, value: Ensemble) -> bool:
+    """As many bookies as an ensemble has."""
+    return are_bookies(protocol, value) and len(value) == protocol.bookies_of_an_ensemble
+
+
+def is_entry(protocol: Any, entry: Entry) -> bool:
+    """An entry that is ever sent."""
+    return entry.id in protocol.entry_ids and entry.data in protocol.entry_ids
+
+
+def is_fragment(protocol: Any, fragment: Fragment) -> bool:
+    """A fragment that can be in the metadata."""
+    return fragment.id >= 1 and is_ensemble(protocol, fragment.ensemble) and fragment.first_entry_id >= 1
+
+
+def is_pending(protocol: Any, op: PendingAddOp) -> bool:
+    """An entry that was sent to an ensemble."""
+    return is_entry(protocol, op.entry) and op.fragment_id >= 1 and is_ensemble(protocol, op.ensemble)
+
+
+LEDGER_TYPES: Mapping[str, Test] = {
+    "meta.status": or_none(one_of_kind(LedgerStatus)),
+    "meta.fragments": each(is_fragment),
+    "meta.last_entry": at_least(0),
+    "meta.version": at_least(0),
+    "bookie.entries": each(is_entry),
+    "bookie.fenced": one_of_kind(bool),
+    "bookie.lac": at_least(0),
+}
+
+
+# -- constants --------------------------------------------------------------------------------------------------------
+
+
+def why_bookies_differ(protocol: Any) -> str:
+    """Why bookies are not symmetric: where there are several ensembles, the first is preferred."""
+    if len(protocol.bookies) == protocol.write_quorum:
+        return ""
+    return "an ensemble is chosen in the order of the bookies where there are more of them than the write quorum"
+
+
+class LedgerProtocol(Protocol):
+    """What is assumed of the constants of a protocol about one ledger."""
+
+    name: ClassVar[str] = ""
+
+    bookies: tuple[ModelValue, ...]
+    write_quorum: int
+    ack_quorum: int
+    send_limit: int
+
+    @assumption
+    def something_is_sent(self) -> bool:
+        """The send limit is positive."""
+        return self.send_limit > 0
+
+    @assumption
+    def quorums_are_positive(self) -> bool:
+        """Entries are sent to somebody and confirmed by somebody."""
+        return self.write_quorum > 0 and self.ack_quorum > 0
+
+    @assumption
+    def ack_quorum_within_write_quorum(self) -> bool:
+        """No more confirmations are asked for than can come."""
+        return self.ack_quorum <= self.write_quorum
+
+    @assumption
+    def enough_bookies_for_an_ensemble(self) -> bool:
+        """A ledger can be created."""
+        return self.bookies_of_an_ensemble <= len(self.bookies)
+
+    @property
+    def entry_ids(self) -> range:
+        """The ids of all entries that are ever sent."""
+        return range(1, self.send_limit + 1)
+
+    @property
+    def bookies_of_an_ensemble(self) -> int:
+        """How many bookies an ensemble has."""
+        return self.write_quorum
