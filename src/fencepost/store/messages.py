@@ -1,7 +1,8 @@
 """What clients and bookies say to each other: the operations of BookKeeper's wire protocol, without its encoding.
 
-An entry is sent and stored as bytes that begin with ledger, entry id, LAC and length; a bookie looks at the first three and takes the
-rest as it is. Ids of entries count from 0 and a LAC of -1 means that nothing is confirmed.
+An entry is sent and stored as bytes that begin with ledger, entry id, LAC and length (see :mod:`fencepost.store.entries`); a bookie looks
+at the first three, which :class:`AddEntry` has as fields, and takes the rest as it is. Ids of entries count from 0 and a LAC of -1
+means that nothing is confirmed.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ class AddEntry(Message, frozen=True, gc=False):
 
 
 class AddEntryResponse(Message, frozen=True, gc=False):
-    """Whether the entry is stored, and up to which entry all that this bookie has of the ledger is durable."""
+    """Whether the entry is stored, and durable unless ``deferred_sync`` was asked for."""
 
     entry_id: int
     code: Code
-    synced: int = NO_ENTRY_YET
 
 
 class ReadEntry(Message, frozen=True, gc=False):
-    """Send an entry, or the last one that there is. ``fence``: and take nothing more from the owner; only with the master key.
+    """Send an entry, or with entry id -1 the last one that there is. ``fence``: and take nothing more from the owner; needs the master key.
 
-    ``previous_lac``: a long poll, answered when the LAC is beyond it, at the latest after ``wait`` microseconds.
+    ``previous_lac``: a long poll, with entry id -1. It is answered once the LAC is beyond it, with the entry after it, or after
+    ``wait`` microseconds without one.
     """
 
     entry_id: int
@@ -53,29 +54,31 @@ class ReadEntry(Message, frozen=True, gc=False):
 
 
 class ReadEntryResponse(Message, frozen=True, gc=False):
-    """The entry that was asked for, if the code is OK; and the LAC of the bookie."""
+    """The entry that was asked for, if the code is OK; and the highest LAC that the bookie was told."""
 
     entry_id: int
     code: Code
-    lac: int
+    lac: int = NO_ENTRY_YET
     body: bytes | None = None
 
 
 class ReadLac(Message, frozen=True, gc=False):
-    """Tell the LAC."""
+    """Tell what there is of the LAC."""
 
 
 class ReadLacResponse(Message, frozen=True, gc=False):
-    """The LAC of the bookie: the highest that came with an entry or by itself."""
+    """The LAC that was told by itself, as it came, and the last entry, which carries one: each with the digest of whoever wrote it."""
 
     code: Code
-    lac: int
+    lac_body: bytes | None = None
+    last_entry: bytes | None = None
 
 
 class WriteLac(Message, frozen=True, gc=False):
-    """The LAC, told by itself because no entry comes to carry it."""
+    """The LAC, told by itself because no entry comes to carry it; ``body`` is the LAC with its digest."""
 
     lac: int
+    body: bytes
     master_key: bytes
 
 

@@ -6,12 +6,15 @@ they are given. A request of a client is known by its number, ``txn``, on which 
 
 from __future__ import annotations
 
+import enum
 from typing import Any, Protocol
 
 import msgspec
 
 from fencepost.store.messages import Request, Response
+from fencepost.store.records import Record
 from fencepost.store.rules.codes import Code
+from fencepost.store.rules.metadata import LedgerMetadata
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -34,10 +37,14 @@ class Role(Protocol):
 
 
 class SetTimer(Effect, frozen=True, gc=False):
-    """Give back ``key`` as a :class:`TimerFired` in ``delay`` microseconds. A role ignores timers that it no longer waits for."""
+    """Give back ``key`` as a :class:`TimerFired` in ``delay`` microseconds, and up to ``jitter`` more, as the driver draws.
+
+    A role ignores timers that it no longer waits for.
+    """
 
     key: Any
     delay: int
+    jitter: int = 0
 
 
 class TimerFired(Event, frozen=True, gc=False):
@@ -80,7 +87,7 @@ class CreateMetadata(Effect, frozen=True, gc=False):
 
     txn: int
     ledger: int
-    metadata: Any
+    metadata: LedgerMetadata
 
 
 class ReadMetadata(Effect, frozen=True, gc=False):
@@ -96,26 +103,28 @@ class WriteMetadata(Effect, frozen=True, gc=False):
 
     txn: int
     ledger: int
-    metadata: Any
+    metadata: LedgerMetadata
     version: int
 
 
-class MetadataResult(msgspec.Struct, frozen=True, gc=False):
-    """How an operation on metadata ended: one of ``"ok"``, ``"no ledger"``, ``"exists"``, ``"bad version"``, ``"unknown"``.
+class Outcome(enum.Enum):
+    """How an operation on metadata ended."""
 
-    ``"unknown"``: the connection was lost, and whether it was done is not known.
-    """
-
-    outcome: str
-    metadata: Any = None
-    version: int = -1
+    OK = "ok"
+    NO_LEDGER = "no ledger"
+    EXISTS = "exists"
+    BAD_VERSION = "bad version"
+    UNKNOWN = "unknown"
+    """The connection or the session was lost, and whether it was done, or will yet be, is not known."""
 
 
 class MetadataAnswer(Event, frozen=True, gc=False):
-    """What came of an operation on the metadata service."""
+    """What came of an operation on the metadata service: after OK, the version, and the metadata if they were read."""
 
     txn: int
-    result: MetadataResult
+    outcome: Outcome
+    version: int = -1
+    metadata: LedgerMetadata | None = None
 
 
 class MetadataChanged(Event, frozen=True, gc=False):
@@ -131,7 +140,10 @@ class BookiesChanged(Event, frozen=True, gc=False):
 
 
 class SessionExpired(Event, frozen=True, gc=False):
-    """The session with the metadata service is over: its watches are gone. A new one is opened by the driver."""
+    """The session with the metadata service is over: its watches are gone, and the driver opens another.
+
+    Operations that were under way have an answer of their own, :attr:`Outcome.UNKNOWN`.
+    """
 
 
 # -- a client and its caller ------------------------------------------------------------------------------------------
@@ -145,12 +157,31 @@ class Call(Event, frozen=True, gc=False):
     arguments: tuple[Any, ...] = ()
 
 
+class Error(enum.StrEnum):
+    """Why a call failed, by the names of BookKeeper's exceptions; empty if it did not."""
+
+    NONE = ""
+    LEDGER_EXISTS = "LedgerExistException"
+    NO_LEDGER = "NoSuchLedgerExistsException"
+    NO_ENTRY = "NoSuchEntryException"
+    NOT_ENOUGH_BOOKIES = "NotEnoughBookiesException"
+    LEDGER_CLOSED = "LedgerClosedException"
+    LEDGER_FENCED = "LedgerFencedException"
+    UNAUTHORIZED = "UnauthorizedAccessException"
+    WRITE_FAILED = "WriteException"
+    READ_FAILED = "ReadException"
+    RECOVERY_FAILED = "LedgerRecoveryException"
+    DATA_UNKNOWN = "DataUnknownException"
+    """Too many bookies could not say whether they have an entry: whether it was committed can not be known now."""
+    BAD_CALL = "IllegalOpException"
+
+
 class Result(Effect, frozen=True, gc=False):
-    """What came of a call. ``error`` is the name of an exception of BookKeeper, empty if there is none."""
+    """What came of a call."""
 
     token: int
     value: Any = None
-    error: str = ""
+    error: Error = Error.NONE
 
 
 # -- a bookie, its clients and its disk -------------------------------------------------------------------------------
@@ -173,10 +204,16 @@ class Answer(Effect, frozen=True, gc=False):
 
 
 class Journal(Effect, frozen=True, gc=False):
-    """Append a record to the journal. ``position`` counts records from 1; they become durable in that order."""
+    """Append a record to the journal. ``position`` counts the records of this process from 1; they become durable in that order."""
 
     position: int
-    record: Any
+    record: Record
+
+
+class Replayed(Event, frozen=True, gc=False):
+    """A record that the journal holds since before the process began. They are replayed in their order, ahead of everything else."""
+
+    record: Record
 
 
 class JournalSynced(Event, frozen=True, gc=False):

@@ -1,7 +1,8 @@
-"""Adding: which add a bookie takes, when an entry is confirmed, and how far the last add confirmed (LAC) goes."""
+"""Adding: which add a bookie takes, what its answer means to the client, and how far the last add confirmed (LAC) goes."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
@@ -9,6 +10,14 @@ from fencepost.store.rules.codes import Code
 from fencepost.store.rules.protections import ALL, Protections
 
 B = TypeVar("B")
+
+
+# -- the bookie -------------------------------------------------------------------------------------------------------
+
+
+def key_matches(known: bytes | None, given: bytes | None) -> bool:
+    """Whether a request has the master key of the ledger. The first one that comes is the ledger's from then on."""
+    return given is not None and known in (None, given)
 
 
 def answer_to_add(*, key_matches: bool, fenced: bool, recovery: bool, protections: Protections = ALL) -> Code:
@@ -23,14 +32,41 @@ def answer_to_add(*, key_matches: bool, fenced: bool, recovery: bool, protection
     return Code.OK
 
 
+def answer_to_write_lac(*, key_matches: bool, protections: Protections = ALL) -> Code:
+    """What a bookie answers to a LAC that is told by itself. It is true whoever else is fenced or not."""
+    return Code.OK if key_matches or not protections.keys_are_checked else Code.UNAUTHORIZED
+
+
 def lac_of_bookie(known: int, carried: int) -> int:
     """A bookie's LAC after a message that carries one. It never falls, in whatever order messages come."""
     return max(known, carried)
 
 
-def may_append(pushed: int, lac: int, in_flight_limit: int) -> bool:
+# -- the owner, and whoever writes entries back -----------------------------------------------------------------------
+
+
+def may_append(pushed: int, confirmed: int, in_flight_limit: int) -> bool:
     """Whether the owner may send one more entry: fewer than the limit are sent and not confirmed."""
-    return pushed - lac < in_flight_limit
+    return pushed - confirmed < in_flight_limit
+
+
+class AddOutcome(enum.Enum):
+    """What the answer to an add, or that there is none, means to the client that sent it."""
+
+    CONFIRMED = "confirmed"
+    BOOKIE_FAILED = "bookie failed"
+    """The bookie has to be replaced. Whether it stored the entry does not matter."""
+    FENCED = "fenced"
+    UNAUTHORIZED = "unauthorized"
+
+
+def outcome_of_add(code: Code | None) -> AddOutcome:
+    """What the answer to an add means; None: there was none. Fenced off or with a wrong key, no other bookie would help."""
+    if code is Code.OK:
+        return AddOutcome.CONFIRMED
+    if code is Code.FENCED:
+        return AddOutcome.FENCED
+    return AddOutcome.UNAUTHORIZED if code is Code.UNAUTHORIZED else AddOutcome.BOOKIE_FAILED
 
 
 def counts(confirming: B, write_set: Collection[B], is_pending: bool) -> bool:
@@ -38,10 +74,45 @@ def counts(confirming: B, write_set: Collection[B], is_pending: bool) -> bool:
     return is_pending and confirming in write_set
 
 
-def lac_reached(lac: int, pushed: int, is_committed: Callable[[int], bool], protections: Protections = ALL) -> int:
-    """How far the LAC goes: up to the last entry that is committed together with all before it, at most ``pushed``."""
+def lac_reached(
+    lac: int,
+    pushed: int,
+    is_committed: Callable[[int], bool],
+    changing_ensemble: bool = False,
+    protections: Protections = ALL,
+) -> int:
+    """How far the LAC goes: up to the last entry that is committed together with all before it, at most ``pushed``.
+
+    It stands still while the ensemble is being changed: the new one holds from the entry after the LAC on, and replaced bookies
+    no longer count for those entries.
+    """
+    if changing_ensemble and protections.lac_waits_for_change:
+        return lac
     if not protections.confirmed_in_order:
         return max((entry_id for entry_id in range(lac + 1, pushed + 1) if is_committed(entry_id)), default=lac)
     while lac < pushed and is_committed(lac + 1):
         lac += 1
     return lac
+
+
+# -- deferred sync, and the LAC told by itself ------------------------------------------------------------------------
+
+
+def lac_of_owner(confirmed: int, forced: int, deferred_sync: bool) -> int:
+    """The LAC that the owner tells: what is confirmed, or with deferred sync only what was forced to disks after that."""
+    return forced if deferred_sync else confirmed
+
+
+def is_forced(forced: Collection[B], ensemble: Collection[B]) -> bool:
+    """Whether all that was confirmed before is durable. Each entry has an ack quorum of its own, so every bookie has to say so."""
+    return all(b in forced for b in ensemble)
+
+
+def may_replace_bookies(deferred_sync: bool) -> bool:
+    """Whether failed bookies can be replaced. With deferred sync a replaced one may hold all there is of an entry that was confirmed."""
+    return not deferred_sync
+
+
+def is_untold(lac: int, told: int) -> bool:
+    """Whether the LAC is beyond the last one that went out, with an entry or by itself."""
+    return lac > told

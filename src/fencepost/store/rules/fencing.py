@@ -1,15 +1,33 @@
-"""Fencing: when so many bookies are fenced that the owner can commit nothing more, or can no longer be fenced off."""
+"""Fencing: which bookies are fenced, and when so many are that the owner can commit nothing more, or can not be fenced off."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import TypeVar
 
-from fencepost.store.rules.codes import Verdict
+from fencepost.store.rules.codes import NEGATIVES, Code, Verdict
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.rules.quorums import Ensemble, covers_ensemble
+from fencepost.store.rules.quorums import Ensemble, coverage
 
 B = TypeVar("B")
+
+
+def answer_to_fence(*, key_matches: bool, protections: Protections = ALL) -> Code:
+    """Whether a bookie takes a read as one that fences. It need not have heard of the ledger before."""
+    return Code.OK if key_matches or not protections.keys_are_checked else Code.UNAUTHORIZED
+
+
+def is_fenced_by_read(asked_to_fence: bool, protections: Protections = ALL) -> bool:
+    """Whether a recovery's read of an entry fences the ledger: if it asks for it. Reading the last entry of all always does."""
+    return asked_to_fence and protections.recovery_reads_fence
+
+
+def says_fenced(code: Code | None) -> bool:
+    """Whether the answer to a fencing read says that the bookie is fenced: that it lacks entries is no hindrance; None: no answer.
+
+    A ledger in limbo is fenced too, but counts as little as elsewhere, as it does for the Java client.
+    """
+    return code is Code.OK or code in NEGATIVES
 
 
 def fencing(
@@ -23,12 +41,4 @@ def fencing(
     """Whether fencing is complete (``POSITIVE``), can not be any more with those that ``failed`` (``UNKNOWN``), or waits."""
     if not protections.fencing_covers_ensemble and fenced:
         return Verdict.POSITIVE
-    if covers_ensemble(fenced, ensemble, write_quorum, ack_quorum):
-        return Verdict.POSITIVE
-    reachable = [b for b in ensemble if b not in failed]
-    return Verdict.WAITING if covers_ensemble(reachable, ensemble, write_quorum, ack_quorum) else Verdict.UNKNOWN
-
-
-def is_fenced_by_read(asked_to_fence: bool, protections: Protections = ALL) -> bool:
-    """Whether a read of an entry fences the ledger: if it asks for it, as the reads of a recovery do."""
-    return asked_to_fence and protections.recovery_reads_fence
+    return coverage(fenced, failed, ensemble, write_quorum, ack_quorum)

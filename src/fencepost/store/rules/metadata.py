@@ -1,13 +1,19 @@
 """Metadata: the life of a ledger in the metadata service, and what a client does when somebody else was faster.
 
-Every change replaces the metadata that a client has seen and is conditional on their version.
+Every change replaces the metadata that a client has seen and is conditional on their version. Where an answer was lost, the client
+reads the metadata and asks the same rule again: what it wanted was done, is still to be done, or can not be any more.
 """
 
 from __future__ import annotations
 
 import enum
 
+from fencepost.spec.values import Record
+from fencepost.store.rules.ensembles import Fragment, with_ensemble
 from fencepost.store.rules.protections import ALL, Protections
+
+NOT_CLOSED = -1
+"""The last entry of a ledger that is not closed, and of one that was closed empty."""
 
 
 class LedgerStatus(enum.Enum):
@@ -16,6 +22,67 @@ class LedgerStatus(enum.Enum):
     OPEN = "open"
     IN_RECOVERY = "in recovery"
     CLOSED = "closed"
+
+
+class DigestType(enum.Enum):
+    """How an entry is protected from damage; the values are those of BookKeeper's metadata."""
+
+    CRC32 = 1
+    HMAC = 2
+    CRC32C = 3
+    DUMMY = 4
+
+
+class LedgerMetadata(Record):
+    """What the metadata service knows of a ledger. ``last_entry`` and ``length``, in bytes of data, are those of a closed one.
+
+    ``creation_token``: a number that nobody else has drawn, by which a client knows a ledger that it has created itself.
+    """
+
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
+    fragments: tuple[Fragment, ...]
+    status: LedgerStatus = LedgerStatus.OPEN
+    last_entry: int = NOT_CLOSED
+    length: int = 0
+    digest_type: DigestType = DigestType.CRC32
+    password: bytes = b""
+    custom_metadata: tuple[tuple[str, bytes], ...] = ()
+    creation_token: int = 0
+
+
+# -- what a change makes of the metadata ------------------------------------------------------------------------------
+
+
+def with_changed_ensemble(metadata: LedgerMetadata, ensemble: tuple[str, ...], first_entry_id: int) -> LedgerMetadata:
+    """The metadata after a change of ensemble that holds from ``first_entry_id`` on; see :func:`.ensembles.with_ensemble`."""
+    return metadata.replace(fragments=with_ensemble(metadata.fragments, ensemble, first_entry_id))
+
+
+def marked_in_recovery(metadata: LedgerMetadata) -> LedgerMetadata:
+    """The metadata of a ledger that somebody recovers. They may be just as they were: what counts is their new version."""
+    return metadata.replace(status=LedgerStatus.IN_RECOVERY)
+
+
+def closed(
+    metadata: LedgerMetadata, last_entry: int, length: int, fragments: tuple[Fragment, ...] | None = None
+) -> LedgerMetadata:
+    """The metadata of a ledger that ends there, with the fragments of a recovery if it has its own."""
+    return metadata.replace(
+        status=LedgerStatus.CLOSED,
+        last_entry=last_entry,
+        length=length,
+        fragments=metadata.fragments if fragments is None else fragments,
+    )
+
+
+def end_of(metadata: LedgerMetadata) -> int | None:
+    """The last entry of a ledger that is closed, -1 if it is empty; None if it is not closed."""
+    return metadata.last_entry if metadata.status is LedgerStatus.CLOSED else None
+
+
+# -- what a client does, given the metadata as they are ---------------------------------------------------------------
 
 
 class Next(enum.Enum):
@@ -32,6 +99,13 @@ class Next(enum.Enum):
 def takes_update(expected: int, actual: int, protections: Protections = ALL) -> bool:
     """Whether the metadata service takes a conditional update."""
     return expected == actual or not protections.conditional_updates
+
+
+def to_create(exists: bool, is_own: bool) -> Next:
+    """A client wants to create a ledger. One that exists and is not its own (by its creation token) has the same id by accident."""
+    if not exists:
+        return Next.WRITE
+    return Next.DONE if is_own else Next.GIVE_UP
 
 
 def to_change_ensemble(status: LedgerStatus, has_failed_bookies: bool) -> Next:
@@ -54,16 +128,24 @@ def to_close(status: LedgerStatus, ends_there: bool) -> Next:
 def to_start_recovery(status: LedgerStatus) -> Next:
     """A client wants to recover a ledger. It writes even if somebody else is recovering, who then can not close it any more.
 
-    ``DONE`` if the ledger is closed and there is nothing to recover.
+    ``DONE`` if the ledger is closed and there is nothing to recover. (The Java client does not write if somebody is recovering.)
     """
     return Next.DONE if status is LedgerStatus.CLOSED else Next.WRITE
+
+
+def to_tell_fragments(status: LedgerStatus, is_own_version: bool, protections: Protections = ALL) -> Next:
+    """A recovery that does not keep its fragments to itself (see :class:`Protections`) wants to publish a change of ensemble."""
+    if status is LedgerStatus.IN_RECOVERY and (is_own_version or not protections.conditional_updates):
+        return Next.WRITE
+    return Next.GIVE_UP
 
 
 def to_close_recovered(status: LedgerStatus, is_own_version: bool, protections: Protections = ALL) -> Next:
     """A recovery wants to close the ledger at the end it found. It gives up if anybody changed the metadata since it began.
 
-    Whoever changed them has closed the ledger, or recovers it and was told of other entries; it is safe to begin anew.
+    Whoever changed them recovers the ledger and may have been told of other entries; it is safe to begin anew. The Java client
+    reads the new version and closes on that. ``DONE``: the ledger is closed, by itself or by another; it ends where that says.
     """
-    if status is LedgerStatus.IN_RECOVERY and (is_own_version or not protections.conditional_updates):
-        return Next.WRITE
-    return Next.GIVE_UP
+    if status is LedgerStatus.CLOSED:
+        return Next.DONE
+    return Next.WRITE if is_own_version or not protections.conditional_updates else Next.GIVE_UP

@@ -15,8 +15,10 @@ class Protections(Record):
     ``negatives_cover_quorum``: an entry is given up only when so many bookies lack it that it can not be committed.
     ``write_back_before_close``: recovery closes only when all that it read has its ack quorum again. ``conditional_updates``: metadata
     are replaced only if nobody else has changed them. ``confirmations_withdrawn``: a bookie that leaves the ensemble no longer counts.
-    ``confirmed_in_order``: the LAC passes an entry only after all before it. ``limbo_is_unknown``: a ledger in limbo does not say that it
-    lacks an entry (BP-46). ``keys_are_checked``: an add with another master key is refused.
+    ``confirmed_in_order``: the LAC passes an entry only after all before it. ``lac_waits_for_change``: the LAC stands still while the
+    ensemble is being changed. ``recovery_freezes_lac``: entries are written back with the LAC that recovery began at.
+    ``limbo_is_unknown``: a ledger in limbo does not say that it lacks an entry (BP-46). ``keys_are_checked``: an add or a fencing read
+    with another master key is refused.
     """
 
     fenced_bookies_refuse: bool = True
@@ -30,6 +32,8 @@ class Protections(Record):
     conditional_updates: bool = True
     confirmations_withdrawn: bool = True
     confirmed_in_order: bool = True
+    lac_waits_for_change: bool = True
+    recovery_freezes_lac: bool = True
     limbo_is_unknown: bool = True
     keys_are_checked: bool = True
 

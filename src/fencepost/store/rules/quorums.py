@@ -8,10 +8,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence, Set
 from typing import TypeVar
 
+from fencepost.store.rules.codes import Verdict
+
 B = TypeVar("B")
 
 Ensemble = Sequence[B] | Set[B]
 """The bookies of a fragment. Their order counts where the ensemble is larger than the write quorum; where it is not, a set will do."""
+
+
+def are_quorums(ensemble_size: int, write_quorum: int, ack_quorum: int) -> bool:
+    """Whether a ledger can have these: somebody confirms, and nobody who was not asked."""
+    return 1 <= ack_quorum <= write_quorum <= ensemble_size
 
 
 def write_set(entry_id: int, ensemble: Ensemble[B], write_quorum: int) -> Ensemble[B]:
@@ -46,3 +53,13 @@ def covers_ensemble(members: Collection[B], ensemble: Ensemble[B], write_quorum:
         covers(members, write_set(entry_id, ensemble, write_quorum), ack_quorum)
         for entry_id in (range(1) if write_quorum == len(ensemble) else range(len(ensemble)))
     )
+
+
+def coverage(
+    members: Collection[B], failed: Collection[B], ensemble: Ensemble[B], write_quorum: int, ack_quorum: int
+) -> Verdict:
+    """Whether ``members`` cover the ensemble (``POSITIVE``), can not come to without those that ``failed`` (``UNKNOWN``), or may yet."""
+    if covers_ensemble(members, ensemble, write_quorum, ack_quorum):
+        return Verdict.POSITIVE
+    others = [b for b in ensemble if b not in failed]
+    return Verdict.WAITING if covers_ensemble(others, ensemble, write_quorum, ack_quorum) else Verdict.UNKNOWN

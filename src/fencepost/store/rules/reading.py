@@ -1,24 +1,67 @@
-"""Reading: what a bookie answers, limbo included, and how a recovery read and a reader's read end."""
+"""Reading: what a bookie answers, limbo included, whom a reader asks, and how a recovery read and a reader's read end."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection
 from typing import TypeVar
 
-from fencepost.store.rules.codes import Code, Verdict
+from fencepost.store.rules.codes import NEGATIVES, Code, Verdict
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.rules.quorums import covers
+from fencepost.store.rules.quorums import Ensemble, coverage, covers
 
 B = TypeVar("B")
 
 
-def answer_to_read(*, stored: bool, known_ledger: bool, limbo: bool, protections: Protections = ALL) -> Code:
-    """What a bookie answers to a read. It serves what it has; in limbo it never says that it lacks an entry (BP-46)."""
+# -- the bookie -------------------------------------------------------------------------------------------------------
+
+
+def answer_to_read(
+    *, stored: bool, known_ledger: bool, limbo: bool, unreadable: bool = False, protections: Protections = ALL
+) -> Code:
+    """What a bookie answers to a read. It serves what it has; in limbo it never says that it lacks an entry (BP-46).
+
+    ``unreadable``: it should have the entry, and can not read it. That is no word on whether the entry was ever there.
+    """
+    if unreadable:
+        return Code.IO_ERROR
     if stored:
         return Code.OK
     if limbo and protections.limbo_is_unknown:
         return Code.UNKNOWN_LEDGER_STATE
     return Code.NO_ENTRY if known_ledger else Code.NO_LEDGER
+
+
+def answer_to_read_lac(*, known_ledger: bool, limbo: bool, unreadable: bool = False, protections: Protections = ALL) -> Code:
+    """What a bookie answers that is asked for its LAC. In limbo it may have been told of more than it knows."""
+    if limbo and protections.limbo_is_unknown:
+        return Code.UNKNOWN_LEDGER_STATE
+    if unreadable:
+        return Code.IO_ERROR
+    return Code.OK if known_ledger else Code.NO_LEDGER
+
+
+def is_poll_over(lac: int, previous_lac: int, fenced: bool) -> bool:
+    """Whether a long poll has what it waits for. On a fenced ledger it should look at the metadata, and not wait here."""
+    return lac > previous_lac or fenced
+
+
+# -- whoever reads ----------------------------------------------------------------------------------------------------
+
+
+class ReadOutcome(enum.Enum):
+    """What the answer to a read, or that there is none, says of the entry."""
+
+    FOUND = "found"
+    NEGATIVE = "negative"
+    FAILED = "failed"
+
+
+def outcome_of_read(code: Code | None, is_intact: bool) -> ReadOutcome:
+    """What an answer says of the entry; None: there was none. An entry that fails its digest is as good as no answer."""
+    if code is Code.OK and is_intact:
+        return ReadOutcome.FOUND
+    return ReadOutcome.NEGATIVE if code in NEGATIVES else ReadOutcome.FAILED
 
 
 def recovery_read(
@@ -52,6 +95,27 @@ def ordinary_read(found: bool, negative: Collection[B], failed: Collection[B], w
     return Verdict.UNKNOWN if all(b in negative or b in failed for b in write_set) else Verdict.WAITING
 
 
+def next_to_ask(
+    asked: Collection[B], answered: Collection[B], write_set: Ensemble[B], has_waited: bool
+) -> B | None:
+    """Whom a reader asks next: nobody while an answer may come, unless it ``has_waited`` long enough to ask one more (speculation)."""
+    if len(answered) < len(asked) and not has_waited:
+        return None
+    return next((b for b in write_set if b not in asked), None)
+
+
+def lac_read(
+    answered: Collection[B], failed: Collection[B], ensemble: Ensemble[B], write_quorum: int, ack_quorum: int
+) -> Verdict:
+    """Whether a reader has asked enough bookies for their LAC: one of every ack quorum, so that none is far ahead of the answer."""
+    return coverage(answered, failed, ensemble, write_quorum, ack_quorum)
+
+
+def says_lac(code: Code | None) -> bool:
+    """Whether an answer tells a LAC: a bookie that does not know the ledger tells the lowest. In limbo it tells nothing."""
+    return code is Code.OK or code in NEGATIVES
+
+
 def is_readable(entry_id: int, lac: int, last_entry: int | None) -> bool:
     """Whether a reader may ask for an entry: up to the end of a closed ledger, up to the LAC of one that is not."""
-    return entry_id <= (lac if last_entry is None else last_entry)
+    return 0 <= entry_id <= (lac if last_entry is None else last_entry)
