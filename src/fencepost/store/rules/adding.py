@@ -20,16 +20,19 @@ def key_matches(known: bytes | None, given: bytes | None) -> bool:
     return given is not None and known in (None, given)
 
 
-def answer_to_add(*, key_matches: bool, fenced: bool, recovery: bool, protections: Protections = ALL) -> Code:
+def answer_to_add(
+    *, key_matches: bool, fenced: bool, recovery: bool, read_only: bool = False, protections: Protections = ALL
+) -> Code:
     """What a bookie answers to an add, before it stores the entry. A ledger in limbo is a fenced one.
 
-    A bookie never unlearns that it is fenced, so after its refusal no add of the owner gets through to it.
+    A bookie never unlearns that it is fenced, so after its refusal no add of the owner gets through to it. One that is read-only,
+    for want of room, keeps what is left for those who recover.
     """
     if not key_matches and protections.keys_are_checked:
         return Code.UNAUTHORIZED
     if fenced and not recovery and protections.fenced_bookies_refuse:
         return Code.FENCED
-    return Code.OK
+    return Code.READ_ONLY if read_only and not recovery else Code.OK
 
 
 def answer_to_write_lac(*, key_matches: bool, protections: Protections = ALL) -> Code:
