@@ -27,6 +27,17 @@ def fragment_of(fragments: Sequence[F], entry_id: int) -> F:
     return next(f for f in reversed(fragments) if f.first_entry_id <= entry_id)
 
 
+def chosen(candidates: Iterable[B], size: int) -> tuple[B, ...] | None:
+    """The ensemble of a new ledger: the first candidates; None if they are too few."""
+    ensemble = tuple(dict.fromkeys(candidates))[:size]
+    return ensemble if len(ensemble) == size else None
+
+
+def needs_change(ensemble: Collection[B], failed: Collection[B]) -> bool:
+    """Whether a bookie of the ensemble has failed."""
+    return any(b in failed for b in ensemble)
+
+
 def replaced(ensemble: Sequence[B], failed: Collection[B], candidates: Iterable[B]) -> tuple[B, ...] | None:
     """The ensemble in which the first candidates that are not in it stand where the failed bookies stood; None if they are too few.
 

@@ -7,6 +7,7 @@ reads the metadata and asks the same rule again: what it wanted was done, is sti
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 from fencepost.spec.values import Record
 from fencepost.store.rules.ensembles import Fragment, with_ensemble
@@ -55,9 +56,9 @@ class LedgerMetadata(Record):
 # -- what a change makes of the metadata ------------------------------------------------------------------------------
 
 
-def with_changed_ensemble(metadata: LedgerMetadata, ensemble: tuple[str, ...], first_entry_id: int) -> LedgerMetadata:
-    """The metadata after a change of ensemble that holds from ``first_entry_id`` on; see :func:`.ensembles.with_ensemble`."""
-    return metadata.replace(fragments=with_ensemble(metadata.fragments, ensemble, first_entry_id))
+def with_changed_ensemble(metadata: LedgerMetadata, ensemble: Sequence[str], lac: int) -> LedgerMetadata:
+    """The metadata after a change of ensemble, which holds from the entry after the LAC on; see :func:`.ensembles.with_ensemble`."""
+    return metadata.replace(fragments=with_ensemble(metadata.fragments, tuple(ensemble), lac + 1))
 
 
 def marked_in_recovery(metadata: LedgerMetadata) -> LedgerMetadata:
@@ -77,9 +78,29 @@ def closed(
     )
 
 
+def current_ensemble(metadata: LedgerMetadata) -> tuple[str, ...]:
+    """The ensemble of the last fragment, which entries are added to, and a recovery fences and reads from."""
+    return tuple(metadata.fragments[-1].ensemble)
+
+
 def end_of(metadata: LedgerMetadata) -> int | None:
     """The last entry of a ledger that is closed, -1 if it is empty; None if it is not closed."""
     return metadata.last_entry if metadata.status is LedgerStatus.CLOSED else None
+
+
+def ends_at(metadata: LedgerMetadata, last_entry: int, length: int) -> bool:
+    """Whether a ledger is closed at just that entry."""
+    return metadata.status is LedgerStatus.CLOSED and (metadata.last_entry, metadata.length) == (last_entry, length)
+
+
+def is_own(metadata: LedgerMetadata, creation_token: int) -> bool:
+    """Whether a ledger was created by the client that has drawn this token."""
+    return metadata.creation_token == creation_token
+
+
+def may_open(metadata: LedgerMetadata, password: bytes) -> bool:
+    """Whether somebody with this password may open a ledger. Its bookies would refuse another one later."""
+    return metadata.password == password
 
 
 # -- what a client does, given the metadata as they are ---------------------------------------------------------------

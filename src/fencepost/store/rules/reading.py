@@ -55,12 +55,16 @@ class ReadOutcome(enum.Enum):
     FOUND = "found"
     NEGATIVE = "negative"
     FAILED = "failed"
+    REFUSED = "refused"
+    """The master key is wrong, as every other bookie would say."""
 
 
 def outcome_of_read(code: Code | None, is_intact: bool) -> ReadOutcome:
     """What an answer says of the entry; None: there was none. An entry that fails its digest is as good as no answer."""
     if code is Code.OK and is_intact:
         return ReadOutcome.FOUND
+    if code is Code.UNAUTHORIZED:
+        return ReadOutcome.REFUSED
     return ReadOutcome.NEGATIVE if code in NEGATIVES else ReadOutcome.FAILED
 
 

@@ -1,0 +1,94 @@
+"""What a client knows of the metadata of its ledger, and how it changes them: through conflicts, lost answers and expired sessions."""
+
+from __future__ import annotations
+
+import enum
+
+from fencepost.store.roles.interface import (
+    CreateMetadata,
+    Effect,
+    MetadataAnswer,
+    Outcome,
+    ReadMetadata,
+    SetTimer,
+    TimerFired,
+    WriteMetadata,
+)
+from fencepost.store.rules.metadata import LedgerMetadata
+
+
+class Seen(enum.Enum):
+    """How the metadata stand after an answer that settles something."""
+
+    WRITTEN = "written"
+    """They are as the client has created or replaced them."""
+    READ = "read"
+    """They are as they were read: what the client wants has to be decided anew."""
+    GONE = "gone"
+    """There are none."""
+
+
+class MetadataView:
+    """The metadata of one ledger as a client last saw them. One operation is under way at a time.
+
+    Wherever an operation was refused, or its answer lost, the metadata are read: a write whose answer was lost may have been done.
+    After a lost answer that is tried again every ``retry_delay`` microseconds. A view that ``watches`` is told of the next change.
+    """
+
+    def __init__(self, ledger: int, retry_delay: int, watches: bool = False) -> None:
+        self.ledger = ledger
+        self.retry_delay = retry_delay
+        self.watches = watches
+        self.metadata: LedgerMetadata | None = None
+        self.version = -1
+        self.offered: LedgerMetadata | None = None
+        """What is being written; None if it is being read."""
+        self.txn = 0
+
+    def __repr__(self) -> str:
+        return f"MetadataView({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    def known(self) -> LedgerMetadata:
+        """The metadata, once there are any."""
+        assert self.metadata is not None
+        return self.metadata
+
+    def create(self, metadata: LedgerMetadata) -> Effect:
+        """Create the metadata."""
+        self.txn += 1
+        self.offered = metadata
+        return CreateMetadata(self.txn, self.ledger, metadata)
+
+    def read(self) -> Effect:
+        """Read the metadata. What was under way before is forgotten."""
+        self.txn += 1
+        self.offered = None
+        return ReadMetadata(self.txn, self.ledger, self.watches)
+
+    def write(self, metadata: LedgerMetadata) -> Effect:
+        """Replace the metadata, on condition that they are still those that were last seen."""
+        self.txn += 1
+        self.offered = metadata
+        return WriteMetadata(self.txn, self.ledger, metadata, self.version)
+
+    def take(self, event: MetadataAnswer | TimerFired, effects: list[Effect]) -> Seen | None:
+        """Take an answer, or the timer after a lost one; None while nothing is settled, or it is of an operation long forgotten."""
+        if type(event) is TimerFired:
+            if event.key == ("metadata", self.txn):
+                effects.append(self.read())
+            return None
+        assert isinstance(event, MetadataAnswer)
+        if event.txn != self.txn:
+            return None
+        if event.outcome is Outcome.UNKNOWN:
+            effects.append(SetTimer(("metadata", self.txn), self.retry_delay))
+            return None
+        if event.outcome in (Outcome.EXISTS, Outcome.BAD_VERSION):
+            effects.append(self.read())
+            return None
+        self.version = event.version
+        if event.outcome is Outcome.NO_LEDGER:
+            self.metadata = None
+            return Seen.GONE
+        self.metadata = self.offered or event.metadata
+        return Seen.WRITTEN if self.offered is not None else Seen.READ

@@ -1,0 +1,432 @@
+"""The writer: creates a ledger, owns it, appends to it and closes it.
+
+Entries are sent as they come, up to a limit, each with the LAC; they are confirmed in order. Bookies that fail are replaced, all that
+failed meanwhile at once, and nothing is confirmed until the metadata say so. Whatever is told that the ledger is somebody else's
+now ends the writer. Unlike the Java client's, it does not close a ledger that is in recovery, and when it runs out of bookies it
+leaves the closing to its caller.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from fencepost.store.entries import Digests, Entry, master_key
+from fencepost.store.messages import NO_ENTRY_YET, AddEntry, ForceLedger, WriteLac
+from fencepost.store.roles.adds import Adds
+from fencepost.store.roles.interface import (
+    BookiesChanged,
+    Call,
+    Effect,
+    Error,
+    Event,
+    MetadataAnswer,
+    MetadataChanged,
+    Received,
+    Result,
+    Send,
+    SessionExpired,
+    SetTimer,
+    TimerFired,
+    Unanswered,
+)
+from fencepost.store.roles.metadata import MetadataView, Seen
+from fencepost.store.rules.adding import (
+    AddOutcome,
+    is_forced,
+    is_untold,
+    lac_of_owner,
+    may_append,
+    may_replace_bookies,
+    outcome_of_add,
+)
+from fencepost.store.rules.ensembles import Fragment, chosen, needs_change, replaced
+from fencepost.store.rules.metadata import (
+    DigestType,
+    LedgerMetadata,
+    Next,
+    closed,
+    current_ensemble,
+    ends_at,
+    is_own,
+    to_change_ensemble,
+    to_close,
+    to_create,
+    with_changed_ensemble,
+)
+from fencepost.store.rules.protections import ALL, Protections
+from fencepost.store.rules.quorums import are_quorums
+
+
+class WriterSettings(msgspec.Struct, frozen=True):
+    """How a ledger is written. Times are in microseconds; ``explicit_lac_interval`` 0: the LAC is told with entries alone.
+
+    ``deferred_sync``: entries are confirmed before they are durable, and the LAC moves only when the caller forces them to be.
+    ``creation_token``: a number that no other client draws.
+    """
+
+    ensemble_size: int = 3
+    write_quorum: int = 3
+    ack_quorum: int = 2
+    password: bytes = b""
+    digest_type: DigestType = DigestType.CRC32
+    custom_metadata: tuple[tuple[str, bytes], ...] = ()
+    creation_token: int = 0
+    in_flight_limit: int = 1000
+    deferred_sync: bool = False
+    explicit_lac_interval: int = 0
+    metadata_retry_delay: int = 100_000
+
+
+_STILL_OWNER = (Error.NONE, Error.NOT_ENOUGH_BOOKIES, Error.WRITE_FAILED)
+"""Errors after which the ledger may still be closed by its writer."""
+
+
+class WriterStatus(enum.Enum):
+    """What a writer is about."""
+
+    NEW = "new"
+    CREATING = "creating"
+    OPEN = "open"
+    DRAINING = "draining"
+    """The caller wants the ledger closed; it waits for the entries that are under way."""
+    CLOSING = "closing"
+    CLOSED = "closed"
+    FAILED = "failed"
+
+
+class Force(msgspec.Struct):
+    """A force that is under way: up to which entry, and which bookies have done it. It is the writer's own before it closes."""
+
+    token: int | None
+    entry_id: int
+    length: int
+    forced: list[str]
+
+
+class Writer:
+    """The owner of one ledger.
+
+    Calls: ``create`` (gives the ledger), ``append`` of data (the entry id), ``force`` (the LAC), ``close`` (the last entry). After an
+    error other than fencing, ``close`` still closes the ledger, at its LAC.
+    """
+
+    def __init__(self, ledger: int, settings: WriterSettings, protections: Protections = ALL) -> None:
+        quorums = (settings.ensemble_size, settings.write_quorum, settings.ack_quorum)
+        if not are_quorums(*quorums):
+            raise ValueError("a ledger can not have ensemble size {}, write quorum {} and ack quorum {}".format(*quorums))
+        self.ledger = ledger
+        self.settings = settings
+        self.protections = protections
+        self.digests = Digests(settings.digest_type, settings.password)
+        self.key = master_key(settings.password)
+        self.view = MetadataView(ledger, settings.metadata_retry_delay)
+        self.bookies: tuple[str, ...] = ()
+        self.status = WriterStatus.NEW
+        self.error = Error.NONE
+        self.changing_ensemble = False
+        self.txns = count(1)
+        self.adds = Adds(self.txns, (), 0, 0, NO_ENTRY_YET, 0, protections)
+        self.length = 0
+        """Bytes of data up to the last entry that was sent."""
+        self.appends: deque[tuple[int, bytes]] = deque()
+        """Tokens and data that wait for room."""
+        self.closes: list[int] = []
+        self.creation = 0
+        self.forced, self.forced_length = NO_ENTRY_YET, 0
+        self.forces: dict[int, Force] = {}
+        """Forces by each of their requests that is not answered."""
+        self.told = NO_ENTRY_YET
+        """The last LAC that went out."""
+        self.tells_lac = False
+        """Whether a timer is set to tell the LAC by itself."""
+
+    def __repr__(self) -> str:
+        return f"Writer({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    @property
+    def lac(self) -> int:
+        """The last add confirmed."""
+        return lac_of_owner(self.adds.confirmed, self.forced, self.settings.deferred_sync)
+
+    def receive(self, event: Event, now: int) -> list[Effect]:
+        """Take an event; what is to be done about it."""
+        effects: list[Effect] = []
+        _EVENTS[type(event)](self, event, effects)
+        return effects
+
+    # -- the caller ----------------------------------------------------------------------------------------------------
+
+    def _called(self, event: Call, effects: list[Effect]) -> None:
+        if event.operation == "append":
+            self._append(event, effects)
+        elif event.operation == "create" and self.status is WriterStatus.NEW:
+            self._create(event, effects)
+        elif event.operation == "force" and self.status is WriterStatus.OPEN:
+            self._force(event.token, effects)
+        elif event.operation == "close" and self.status is not WriterStatus.NEW:
+            self._close(event, effects)
+        else:
+            effects.append(Result(event.token, error=self.error or Error.BAD_CALL))
+
+    def _create(self, event: Call, effects: list[Effect]) -> None:
+        self.status, self.creation = WriterStatus.CREATING, event.token
+        self._create_metadata(effects)
+
+    def _append(self, event: Call, effects: list[Effect]) -> None:
+        if self.status is not WriterStatus.OPEN:
+            effects.append(Result(event.token, error=self.error or Error.LEDGER_CLOSED))
+            return
+        self.appends.append((event.token, event.arguments[0]))
+        self._send_appends(effects)
+
+    def _send_appends(self, effects: list[Effect]) -> None:
+        adds, appends = self.adds, self.appends
+        while appends and may_append(adds.pushed, adds.confirmed, self.settings.in_flight_limit):
+            token, data = appends.popleft()
+            self.length += len(data)
+            self.told = self.lac
+            entry = Entry(self.ledger, adds.pushed + 1, self.told, self.length, data)
+            body = self.digests.entry_body(entry)
+            request = AddEntry(
+                self.ledger, entry.entry_id, entry.lac, body, self.key, deferred_sync=self.settings.deferred_sync
+            )
+            adds.push(request, self.length, token, effects)
+
+    # -- bookies -------------------------------------------------------------------------------------------------------
+
+    def _answered(self, event: Received | Unanswered, effects: list[Effect]) -> None:
+        if event.txn in self.forces:
+            self._forced(self.forces.pop(event.txn), event, effects)
+            return
+        outcome = self.adds.take(event)
+        if self.status is WriterStatus.FAILED or self.status is WriterStatus.CLOSED:
+            return
+        if outcome is AddOutcome.CONFIRMED:
+            self._confirm(effects)
+        elif outcome is AddOutcome.BOOKIE_FAILED:
+            self._replace_bookies(effects)
+        elif outcome is AddOutcome.FENCED:
+            self._fail(Error.LEDGER_FENCED, effects)
+        elif outcome is AddOutcome.UNAUTHORIZED:
+            self._fail(Error.UNAUTHORIZED, effects)
+
+    def _confirm(self, effects: list[Effect]) -> None:
+        confirmed = self.adds.confirm(self.changing_ensemble)
+        for add in confirmed:
+            effects.append(Result(add.token, add.request.entry_id))
+        if confirmed:
+            self._send_appends(effects)
+            self._lac_moved(effects)
+        self._close_when_drained(effects)
+
+    def _replace_bookies(self, effects: list[Effect]) -> None:
+        """Begin to replace the bookies that failed; those that fail until that is done are replaced after them."""
+        if self.changing_ensemble or self.status is WriterStatus.CLOSING:
+            return
+        if may_replace_bookies(self.settings.deferred_sync):
+            self.changing_ensemble = True
+            self._change_ensemble(effects)
+        else:
+            self._fail(Error.WRITE_FAILED, effects)
+
+    def _change_ensemble(self, effects: list[Effect]) -> None:
+        metadata = self.view.known()
+        ensemble = current_ensemble(metadata)
+        what_next = to_change_ensemble(metadata.status, needs_change(ensemble, self.adds.failed))
+        if what_next is Next.GIVE_UP:
+            self._fail(Error.LEDGER_FENCED, effects)
+        elif what_next is Next.DONE:
+            self._ensemble_changed(effects)
+        else:
+            changed = replaced(ensemble, self.adds.failed, self.bookies)
+            if changed is None:
+                self._fail(Error.NOT_ENOUGH_BOOKIES, effects)
+            else:
+                effects.append(self.view.write(with_changed_ensemble(metadata, changed, self.adds.confirmed)))
+
+    def _ensemble_changed(self, effects: list[Effect]) -> None:
+        self.adds.change_ensemble(current_ensemble(self.view.known()), effects)
+        if self.adds.failed:
+            self._change_ensemble(effects)
+        else:
+            self.changing_ensemble = False
+            self._confirm(effects)
+
+    # -- force, and the LAC told by itself -----------------------------------------------------------------------------
+
+    def _force(self, token: int | None, effects: list[Effect]) -> None:
+        if token is not None and not is_untold(self.adds.confirmed, self.lac):
+            effects.append(Result(token, self.lac))
+            return
+        force = Force(token, self.adds.confirmed, self.adds.length, [])
+        for bookie in self.adds.ensemble:
+            txn = next(self.txns)
+            self.forces[txn] = force
+            effects.append(Send(txn, bookie, ForceLedger(self.ledger)))
+
+    def _forced(self, force: Force, event: Received | Unanswered, effects: list[Effect]) -> None:
+        outcome = outcome_of_add(event.response.code if type(event) is Received else None)
+        if outcome is not AddOutcome.CONFIRMED:
+            self.forces = {txn: other for txn, other in self.forces.items() if other is not force}
+            if force.token is None:
+                self._fail(Error.WRITE_FAILED, effects)
+            else:
+                effects.append(Result(force.token, error=Error.WRITE_FAILED))
+            return
+        force.forced.append(event.bookie)
+        if is_forced(force.forced, self.adds.ensemble):
+            if is_untold(force.entry_id, self.forced):
+                self.forced, self.forced_length = force.entry_id, force.length
+            self._lac_moved(effects)
+            if force.token is not None:
+                effects.append(Result(force.token, self.lac))
+            self._close_when_drained(effects)
+
+    def _lac_moved(self, effects: list[Effect]) -> None:
+        interval = self.settings.explicit_lac_interval
+        if interval and not self.tells_lac and is_untold(self.lac, self.told):
+            self.tells_lac = True
+            effects.append(SetTimer("tell LAC", interval))
+
+    def _tell_lac(self, effects: list[Effect]) -> None:
+        self.tells_lac = False
+        if self.status is WriterStatus.OPEN and is_untold(self.lac, self.told):
+            self.told = self.lac
+            request = WriteLac(self.ledger, self.lac, self.digests.lac_body(self.ledger, self.lac), self.key)
+            effects.extend(Send(next(self.txns), bookie, request) for bookie in self.adds.ensemble)
+
+    # -- close ---------------------------------------------------------------------------------------------------------
+
+    def _close(self, event: Call, effects: list[Effect]) -> None:
+        if self.status is WriterStatus.CLOSED:
+            effects.append(Result(event.token, self.lac))
+        elif self.error not in _STILL_OWNER or self.status is WriterStatus.CREATING:
+            effects.append(Result(event.token, error=self.error or Error.BAD_CALL))
+        else:
+            self.closes.append(event.token)
+            if self.status in (WriterStatus.OPEN, WriterStatus.FAILED):
+                self.status = WriterStatus.DRAINING
+                self._close_when_drained(effects)
+
+    def _close_when_drained(self, effects: list[Effect]) -> None:
+        if self.status is not WriterStatus.DRAINING or self.adds.pending or self.appends or self.changing_ensemble:
+            return
+        if is_untold(self.adds.confirmed, self.lac) and not self.error:
+            if not self.forces:
+                self._force(None, effects)
+            return
+        self.status = WriterStatus.CLOSING
+        self._close_metadata(effects)
+
+    def _close_metadata(self, effects: list[Effect]) -> None:
+        metadata = self.view.known()
+        length = self.forced_length if self.settings.deferred_sync else self.adds.length
+        what_next = to_close(metadata.status, ends_at(metadata, self.lac, length))
+        if what_next is Next.WRITE:
+            effects.append(self.view.write(closed(metadata, self.lac, length)))
+        elif what_next is Next.DONE:
+            self._closed(effects)
+        else:
+            self._fail(Error.LEDGER_FENCED, effects)
+
+    def _closed(self, effects: list[Effect]) -> None:
+        self.status = WriterStatus.CLOSED
+        effects.extend(Result(token, self.lac) for token in self.closes)
+        self.closes.clear()
+
+    def _fail(self, error: Error, effects: list[Effect]) -> None:
+        """Nothing more can be added: whoever waits is told so."""
+        self.status, self.error = WriterStatus.FAILED, error
+        self.changing_ensemble = False
+        forces = {force.token: None for force in self.forces.values() if force.token is not None}
+        tokens = [add.token for add in self.adds.pending.values()] + [token for token, _ in self.appends]
+        effects.extend(Result(token, error=error) for token in (*tokens, *forces, *self.closes))
+        self.adds.pending.clear()
+        self.appends.clear()
+        self.forces.clear()
+        self.closes.clear()
+
+    # -- metadata ------------------------------------------------------------------------------------------------------
+
+    def _create_metadata(self, effects: list[Effect]) -> None:
+        settings = self.settings
+        ensemble = chosen(self.bookies, settings.ensemble_size)
+        if ensemble is None:
+            self.status = WriterStatus.NEW
+            effects.append(Result(self.creation, error=Error.NOT_ENOUGH_BOOKIES))
+            return
+        metadata = LedgerMetadata(
+            settings.ensemble_size,
+            settings.write_quorum,
+            settings.ack_quorum,
+            (Fragment(NO_ENTRY_YET + 1, ensemble),),
+            digest_type=settings.digest_type,
+            password=settings.password,
+            custom_metadata=settings.custom_metadata,
+            creation_token=settings.creation_token,
+        )
+        effects.append(self.view.create(metadata))
+
+    def _created(self, effects: list[Effect]) -> None:
+        metadata = self.view.metadata
+        own = metadata is not None and is_own(metadata, self.settings.creation_token)
+        what_next = to_create(metadata is not None, own)
+        if what_next is Next.WRITE:
+            self._create_metadata(effects)
+        elif what_next is Next.DONE:
+            assert metadata is not None
+            self.status = WriterStatus.OPEN
+            ensemble = current_ensemble(metadata)
+            quorums = (metadata.write_quorum, metadata.ack_quorum)
+            self.adds = Adds(self.txns, ensemble, *quorums, NO_ENTRY_YET, 0, self.protections)
+            effects.append(Result(self.creation, self.ledger))
+        else:
+            self._fail(Error.LEDGER_EXISTS, effects)
+            effects.append(Result(self.creation, error=self.error))
+
+    def _metadata_answered(self, event: MetadataAnswer | TimerFired, effects: list[Effect]) -> None:
+        seen = self.view.take(event, effects)
+        if seen is None:
+            return
+        if self.status is WriterStatus.CREATING:
+            self._created(effects)
+        elif not self.changing_ensemble and self.status is not WriterStatus.CLOSING:
+            return  # the writer has failed meanwhile
+        elif seen is Seen.GONE:
+            self._fail(Error.NO_LEDGER, effects)
+        elif self.status is WriterStatus.CLOSING:
+            self._close_metadata(effects)
+        elif seen is Seen.WRITTEN:
+            self._ensemble_changed(effects)
+        else:
+            self._change_ensemble(effects)
+
+    def _timer_fired(self, event: TimerFired, effects: list[Effect]) -> None:
+        if event.key == "tell LAC":
+            self._tell_lac(effects)
+        else:
+            self._metadata_answered(event, effects)
+
+    def _bookies_changed(self, event: BookiesChanged, effects: list[Effect]) -> None:
+        self.bookies = event.bookies
+
+    def _ignore(self, event: MetadataChanged | SessionExpired, effects: list[Effect]) -> None:
+        """The writer watches nothing."""
+
+
+_EVENTS: dict[type, Callable[[Writer, Any, list[Effect]], None]] = {
+    Call: Writer._called,
+    Received: Writer._answered,
+    Unanswered: Writer._answered,
+    MetadataAnswer: Writer._metadata_answered,
+    TimerFired: Writer._timer_fired,
+    BookiesChanged: Writer._bookies_changed,
+    MetadataChanged: Writer._ignore,
+    SessionExpired: Writer._ignore,
+}

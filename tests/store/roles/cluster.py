@@ -1,0 +1,186 @@
+"""Roles connected to each other in memory: a few lines that carry effects out in the order in which they come.
+
+Everything is delivered at once and in order, unless a test holds, drops or answers it itself. Time passes when nothing else happens.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import Any
+
+from fencepost.store.messages import ReadEntry, ReadEntryResponse
+from fencepost.store.records import EntryAdded
+from fencepost.store.roles import interface as i
+from fencepost.store.roles.bookie import Bookie
+from fencepost.store.rules.codes import Code
+from fencepost.store.rules.metadata import takes_update
+from fencepost.store.rules.protections import ALL, Protections
+
+Drop = Callable[[str, str, Any], bool]
+"""Whether a message from one end to another gets lost: the client learns that there is no answer."""
+
+
+class Cluster:
+    """Bookies, a metadata service and clients. ``results`` has what came of each call, by token."""
+
+    def __init__(self, bookies: Iterable[str], protections: Protections = ALL) -> None:
+        self.protections = protections
+        self.bookies = {name: Bookie(protections) for name in bookies}
+        self.journals: dict[str, list[Any]] = {name: [] for name in self.bookies}
+        self.entries: dict[str, dict[tuple[int, int], bytes]] = {name: {} for name in self.bookies}
+        self.metadata: dict[int, tuple[Any, int]] = {}
+        self.watches: list[tuple[Any, int]] = []
+        self.clients: list[Any] = []
+        self.results: dict[int, i.Result] = {}
+        self.down: set[str] = set()
+        self.drop: Drop = lambda source, target, message: False
+        self.lose_metadata_answers = 0
+        self.syncs = True
+        self.now = 0
+        self.tokens = count(1)
+        self.events: deque[tuple[Any, i.Event]] = deque()
+        self.timers: list[tuple[int, int, Any, Any]] = []
+        self.order = count()
+
+    def add(self, client: Any) -> Any:
+        """Put a client into the cluster."""
+        self.clients.append(client)
+        self.give(client, i.BookiesChanged(tuple(b for b in self.bookies if b not in self.down)))
+        return client
+
+    def call(self, client: Any, operation: str, *arguments: Any) -> int:
+        """Ask a client for something, and carry out what comes of it; the token of the call."""
+        token = next(self.tokens)
+        self.give(client, i.Call(token, operation, arguments))
+        return token
+
+    def value(self, client: Any, operation: str, *arguments: Any) -> Any:
+        """What a call came to, when time has passed if it has to."""
+        token = self.call(client, operation, *arguments)
+        while token not in self.results:
+            self.wait()
+        result = self.results[token]
+        assert not result.error, result
+        return result.value
+
+    def error(self, token: int) -> str:
+        """Why a call failed."""
+        return self.results[token].error
+
+    def crash(self, name: str) -> None:
+        """Kill a bookie: what is not synced is lost."""
+        self.down.add(name)
+        for client in self.clients:
+            self.events.append((client, i.BookiesChanged(tuple(b for b in self.bookies if b not in self.down))))
+        self.run()
+
+    def restart(self, name: str) -> None:
+        """Start a bookie anew from its journal."""
+        records = self.journals[name][: self.bookies[name].synced]
+        self.down.discard(name)
+        self.bookies[name], self.entries[name], self.journals[name] = Bookie(self.protections), {}, []
+        for record in records:
+            self.give(self.bookies[name], i.Replayed(record))
+
+    def give(self, role: Any, event: i.Event) -> None:
+        """Let an event happen, and all that comes of it."""
+        self.events.append((role, event))
+        self.run()
+
+    def run(self) -> None:
+        """Carry out what there is to be done now."""
+        while self.events:
+            role, event = self.events.popleft()
+            for effect in role.receive(event, self.now):
+                self.carry_out(role, effect)
+
+    def wait(self) -> None:
+        """Let time pass up to the next timer."""
+        assert self.timers, "nothing will happen any more"
+        self.now, _, role, key = heapq.heappop(self.timers)
+        self.give(role, i.TimerFired(key))
+
+    def carry_out(self, role: Any, effect: Any) -> None:
+        kind = type(effect)
+        if kind is i.Send:
+            self.send(role, effect)
+        elif kind is i.Answer:
+            self.answer(role, effect)
+        elif kind is i.Result:
+            assert effect.token not in self.results, "a call is answered once"
+            self.results[effect.token] = effect
+        elif kind is i.SetTimer:
+            heapq.heappush(self.timers, (self.now + effect.delay, next(self.order), role, effect.key))
+        elif kind in (i.CreateMetadata, i.ReadMetadata, i.WriteMetadata):
+            self.serve_metadata(role, effect)
+        else:
+            self.serve_bookie(role, effect)
+
+    def name_of(self, bookie: Any) -> str:
+        return next(name for name, role in self.bookies.items() if role is bookie)
+
+    def send(self, client: Any, effect: i.Send) -> None:
+        if effect.bookie in self.down or self.drop("client", effect.bookie, effect.request):
+            self.events.append((client, i.Unanswered(effect.txn, effect.bookie)))
+        else:
+            connection = self.clients.index(client)
+            self.events.append((self.bookies[effect.bookie], i.Asked(connection, effect.txn, effect.request)))
+
+    def answer(self, bookie: Any, effect: i.Answer) -> None:
+        name, client = self.name_of(bookie), self.clients[effect.connection]
+        if self.drop(name, "client", effect.response):
+            self.events.append((client, i.Unanswered(effect.txn, name)))
+        else:
+            self.events.append((client, i.Received(effect.txn, name, effect.response)))
+
+    def serve_bookie(self, bookie: Any, effect: Any) -> None:
+        name = self.name_of(bookie)
+        if type(effect) is i.Journal:
+            self.journals[name].append(effect.record)
+            assert len(self.journals[name]) == effect.position
+            if self.syncs:
+                self.events.append((bookie, i.JournalSynced(effect.position)))
+        elif type(effect) is i.Store:
+            self.entries[name][effect.ledger, effect.entry_id] = effect.body
+        elif type(effect) is i.LookUp:
+            ids = [entry_id for ledger, entry_id in self.entries[name] if ledger == effect.ledger]
+            wanted = max(ids, default=-1) if effect.entry_id == -1 else effect.entry_id
+            body = self.entries[name].get((effect.ledger, wanted))
+            code = Code.NO_ENTRY if body is None else Code.OK
+            self.events.append((bookie, i.Found(effect.number, code, wanted, body)))
+
+    def serve_metadata(self, client: Any, effect: Any) -> None:
+        metadata, version = self.metadata.get(effect.ledger, (None, -1))
+        outcome, read = i.Outcome.OK, None
+        if type(effect) is i.CreateMetadata:
+            if metadata is not None:
+                outcome = i.Outcome.EXISTS
+            else:
+                version = self.change_metadata(effect, 0)
+        elif metadata is None:
+            outcome = i.Outcome.NO_LEDGER
+        elif type(effect) is i.ReadMetadata:
+            read = metadata
+            if effect.watch:
+                self.watches.append((client, effect.ledger))
+        elif takes_update(effect.version, version, self.protections):
+            version = self.change_metadata(effect, version + 1)
+        else:
+            outcome = i.Outcome.BAD_VERSION
+        if type(effect) is not i.ReadMetadata and self.lose_metadata_answers:
+            self.lose_metadata_answers -= 1
+            outcome, read = i.Outcome.UNKNOWN, None
+        self.events.append((client, i.MetadataAnswer(effect.txn, outcome, version, read)))
+
+    def change_metadata(self, effect: Any, version: int) -> int:
+        self.metadata[effect.ledger] = (effect.metadata, version)
+        self.tell_watchers(effect.ledger)
+        return version
+
+    def tell_watchers(self, ledger: int) -> None:
+        told = [watch for watch in self.watches if watch[1] == ledger]
+        self.watches = [watch for watch in self.watches if watch[1] != ledger]
+        self.events.extend((client, i.MetadataChanged(ledger)) for client, _ in told)
