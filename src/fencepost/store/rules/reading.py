@@ -120,6 +120,19 @@ def says_lac(code: Code | None) -> bool:
     return code is Code.OK or code in NEGATIVES
 
 
+def lac_of_reader(known: int, told: int) -> int:
+    """A reader's LAC after somebody told one. It never falls: bookies that were not told everything come late."""
+    return max(known, told)
+
+
+def may_be_elsewhere(asked: Collection[B], write_set: Collection[B]) -> bool:
+    """Whether a read that found nothing is to be tried anew, given the write set as the metadata have it by now.
+
+    A LAC can be ahead of the fragments that a reader knows: the bookies it asked have left the ensemble before the entry was added.
+    """
+    return any(b not in asked for b in write_set)
+
+
 def is_readable(entry_id: int, lac: int, last_entry: int | None) -> bool:
     """Whether a reader may ask for an entry: up to the end of a closed ledger, up to the LAC of one that is not."""
     return 0 <= entry_id <= (lac if last_entry is None else last_entry)
