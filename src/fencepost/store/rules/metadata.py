@@ -169,4 +169,4 @@ def to_close_recovered(status: LedgerStatus, is_own_version: bool, protections: 
     """
     if status is LedgerStatus.CLOSED:
         return Next.DONE
-    return Next.WRITE if is_own_version or not protections.conditional_updates else Next.GIVE_UP
+    return to_tell_fragments(status, is_own_version, protections)
