@@ -238,7 +238,7 @@ def _judge(stepper: Stepper, engine: str, explored: Exploration, options: Option
     missing = never_reached(stepper, explored)
     if explored.complete and explored.raised is None:
         violations += [Violation("sometimes", name, None, never=titles) for name, titles in missing.items()]
-    manifest = _complete_table(explored)
+    manifest = _complete_table(stepper, explored, report)
     result = _result(stepper.protocol, engine, explored, violations)
     result.witnesses = [Witness(f.name, replay(stepper, _start(stepper, f), f.path), f.walk, f.walked) for f in explored.witnesses]
     result.unreached = tuple(title for titles in missing.values() for title in titles)
@@ -275,11 +275,20 @@ def _without_states(stepper: Stepper, explored: Exploration) -> ProtocolRaised |
     return ProtocolRaised(f"every initial state is outside the constraint {names}: no state is explored", where=names)
 
 
-def _complete_table(explored: Exploration) -> Manifest | None:
-    """Complete the state space that was written down, if one was. If the machine failed, nothing is left of it but what a search can go on with."""
+def _complete_table(stepper: Stepper, explored: Exploration, report: Report | None) -> Manifest | None:
+    """Complete the state space that was written down, if one was. If the machine failed, or the user does not want to wait for it, nothing is
+    left of it but what a search can go on with.
+    """
     table = explored.table
     if table is None:
         return None
+
+    def tell(written: int, of: int) -> None:
+        if report is not None:
+            seconds = explored.seconds_before + time.monotonic() - stepper.deadline.began
+            doing = f"writing states: {written:,} of {of:,}"
+            report(Progress(distinct=explored.distinct, depth=explored.depth, seconds=seconds, doing=doing))
+
     if explored.failure is None:
         ended = explored.limit or ("it was interrupted" if explored.interrupted else None)
         if ended is None and explored.raised is not None:
@@ -287,9 +296,11 @@ def _complete_table(explored: Exploration) -> Manifest | None:
         if ended is None and explored.found and not explored.complete:
             ended = f"{explored.found[0].name} is violated"
         try:
-            return table.finish(explored.complete, ended)
+            return table.finish(explored.complete, ended, tell)
         except SystemFailure as error:
             explored.failure = error
+        except KeyboardInterrupt:
+            explored.interrupted = True
     table.discard()
     return None
 

@@ -11,7 +11,7 @@ for states that wait until then, and `files` for those that other processes have
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,12 @@ from fencepost.states.kinds import (
     agree,
     converted,
     from_column,
-    is_keyed_by_parts,
     merged,
     plain,
     to_column,
 )
 from fencepost.states.manifest import EDGES, FIXED, about
+from fencepost.states.shredding import Field, Shreds, field_of, leaves_of, shredded
 from fencepost.step import Stepper
 from fencepost.step.state import Store
 from fencepost.trace.words import kind_of
@@ -40,8 +40,10 @@ try:
 except ImportError:
     raise OptionError("states needs pyarrow, which is not installed: pip install 'fencepost[spark]'") from None
 
+from fencepost.states.parquet import Coded, Numbers, RowGroup, Schema
+
 FEW = 1 << 12
-"""Values of a part of the state up to which all of them go into every dictionary."""
+"""Values of a part of the state up to which all of them go into every dictionary, and are shredded once for all."""
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
 SCALARS = {"int": pa.int64(), "bool": pa.bool_(), "float": pa.float64()}
@@ -53,22 +55,26 @@ Kinds = dict[str, Kind]
 
 
 def arrow_type(kind: Kind, text: Any = TEXT) -> Any:
-    """The type of a column. ``text``: that of text, which is a dictionary unless it is a part of other values."""
-    if not isinstance(kind, dict):
-        return SCALARS.get(str(kind), text)
-    if "struct" in kind:
-        return pa.struct([(name, arrow_type(part, pa.string())) for name, part in kind["struct"].items()])
-    if is_keyed_by_parts(kind):
-        return pa.list_(pa.struct([(name, arrow_type(part, pa.string())) for name, part in zip(("key", "value"), kind["map"], strict=True)]))
-    if "map" in kind:
-        return pa.map_(*(arrow_type(part, pa.string()) for part in kind["map"]))
-    return pa.list_(arrow_type(kind.get("set", kind.get("list")), pa.string()))
+    """The type of a column in which anything may be null. ``text``: that of text, which is a dictionary unless it is a part of other values."""
+    return type_of(field_of("", kind), text)
 
 
-def schema_of(kinds: Kinds, metadata: dict[bytes, bytes]) -> Any:
-    """The schema of a file with columns of these kinds."""
-    fields = [(name, arrow_type(kind)) for name, kind in kinds.items()]
-    return pa.schema(fields, metadata={**metadata, KINDS: json.dumps(kinds, ensure_ascii=False).encode()})
+def type_of(field: Field, text: Any = TEXT) -> Any:
+    """The type that Arrow has for a field."""
+    if not field.parts:
+        return SCALARS.get(field.shape, text)
+    parts = [pa.field(part.name, type_of(part, pa.string()), part.optional) for part in field.parts]
+    if field.shape == "struct":
+        return pa.struct(parts)
+    return pa.map_(*parts) if field.shape == "map" else pa.list_(*parts)
+
+
+def schema_of(kinds: Kinds, metadata: dict[bytes, bytes], fields: Sequence[Field] = ()) -> Schema:
+    """The schema of a file with columns of these kinds. ``fields``: those in which not everything may be null."""
+    known = {field.name: field for field in fields}
+    whole = tuple(known.get(name) or field_of(name, kind) for name, kind in kinds.items())
+    told = {**metadata, KINDS: json.dumps(kinds, ensure_ascii=False).encode()}
+    return Schema(whole, pa.schema([pa.field(field.name, type_of(field), field.optional) for field in whole], metadata=told))
 
 
 def kinds_of(schema: Any) -> Kinds:
@@ -79,7 +85,7 @@ def kinds_of(schema: Any) -> Kinds:
 
 def rewritten(table: Any, kinds: Kinds) -> Any:
     """Rows of a file with columns of these kinds: its own, or kinds that theirs were merged to, and columns that it lacks, which are null."""
-    held, schema = kinds_of(table.schema), schema_of(kinds, {ABOUT: table.schema.metadata[ABOUT]})
+    held, schema = kinds_of(table.schema), schema_of(kinds, {ABOUT: table.schema.metadata[ABOUT]}).arrow
     columns = []
     for field in schema:
         if field.name not in held:
@@ -125,7 +131,7 @@ class Column:
         self.late = late
         self.kind: Kind = None
         self.plain: list[tuple[Kind, Plain]] = []
-        self._lookup: tuple[Array | None, Any] | None = None
+        self._leaves: tuple[Field, list[Shreds]] | None = None
 
     def learn(self, values: Sequence[Value]) -> None:
         """Take in the values that were numbered since."""
@@ -135,29 +141,28 @@ class Column:
             kind, value = (None, None) if self.late and number == 0 else self._read(values[number])
             self.plain.append((kind, value))
             self.kind = merged(self.kind, kind)
-        self._lookup = None
+        self._leaves = None
 
     def _read(self, value: Any) -> tuple[Kind, Plain]:
         if not self.is_cell:
             return plain(value)
         return plain(value[0]) if value else (None, None)
 
-    def array(self, ids: Array) -> Any:
-        """The column for these numbers of values."""
-        if len(self.plain) > FEW and str(self.kind) not in SCALARS:
-            present, ids = np.unique(ids, return_inverse=True)
-            lookup = self._values([self.plain[number] for number in present.tolist()])
-        else:
-            lookup = self._lookup = self._lookup or self._values(self.plain)
-        codes, values = lookup
-        return values.take(pa.array(ids)) if codes is None else coded(codes[ids], values)
+    def field(self) -> Field:
+        """The field for the values that there are: what is null in none of them is not optional."""
+        return field_of(self.name, self.kind, self._converted(self.plain))
 
-    def _values(self, values: Sequence[tuple[Kind, Plain]]) -> tuple[Array | None, Any]:
-        """Values as a column holds them; those of text with the place of each among them."""
-        found = [converted(value, kind, self.kind) for kind, value in values]
-        if self.kind in (None, "text"):
-            return dictionary(found)
-        return None, pa.array([to_column(value, self.kind) for value in found], arrow_type(self.kind))
+    def coded(self, field: Field, ids: Array) -> Coded:
+        """The column for these numbers of values."""
+        if len(self.plain) > FEW:
+            present, ids = np.unique(ids, return_inverse=True)
+            return Coded(ids, shredded(field, self._converted([self.plain[number] for number in present.tolist()])))
+        if self._leaves is None or self._leaves[0] != field:
+            self._leaves = field, shredded(field, self._converted(self.plain))
+        return Coded(ids, self._leaves[1])
+
+    def _converted(self, values: Iterable[tuple[Kind, Plain]]) -> list[Plain]:
+        return [converted(value, kind, self.kind) for kind, value in values]
 
 
 def dictionary(values: Sequence[str | None]) -> tuple[Array, Any]:
@@ -187,8 +192,12 @@ class Columns:
         self._parts: list[Column] = []
         # By number of root, among which are properties too: they lead nowhere, and are no value of these columns.
         steps = [root if root.kind == "action" else None for root in stepper.roots]
-        self._actions, self._action_texts = dictionary([root.name if root else None for root in steps])
-        self._parameters, self._parameter_texts = dictionary([parameters_text(root.parameters) if root else None for root in steps])
+        self._no_step = len(steps)
+        told = {
+            "action": [root.name if root else None for root in steps],
+            "parameters": [parameters_text(root.parameters) if root else None for root in steps],
+        }
+        self._taken_by_root = {name: shredded(field_of(name, "text"), [*texts, None]) for name, texts in told.items()}
 
     @property
     def version(self) -> int:
@@ -210,30 +219,46 @@ class Columns:
         # A part that never held anything but None is text.
         self.kinds = {**FIXED, **{part.name: part.kind or "text" for part in known}}
 
-    def states(self, depths: int | Array, fingerprints: Array, parents: Array, roots: Array, rows: Array) -> Any:
-        """States as a table: by their depths, their fingerprints, those of the parents and the numbers of the roots that led here
+    def fields(self) -> list[Field]:
+        """The fields of the parts of the state, for a table that has no other values than those that are known."""
+        return [part.field() for part in self._parts if part.name in self.kinds]
+
+    def schema(self, fields: Sequence[Field] = ()) -> Schema:
+        """The schema of ``states``, as far as it is known. ``fields``: what is certain of the parts."""
+        return schema_of(self.kinds, self.metadata, fields)
+
+    def states(self, schema: Schema, depths: int | Array, fingerprints: Array, parents: Array, roots: Array, rows: Array) -> RowGroup:
+        """States as rows of the table: by their depths, their fingerprints, those of the parents and the numbers of the roots that led here
         (-1 for initial states, which have no parents), and the numbers of their values, of which later slots may be missing.
         """
-        n = len(fingerprints)
-        columns = {
-            "fingerprint": pa.array(fingerprints.view(np.int64)),
-            "depth": pa.array(np.broadcast_to(np.int64(depths), n)),
-            "parent": pa.array(parents.view(np.int64), mask=roots < 0),
+        n, fields = len(fingerprints), {field.name: field for field in schema.fields}
+        columns: dict[str, Numbers | Coded] = {
+            "fingerprint": _numbers("fingerprint", fingerprints, rising=True),
+            "depth": _depth(np.broadcast_to(np.int64(depths), n)),
+            "parent": _numbers("parent", parents, roots < 0),
             **self._taken(roots),
         }
         cells = np.ascontiguousarray(rows.T)
         for index, part in enumerate(self._parts):
-            if part.name in self.kinds:
-                columns[part.name] = part.array(cells[index] if index < len(cells) else np.zeros(n, np.uint8))
-        return pa.table([columns[name] for name in self.kinds], schema=schema_of(self.kinds, self.metadata))
+            if part.name in fields:
+                columns[part.name] = part.coded(fields[part.name], cells[index] if index < len(cells) else np.zeros(n, np.uint8))
+        return RowGroup(schema, n, [columns[field.name] for field in schema.fields])
 
-    def edges(self, sources: Array, targets: Array, roots: Array) -> Any:
-        """Steps as a table, by the fingerprints they go from and to and the numbers of their roots."""
-        ends = {"source": pa.array(sources.view(np.int64)), "target": pa.array(targets.view(np.int64))}
-        columns = {**ends, **self._taken(roots.astype(np.int64))}
-        return pa.table([columns[name] for name in EDGES], schema=schema_of(dict(EDGES), self.metadata))
+    def edges(self, sources: Array, targets: Array, roots: Array) -> RowGroup:
+        """Steps as rows of the table, by the fingerprints they go from and to and the numbers of their roots."""
+        columns: dict[str, Numbers | Coded] = {"source": _numbers("source", sources), "target": _numbers("target", targets), **self._taken(roots)}
+        return RowGroup(schema_of(dict(EDGES), self.metadata), len(sources), [columns[name] for name in EDGES])
 
-    def _taken(self, roots: Array) -> dict[str, Any]:
-        # Number -1 is the last one: no action.
-        actions, parameters = (np.append(codes, np.int32(-1))[roots] for codes in (self._actions, self._parameters))
-        return {"action": coded(actions, self._action_texts), "parameters": coded(parameters, self._parameter_texts)}
+    def _taken(self, roots: Array) -> dict[str, Numbers | Coded]:
+        ids = np.where(roots < 0, self._no_step, roots)
+        return {name: Coded(ids, leaves) for name, leaves in self._taken_by_root.items()}
+
+
+def _numbers(name: str, fingerprints: Array, missing: Array | None = None, rising: bool = False) -> Numbers:
+    (leaf,) = leaves_of(field_of(name, "int"))
+    return Numbers(leaf, fingerprints.view(np.int64), missing, rising)
+
+
+def _depth(depths: Array) -> Coded:
+    least = int(depths.min())
+    return Coded(depths - least, shredded(field_of("depth", "int"), range(least, int(depths.max()) + 1)))

@@ -10,6 +10,7 @@ another kind, is then written again (:meth:`Place.rewrite`).
 from __future__ import annotations
 
 import uuid
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -18,15 +19,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import fencepost
+from fencepost.engines.resources import cores
 from fencepost.errors import SystemFailure
 from fencepost.states.columns import Kinds, kinds_of, rewritten, schema_of
 from fencepost.states.manifest import File
+from fencepost.states.parquet import Encoded, ParquetFile, RowGroup, Schema, encoded
 from fencepost.storage import Storage, reason
 
 BLOCK = 1 << 17
 """Rows that are written together: a row group."""
 FILE_ROWS = 1 << 22
 """Rows after which a file is full."""
+MOST_ENCODERS = 4
+"""Threads that encode row groups, each of which has one in memory."""
 
 UNFINISHED = "_"
 """What the name of a file begins with that is no part of the table."""
@@ -48,8 +54,45 @@ class Place:
         self.storage = storage.below(table)
         self.table = table
 
-    def open(self, name: str, schema: Any) -> Any:
-        """A file to write tables with this schema to."""
+    def open(self, name: str, schema: Schema) -> ParquetFile:
+        """A file to write rows of this schema to."""
+        files, folder = self.storage.arrow()
+        return ParquetFile(files.open_output_stream(f"{folder}/{name}"), schema, f"fencepost version {fencepost.__version__}")
+
+    def write(self, order: int, groups: Iterable[RowGroup]) -> Part | None:
+        """Write rows of one schema as a new file; nothing if there are none."""
+        name, file = fresh_name(), None
+        try:
+            for group in groups:
+                file = file or self.open(name, group.schema)
+                file.write(encoded(group))
+        finally:
+            if file is not None:
+                file.close()
+        return Part(name, file.rows, self.size(name), order) if file is not None else None
+
+    def size(self, name: str) -> int:
+        """The size of a file in bytes."""
+        files, folder = self.storage.arrow()
+        return int(files.get_file_info(f"{folder}/{name}").size)
+
+    def rewrite(self, order: int, name: str, kinds: Kinds) -> Part:
+        """Write a file anew, with columns of these kinds."""
+        fresh, file = fresh_name(), None
+        files, folder = self.storage.arrow()
+        with pq.ParquetFile(f"{folder}/{name}", filesystem=files) as old:
+            try:
+                for number in range(old.num_row_groups):
+                    group = rewritten(old.read_row_group(number), kinds)
+                    file = file or self._reopen(fresh, group.schema)
+                    file.write_table(group, row_group_size=BLOCK)
+            finally:
+                if file is not None:
+                    file.close()
+            return Part(fresh, old.metadata.num_rows, self.size(fresh), order)
+
+    def _reopen(self, name: str, schema: Any) -> Any:
+        """A file to write what was read from another one to."""
         plain = FINGERPRINTS[self.table]
         flat = [field.name for field in schema if not pa.types.is_nested(field.type)]
         encoded = [path for field in schema if field.name not in plain for path in _leaves(field.name, field.type)]
@@ -59,32 +102,6 @@ class Place:
         return pq.ParquetWriter(
             f"{folder}/{name}", schema, filesystem=files, use_dictionary=encoded or False, compression=compression, write_statistics=flat
         )
-
-    def write(self, order: int, blocks: Iterable[Any]) -> Part | None:
-        """Write tables of one schema as a new file; nothing if there are none."""
-        name, rows, file = fresh_name(), 0, None
-        try:
-            for block in blocks:
-                file = file or self.open(name, block.schema)
-                file.write_table(block, row_group_size=BLOCK)
-                rows += block.num_rows
-        finally:
-            if file is not None:
-                file.close()
-        return Part(name, rows, self.size(name), order) if file is not None else None
-
-    def size(self, name: str) -> int:
-        """The size of a file in bytes."""
-        files, folder = self.storage.arrow()
-        return int(files.get_file_info(f"{folder}/{name}").size)
-
-    def rewrite(self, order: int, name: str, kinds: Kinds) -> Part:
-        """Write a file anew, with columns of these kinds."""
-        files, folder = self.storage.arrow()
-        with pq.ParquetFile(f"{folder}/{name}", filesystem=files) as old:
-            part = self.write(order, (rewritten(old.read_row_group(group), kinds) for group in range(old.num_row_groups)))
-        assert part is not None
-        return part
 
     def kinds(self, name: str) -> Kinds:
         """The kinds of the columns of a file."""
@@ -122,35 +139,42 @@ def writing(directory: object) -> Iterator[None]:
 class Files:
     """The files of one table, as the driver of a search keeps them.
 
-    It writes rows itself (:meth:`write`), or takes files that others wrote (:meth:`take`). One thread encodes and writes a block while
-    the next is laid out; what goes wrong there is raised by the next call.
+    It writes rows itself (:meth:`write`), or takes files that others wrote (:meth:`take`). Other threads encode row groups while the next
+    are laid out; what goes wrong there is raised by a later call.
     """
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.listed: list[File] = []
         self._kinds: list[Kinds | None] = []  # of each file, None if they are yet to be looked up
-        self._file: Any = None
+        self._file: ParquetFile | None = None
         self._name = ""
         self._open: Kinds = {}  # of the columns of the file that is being written
         self._in_file = 0
-        self._thread = ThreadPoolExecutor(1)
-        self._last: Future[None] | None = None
+        self._encoders = min(cores(), MOST_ENCODERS)
+        self._threads = ThreadPoolExecutor(self._encoders)
+        self._encoding: deque[Future[Encoded]] = deque()  # what is to be written next, in order
 
     @property
     def rows(self) -> int:
         """How many there are in all files, the one included that is being written."""
         return sum(file.rows for file in self.listed) + self._in_file
 
-    def write(self, kinds: Kinds, table: Any) -> None:
+    def write(self, kinds: Kinds, group: RowGroup) -> None:
         """Add rows, with columns of these kinds, which are those of the file that is open, if one is. A new one is begun when it is full."""
         if self._file is None or self._in_file >= FILE_ROWS:
             self.close()
             self._name, self._open = fresh_name(), kinds
-            self._file = self.place.open(self._name, table.schema)
-        self._wait()
-        self._last = self._thread.submit(self._file.write_table, table, row_group_size=BLOCK)
-        self._in_file += table.num_rows
+            self._file = self.place.open(self._name, group.schema)
+        self._put(self._encoders - 1)
+        self._encoding.append(self._threads.submit(encoded, group))
+        self._in_file += group.rows
+
+    def _put(self, left: int) -> None:
+        """Write what is encoded, until so many row groups are left."""
+        assert self._file is not None
+        while len(self._encoding) > left:
+            self._file.write(self._encoding.popleft().result())
 
     def take(self, kinds: Kinds, parts: Iterable[Part]) -> None:
         """Add files that other processes wrote, with columns of these kinds: all of them, or none if the disk refuses one."""
@@ -165,19 +189,14 @@ class Files:
     def _next(self) -> int:
         return len(self.listed) + 1
 
-    def _wait(self) -> None:
-        last, self._last = self._last, None
-        if last is not None:
-            last.result()
-
     def close(self) -> None:
         """Complete the file that is being written."""
-        file, self._file = self._file, None
-        if file is None:
+        if self._file is None:
             return
         try:
-            self._wait()
+            self._put(0)
         finally:
+            file, self._file = self._file, None
             file.close()
         name = part_name(self._next)
         self.place.storage.rename(self._name, name)
@@ -188,13 +207,11 @@ class Files:
     def abandon(self) -> None:
         """Let go of the file that is being written: it will not be needed."""
         file, self._file, self._in_file = self._file, None, 0
+        self._threads.shutdown(cancel_futures=True)
+        self._encoding.clear()
         with suppress(OSError, pa.ArrowException):  # a full disk takes no ending either
-            try:
-                self._wait()
-            finally:
-                if file is not None:
-                    file.close()
-        self._thread.shutdown()
+            if file is not None:
+                file.close()
 
     def stand(self, files: Iterable[File]) -> None:
         """Speak of these files alone, which are the first ones."""
@@ -238,13 +255,12 @@ class Files:
     def finish(self, kinds: Kinds, metadata: dict[bytes, bytes]) -> None:
         """Complete the table, whose columns have turned out to be of these kinds. There is at least one file, so that any reader knows them."""
         self.close()
-        self._thread.shutdown()
+        self._threads.shutdown()
         for number, name in self.stale(kinds):
             self.replace(kinds, self.place.rewrite(number, name, kinds))
         if not self.listed:
-            empty, schema = fresh_name(), schema_of(kinds, metadata)
-            with self.place.open(empty, schema) as file:
-                file.write_table(schema.empty_table())
+            empty = fresh_name()
+            self.place.open(empty, schema_of(kinds, metadata)).close()
             self.take(kinds, [Part(empty, 0, self.place.size(empty), 0)])
         for name in self.place.storage.names():
             if name.startswith(UNFINISHED):

@@ -30,6 +30,8 @@ class Spool:
         self._files, folder = place.storage.arrow()
         self._path = f"{folder}/{fresh_name()}"
         self._file: Any = None
+        self.rows = 0
+        """States that are in it."""
 
     def add(self, depth: int, fingerprints: Array, parents: Array | None, roots: Array | None, rows: Array) -> None:
         """Keep states of a level: without parents and roots they are initial ones."""
@@ -46,17 +48,22 @@ class Spool:
         # Of its own kind, since a later level may have more parts, and larger numbers.
         with pa.ipc.new_stream(self._file, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
             stream.write_batch(batch)
+        self.rows += n
 
     def blocks(self) -> Iterator[Rows]:
         """All states in the order in which they came, as many together as are a row group. Parts that a level does not have are 0.
         Then the spool is empty.
         """
         waiting: list[Any] = []
+        rows = 0
         for table in self._tables():
-            if waiting and sum(held.num_rows for held in waiting) + table.num_rows > BLOCK:
-                yield _together(waiting)
-                waiting = []
-            waiting.append(table)
+            while table.num_rows:
+                part = table.slice(0, BLOCK - rows)
+                table, rows = table.slice(part.num_rows), rows + part.num_rows
+                waiting.append(part)
+                if rows == BLOCK:
+                    yield _together(waiting)
+                    waiting, rows = [], 0
         if waiting:
             yield _together(waiting)
 
@@ -70,7 +77,7 @@ class Spool:
                 with pa.ipc.open_stream(file) as stream:
                     yield stream.read_all()
         self._files.delete_file(self._path)
-        self._file = None
+        self._file, self.rows = None, 0
 
     def close(self) -> None:
         """Nothing is added any more."""

@@ -7,7 +7,7 @@ end, or files of rows that other processes wrote with its columns (:meth:`Writer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from fencepost.states.spool import Spool
 from fencepost.step import Stepper
 from fencepost.storage import open_storage
 
+Tell = Callable[[int, int], None]
+"""Is told how many states were encoded, and of how many. May raise KeyboardInterrupt."""
 
 class Mark(msgspec.Struct, frozen=True):
     """How far a table was at the end of a level: what it takes to go on with it."""
@@ -111,12 +113,18 @@ class Writer:
 
     # -- stopping, and going on ---------------------------------------------------------------------------------------
 
-    def _encode(self) -> None:
-        """Put the states of the spool into complete files, with the columns as they are now."""
+    def _encode(self, certain: bool = False, tell: Tell | None = None) -> None:
+        """Put the states of the spool into complete files, with the columns as they are now. ``certain``: no more values will come."""
         self.columns.learn(self.stepper.store)
+        kinds, total, done = self.columns.kinds, self.spool.rows, 0
+        # All files have one schema: where some were written before, anything may be null in the others too.
+        schema = self.columns.schema(self.columns.fields() if certain and not self.states.listed else ())
         with writing(self.directory):
             for block in self.spool.blocks():
-                self.states.write(self.columns.kinds, self.columns.states(*block))
+                if tell is not None:
+                    tell(done, total)
+                self.states.write(kinds, self.columns.states(schema, *block))
+                done += len(block[1])
             self.states.close()
 
     def mark(self) -> Mark:
@@ -149,10 +157,12 @@ class Writer:
         for files in self._files:
             files.sweep()
 
-    def finish(self, complete: bool, ended: str | None) -> Manifest:
-        """Complete the directory. ``ended``: what ended the search, unless it was ``complete``."""
+    def finish(self, complete: bool, ended: str | None, tell: Tell | None = None) -> Manifest:
+        """Complete the directory. ``ended``: what ended the search, unless it was ``complete``. ``tell`` is called before each
+        row group.
+        """
         self.begin()
-        self._encode()
+        self._encode(True, tell)
         kinds = self.columns.kinds
         with writing(self.directory):
             self.states.finish(kinds, self.columns.metadata)
