@@ -531,12 +531,15 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 
 def _must_be_writable_folder(option: str, folder: Path) -> None:
+    missing = [new for new in (folder, *folder.parents) if not new.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OptionError(f"--{option} {folder} can not be made: {error.strerror}") from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OptionError(f"--{option} {folder} can not be written to")
+    for new in missing:  # the search makes it, and removes it if nothing comes to be in it
+        new.rmdir()
 
 
 @contextlib.contextmanager

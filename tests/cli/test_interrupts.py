@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from cli.commandline import COUNTER, environment
+from cli.commandline import COUNTER, Ran, environment
 from patience import PATIENCE
 
 INTERRUPTING = """
@@ -73,3 +76,25 @@ def test_who_ignores_interrupts_goes_on_ignoring_them(tmp_path: Path) -> None:
         [sys.executable, "-m", "fencepost", "check", "counter.py"], cwd=tmp_path, env=where, capture_output=True, timeout=PATIENCE, check=False
     )
     assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+def test_an_interrupt_while_states_are_written_leaves_none_and_tells_what_was_found(
+    here: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyarrow")
+    from fencepost.states import files
+
+    encoded = files.encoded
+
+    def interrupting(group: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return encoded(group)
+
+    monkeypatch.setattr(files, "encoded", interrupting)
+    ran = here("check", "counter.py", "--engine", "embedded", "--states", "space")
+    assert (ran.code, ran.err) == (130, "")
+    assert ran.out.startswith("INTERRUPTED") and "4 distinct states found" in ran.out
+    assert ran.out.endswith("The state space was not written to space.\n")
+    assert not (tmp_path / "space").exists()
+    ran = here("check", "counter.py", "-D", "limit=7", "--engine", "embedded", "--states", "space")
+    assert ran.code == 12 and "never_five" in ran.out and ran.out.endswith("The state space was not written to space.\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import shutil
-from enum import Enum
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from engines.random_protocols import seeded
 from hypothesis import given
 from hypothesis import strategies as st
 from tables import rows, states, steps, written
+from values import VALUES, Entry, Light
 
 import fencepost
 from fencepost import (
@@ -36,8 +36,9 @@ from fencepost import (
     state,
     table,
 )
+from fencepost.engines.interface import Progress
 from fencepost.protocols import shipped
-from fencepost.spec.values import ModelValue, show
+from fencepost.spec.values import show
 from fencepost.states.columns import arrow_type, completed
 from fencepost.states.files import Files
 from fencepost.states.kinds import Kind, agree, converted, from_column, merged, plain, to_column
@@ -46,11 +47,6 @@ from fencepost.states.spool import Spool
 from fencepost.step.state import LOW
 
 SMALL: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1}
-
-
-class Light(Enum):
-    RED = 1
-    GREEN = 2
 
 
 class Zoo(Protocol):
@@ -196,11 +192,6 @@ def test_many_small_files_hold_the_same(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(list((tmp_path / "many" / "states").iterdir())) > 4
 
 
-class Entry(Record):
-    id: int
-    data: Any
-
-
 class Empty(Record):
     """A record without a field, which no reader of Parquet has a type for."""
 
@@ -251,16 +242,6 @@ def test_values_with_parts_are_lists_structs_and_maps(tmp_path: Path) -> None:
         assert dict(last["by_id"]) == {f"k{e['id']}": [e] for e in entries} and [key for key, _ in last["by_id"]] == sorted(dict(last["by_id"]))
         assert (last["unlike"], last["empty"]) == ("⟨1, {b}⟩", ["Empty()"])
         assert (last["parts_unlike"], last["missing"]) == (["1", "Entry(id=1, data=⟨True⟩)", None], [None, "found"])
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from([0.5, 1 << 70, "a", "1", Light.RED, ModelValue("b1")]),
-    lambda of: st.one_of(
-        st.lists(of, max_size=3).map(tuple), st.lists(of, max_size=3).map(frozenset), st.builds(Entry, of, of),
-        st.dictionaries(st.sampled_from(["a", "b", 1, None, ("c",), Entry(1, None), Entry(1, "x")]), of, max_size=3).map(Map),
-    ),
-    max_leaves=6,
-)  # fmt: skip
 
 
 @given(st.lists(VALUES, min_size=1, max_size=6), st.integers(0, 6))
@@ -374,6 +355,25 @@ def test_a_full_disk_leaves_nothing(
     result = fencepost.check(Zoo(), engine=engine, states=tmp_path / "space", workers=1)
     assert str(result.failure) == f"the state space can not be written to {tmp_path / 'space'}: No space left on device"
     assert result.table is None and not result.holds and not (tmp_path / "space").exists()
+
+
+def test_progress_and_an_interrupt_while_states_are_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost.states.spool.BLOCK", 5)
+    told: list[str] = []
+
+    def report(progress: Progress) -> None:
+        if progress.doing.startswith("writing"):
+            told.append(progress.doing)
+            if len(told) == wanted:
+                raise KeyboardInterrupt
+
+    wanted = 0
+    states = fencepost.check(Zoo(), engine="embedded", states=tmp_path / "space", report=report).distinct_states
+    assert told == [f"writing states: {done} of {states}" for done in range(0, states, 5)] and len(told) > 2
+    told, wanted = [], 2
+    result = fencepost.check(Zoo(), engine="embedded", states=tmp_path / "other", report=report)
+    assert (result.verdict, result.exit_code, result.distinct_states, result.table) == ("interrupted", 130, states, None)
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_failure_leaves_an_empty_directory_that_was_there(tmp_path: Path) -> None:
