@@ -37,6 +37,7 @@ from fencepost.spec.protocol import (
     view,
     weak,
 )
+from fencepost.spec.refinement import refines
 from fencepost.spec.values import Map, Message, ModelValue, Record, canonical, subsets
 from fencepost.step import State
 from fencepost.trace import Step, Trace
@@ -83,6 +84,7 @@ __all__ = [
     "network",
     "one_of",
     "per_key",
+    "refines",
     "require",
     "sometimes",
     "state",

@@ -19,6 +19,7 @@ SECTIONS = (
     ("step_constraint", "Step constraints"),
     ("invariant", "Invariants"),
     ("step_invariant", "Step invariants"),
+    ("refinement", "Refinements"),
     ("sometimes", "Sometimes (reachable)"),
     ("always_eventually", "Always eventually"),
     ("eventually_always", "Eventually always"),

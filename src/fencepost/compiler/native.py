@@ -8,6 +8,10 @@ its ``n`` words are walked. A **cell** is where a word is kept: at ``pool[c]`` f
 Trie number r is the **master** trie of root r while r is less than the number of roots: it grows from what Python recorded. The
 others are **residual** tries: the master trie of one root, specialised to what one outcome of an action is known to have read and
 written. They grow natively, one path at a time, from the master. A path is a fact about the protocol, so neither ever goes stale.
+
+What a refinement reads first is the **change** that a step is, a number that each outcome has (see `step.refinement`). When an outcome gets
+another one, because more is known of what computed parts read, its residual trie is another one too. States that were found
+before may know their way through the **older** one only, and it is right about them.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from numba import njit as _njit
 
 from fencepost.compiler.machine import load, store
 from fencepost.spec.context import MAX_WAYS
+from fencepost.step.refinement import CHANGE
 
 
 def njit(*args: Any, **kwargs: Any) -> Any:
@@ -183,10 +188,10 @@ def new_value(known_start, known_slot, known_new, outcome, slot, old):
 
 
 @inner
-def resolve(pool, top, roots, trie, root, known, places, cells, step, outcome, known_start, known_slot, known_new, stack):
+def resolve(pool, top, roots, trie, root, known, change, places, cells, step, outcome, known_start, known_slot, known_new, stack):
     """Extend a residual trie by the path that a state takes through its master trie.
 
-    ``known``: bit set of slots that the residual does not test. ``cells``: the state; for a step property (``step``), the state
+    ``known``: bit set of slots that the residual does not test; ``change``: of the step that it is about. ``cells``: the state; for a step property (``step``), the state
     before ``outcome``, and slots are virtual (2i is i before the step, 2i+1 after). RESOLVED; or WAITING if the master has no
     path yet and Python was asked before; or ASK if it must be asked now, if only to say that there are too many ways.
     """
@@ -220,7 +225,9 @@ def resolve(pool, top, roots, trie, root, known, places, cells, step, outcome, k
                 master, cell = word + 2, mine + 2
                 continue
             place = slot
-            if step:
+            if slot == CHANGE:
+                value = np.int64(change)
+            elif step:
                 place = slot >> 1
                 value = field(cells, np.int64(0), places[place])
                 if slot & 1:
@@ -232,7 +239,7 @@ def resolve(pool, top, roots, trie, root, known, places, cells, step, outcome, k
                 put(pool, roots, master, word)
                 mine = get(pool, roots, cell)
             master = word + 2 + value
-            if not has_bit(known, slot):
+            if slot != CHANGE and not has_bit(known, slot):
                 if mine <= 0:
                     mine = new_node(pool, top, place, room_for(value))
                     put(pool, roots, cell, mine)
@@ -285,8 +292,8 @@ def rehash(old_keys, old_tries, keys, tries):
 
 
 @inner
-def add_entry(g, outcome, root, step):
-    """Note that ``outcome`` can change what ``root`` gives, and find the residual trie that says how."""
+def residual_for(g, outcome, root, step):
+    """The residual trie that says what an outcome makes of what ``root`` gives; whether it is a new one."""
     start, end = g.known_start[outcome], g.known_start[outcome + 1]
     key = mixed(np.uint64(root + 1) * np.uint64(0x9E3779B97F4A7C15), np.uint64(0))
     for k in range(start, end):
@@ -297,9 +304,14 @@ def add_entry(g, outcome, root, step):
         elif has_bit(g.root_slots[root], slot):
             part = (np.uint64(slot) << np.uint64(32)) ^ np.uint64(g.known_new[k])
             key ^= mixed(part, np.uint64(0xA0761D6478BD642F))
+    change = g.change[outcome] if step and g.refines[root] else np.int32(0)
+    if change:
+        key ^= mixed(np.uint64(change), np.uint64(0xE7037ED1A0B428DB))
     trie = residual_of(g.residual_keys, g.residual_tries, g.tries, g.trie_root, g.trie_known, key, root)
-    if trie < 0:
+    new = trie < 0
+    if new:
         trie = -trie
+        g.trie_change[trie] = change
         for k in range(start, end):
             slot = g.known_slot[k]
             if step:
@@ -307,6 +319,13 @@ def add_entry(g, outcome, root, step):
                     g.trie_known[trie, virtual >> 6] |= np.uint64(1) << np.uint64(virtual & 63)
             elif has_bit(g.root_slots[root], slot):
                 g.trie_known[trie, slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
+    return np.int64(trie), new
+
+
+@inner
+def add_entry(g, outcome, root, step):
+    """Note that ``outcome`` can change what ``root`` gives, and find the residual trie that says how."""
+    trie, _ = residual_for(g, outcome, root, step)
     n = g.entries[0]
     g.entry_outcome[n] = outcome
     g.entry_trie[n] = trie
@@ -365,6 +384,19 @@ def widen_root(g, root, gained, outcomes):
                 g.root_slots[root, i] &= ~gained[i]
     for i in range(gained.size):
         g.root_slots[root, i] |= gained[i]
+
+
+@njit
+def renew(g, is_renewed):
+    """Give outcomes that are another change now another residual trie of each refinement; the one they had is the older one."""
+    for n in range(g.entries[0]):
+        outcome, trie = g.entry_outcome[n], g.entry_trie[n]
+        root = np.int64(g.trie_root[trie])
+        if is_renewed[outcome] and g.refines[root]:
+            now, new = residual_for(g, np.int64(outcome), root, True)
+            if new:
+                g.older[now] = trie
+            g.entry_trie[n] = now
 
 
 @inner

@@ -20,6 +20,8 @@ from fencepost.spec.context import MAX_WAYS
 from fencepost.spec.protocol import TEMPORAL
 from fencepost.spec.values import show
 from fencepost.step import Branch, Fork, Leaf, Outcome, Stepper, Symmetry
+from fencepost.step.recorder import MAPPING
+from fencepost.step.refinement import CHANGE
 from fencepost.step.state import LOW
 
 Array = np.ndarray[Any, Any]
@@ -30,9 +32,11 @@ KIND = {
     "constraint": STATE_PROPERTY,
     "invariant": STATE_PROPERTY,
     "sometimes": STATE_PROPERTY,
+    MAPPING: STATE_PROPERTY,
     "action": ACTION,
     "step_constraint": STEP_PROPERTY,
     "step_invariant": STEP_PROPERTY,
+    "refinement": STEP_PROPERTY,
     **dict.fromkeys(TEMPORAL, TEMPORAL_PROPERTY),
 }
 
@@ -61,6 +65,9 @@ class Growing(NamedTuple):
     tries: Array
     trie_root: Array
     trie_known: Array
+    trie_change: Array
+    older: Array
+    refines: Array
     residual_keys: Array
     residual_tries: Array
     known_start: Array
@@ -68,6 +75,7 @@ class Growing(NamedTuple):
     known_old: Array
     known_new: Array
     changed: Array
+    change: Array
     like: Array
     drop: Array
     root_slots: Array
@@ -83,6 +91,8 @@ class Compiled(NamedTuple):
     ``delta_high``: effect of each outcome on the fingerprint; ``image_delta``, ``image_delta_high``: on the fingerprint of each image of
     the state, one column per permutation (none without symmetry). ``write_*``: what each outcome writes. ``start``, ``middle``, ``end``: the entries of each outcome, properties
     first; an entry is place << 32 | node, or a word. ``twin``: whether an outcome of another leaf can have the same effect.
+
+    ``older``: the residual trie of a refinement that was in the place of one, for states found before; 0 for none.
 
     For canonical labellings (empty without): ``colours`` of the members; the term of a value of a slot has its program at
     ``program[program_at[program_base[slot] + value]]``: a mask of the members in it, where it ends, instructions (see `canonical`).
@@ -112,6 +122,7 @@ class Compiled(NamedTuple):
     trie: Array
     step_start: Array
     step_trie: Array
+    older: Array
     drop: Array
     known_start: Array
     known_slot: Array
@@ -179,8 +190,10 @@ class Tables:
         self.is_constraint = np.array([r.kind in ("constraint", "step_constraint") for r in stepper.roots] + [False])
         self.slot_words = 2 + len(self.store.slots) // 32
         self.root_words = roots // 64 + 1
-        # With step properties even a step that changes nothing has to be checked.
-        self.keeps_loops = bool((self.root_kind == STEP_PROPERTY).any())
+        self.refines = np.array([r.kind == "refinement" for r in stepper.roots] + [False])
+        self.stepwise = bool((self.root_kind == STEP_PROPERTY).any())
+        # With step properties even a step that changes nothing has to be checked. It changes nothing of what is refined.
+        self.keeps_loops = bool(((self.root_kind == STEP_PROPERTY) & ~self.refines[:-1]).any())
         self.pool = reserve(MAX_WORDS, np.int32)
         self.top = np.array([1], np.int64)
         self.roots = reserve(MAX_TRIES, np.int32)
@@ -188,6 +201,8 @@ class Tables:
         self.trie_root = reserve(MAX_TRIES, np.int32)
         self.trie_root[:roots] = np.arange(roots)
         self.trie_known = reserve(MAX_TRIES * self.slot_words, np.uint64).reshape(MAX_TRIES, self.slot_words)
+        self.trie_change = reserve(MAX_TRIES, np.int32)
+        self.older = reserve(MAX_TRIES, np.int32)
         self.residual_keys = np.zeros(1 << 16, np.uint64)
         self.residual_tries = np.zeros(1 << 16, np.int32)
         self.known_start = reserve(MAX_OUTCOMES + 1, np.int64)
@@ -195,6 +210,7 @@ class Tables:
         self.known_old = reserve(MAX_ENTRIES, np.int32)
         self.known_new = reserve(MAX_ENTRIES, np.int32)
         self.changed = reserve(MAX_OUTCOMES * self.slot_words, np.uint64).reshape(MAX_OUTCOMES, self.slot_words)
+        self.change = reserve(MAX_OUTCOMES, np.int32)
         self.like = reserve(MAX_OUTCOMES, np.int32)
         self.drop = reserve(MAX_OUTCOMES * self.root_words, np.uint64).reshape(MAX_OUTCOMES, self.root_words)
         self.root_slots = np.zeros((max(roots, 1), self.slot_words), np.uint64)
@@ -242,8 +258,9 @@ class Tables:
     def growing(self) -> Growing:
         """The arrays for growing; take them anew after every :meth:`spread`."""
         return Growing(
-            self.pool, self.top, self.roots, self.tries, self.trie_root, self.trie_known, self.residual_keys,
-            self.residual_tries, self.known_start, self.known_slot, self.known_old, self.known_new, self.changed, self.like, self.drop,
+            self.pool, self.top, self.roots, self.tries, self.trie_root, self.trie_known, self.trie_change, self.older, self.refines,
+            self.residual_keys, self.residual_tries, self.known_start, self.known_slot, self.known_old, self.known_new, self.changed,
+            self.change, self.like, self.drop,
             self.root_slots, self.entries, self.entry_outcome, self.entry_trie,
         )  # fmt: skip
 
@@ -283,6 +300,7 @@ class Tables:
         for root, slots in self._gained.items():
             native.widen_root(self.growing(), root, _bits(sorted(slots), self.slot_words), self._spread)
             self._make_room(self._spread)
+        self._note_changes()
         self._gained = {}
         self.stepper.deadline.check()
         at_once = max(1, ENTRIES_AT_ONCE // max(1, len(self.root_kind)))
@@ -292,6 +310,36 @@ class Tables:
             native.add_outcomes(self.growing(), self._spread, end, self.root_kind)
             self._spread = end
             self.stepper.deadline.check()
+
+    def _note_changes(self) -> None:
+        """Number the changes that new outcomes are; and those of others anew that touch what a computed part has begun to read."""
+        if not self.refines.any():
+            return
+        for outcome in range(max(self._spread, 1), self.outcomes):
+            self.change[outcome] = self._number_of_change(outcome)
+        gained: set[int] = set()
+        for root, slots in self._gained.items():
+            if self.stepper.roots[root].kind == MAPPING:
+                self.stepper.changes.read.setdefault(root, set()).update(slots)
+                gained |= slots
+        touched = (self.changed[: self.outcomes] & _bits(sorted(gained), self.slot_words)).any(axis=1)
+        renewed = np.zeros(self.outcomes, np.bool_)
+        for outcome in np.flatnonzero(touched).tolist():
+            number = self._number_of_change(outcome)
+            renewed[outcome] = number != self.change[outcome]
+            self.change[outcome] = number
+        if renewed.any():
+            self._make_room(int(renewed.sum()) * int(self.refines.sum()))
+            native.renew(self.growing(), renewed)
+            self._linked = (-1, -1), ()
+
+    def _number_of_change(self, outcome: int) -> int:
+        written = self.write_slot[self.write_start[outcome] : self.write_start[outcome + 1]]
+        return self.stepper.changes.number(int(self.outcome_root[outcome]), frozenset(written.tolist()))
+
+    def change_of(self, root: int, outcome: int) -> int | None:
+        """The number of the change that an outcome is, if a root wants to know: a refinement."""
+        return int(self.change[outcome]) if self.refines[root] else None
 
     def _insert(
         self, cell: int, branch: Branch, root: int, known: dict[int, int], read: set[int], within: tuple[tuple[int, int], ...]
@@ -337,6 +385,8 @@ class Tables:
         return base
 
     def _values(self, slot: int, root: int) -> int:
+        if slot == CHANGE:
+            return len(self.stepper.changes.known)
         return len(self.store.values[slot >> 1 if self.root_kind[root] == STEP_PROPERTY else slot])
 
     def _put(self, cell: int, word: int) -> None:
@@ -487,9 +537,9 @@ class Tables:
         n, entries, tries = self.outcomes, int(self.entries[0]), int(self.tries[0])
         known, writes, choices = (int(a[n]) for a in (self.known_start, self.write_start, self.choice_start))
         return {
-            "pool": int(self.top[0]), "place": len(self.store.slots), "roots": tries, "trie_root": tries, "trie_known": tries,
+            "pool": int(self.top[0]), "place": len(self.store.slots), "roots": tries, "trie_root": tries, "trie_known": tries, "trie_change": tries, "older": tries,
             "residual_keys": self.residual_keys.size, "residual_tries": self.residual_tries.size,
-            "known_start": n + 1, "known_slot": known, "known_old": known, "known_new": known, "changed": n, "like": n, "drop": n,
+            "known_start": n + 1, "known_slot": known, "known_old": known, "known_new": known, "changed": n, "change": n, "like": n, "drop": n,
             "root_slots": len(self.root_slots), "entry_outcome": entries, "entry_trie": entries,
             "write_start": n + 1, "write_slot": writes, "write_value": writes, "choice_start": n + 1, "choice": choices,
             "delta": n, "delta_high": n, "image_delta": n * bool(self.permutations), "image_delta_high": n * bool(self.permutations), "twin": n, "leaf_root": self.leaves, "leaf_span": self.leaves, "outcome_root": n,
@@ -515,6 +565,8 @@ class Tables:
             "evaluations": self.evaluations_by_root,
             "read": [sorted(slots) for slots in self._read],
             "forks": sorted(self.forks),
+            "changes": [[change.action, sorted(change.slots), sorted(change.parts)] for change in self.stepper.changes.known],
+            "decided": {name: refinement.decided for name, refinement in self.stepper.refinements.items()},
             "twins": [([list(e) for e in effect], same) for effect, same in self._same_effect.items()],
         }
 
@@ -539,6 +591,10 @@ class Tables:
         ]
         self._read = [set(slots) for slots in kept["read"]]
         self.forks = set(kept["forks"])
+        for name, decided in kept["decided"].items():
+            self.stepper.refinements[name].decided = decided
+        read = {root.index: set(self._read[root.index]) for root in self.stepper.of_kind(MAPPING)}
+        self.stepper.changes.restore(kept["changes"], read)
         self._same_effect = {tuple((e[0], e[1], e[2]) for e in effect): list(same) for effect, same in kept["twins"]}
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -559,7 +615,7 @@ class Tables:
         return Compiled(
             self.pool, self.layout.place, self.roots, self.is_constraint, self.leaf_root, self.leaf_span, self.outcome_root, self.delta, self.delta_high,
             self.image_delta, self.image_delta_high, self.twin, self.choice_start, self.choice, self.write_start, self.write_slot, self.write_value, start, middle, end, word, trie,
-            step_start, step_trie, self.drop, self.known_start, self.known_slot, self.known_new,
+            step_start, step_trie, self.older, self.drop, self.known_start, self.known_slot, self.known_new,
             *(self._programs.compiled() if self._programs is not None else [np.zeros(0, np.int64)] * 4),
         )  # fmt: skip
 

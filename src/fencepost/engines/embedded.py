@@ -291,8 +291,22 @@ class Explorer:
         """The initial states: level 1."""
         for state in self.stepper.initial_states():
             self.earlier.generated += 1
-            self._place(state)
+            position = self._place(state)
+            if position is not None:
+                self._judge_start(state, position)
         self._end_level()
+
+    def _judge_start(self, state: State, position: int) -> None:
+        """Hold an initial state against the initial states of what is refined."""
+        work, low, high = self.work[position // self.region], int(self.new.fp[position]), int(self.new.fp_high[position])
+        for root in self.stepper.of_kind("refinement"):
+            best = (int(work.best_fp[root.index]), int(work.best_high[root.index]))
+            try:
+                if self.stepper.outcomes(root, state.ids) and (work.best_position[root.index] < 0 or (low, high) < best):
+                    work.best_fp[root.index], work.best_high[root.index], work.best_position[root.index] = low, high, position
+            except ProtocolRaised as error:
+                if self.raised is None or low < self.raised[0]:
+                    self.raised = (low, position, error)
 
     @property
     def properties(self) -> list[str]:
@@ -455,13 +469,14 @@ class Explorer:
         self.saved_depth, self.saved_at = manifest.depth, time.monotonic()
         self.save_seconds = self.saved_at - begin
 
-    def _place(self, state: State) -> None:
+    def _place(self, state: State) -> int | None:
+        """Lay an initial state out, parked; its position, unless it is there already."""
         self.fit()
         low, high, images = self._identify(state)
         t = int(kernel.owner(np.uint64(low), self.workers))
         work, counts = self.work[t], self.work[t].counts
         if not kernel.insert(work.table, counts, np.uint64(low), np.uint64(high), self.wide):
-            return
+            return None
         position = t * self.region + int(counts[COUNT])
         self.new.cells[position] = self.tables.rows([state.ids])[0]
         self.new.fp[position], self.new.fp_high[position] = low, high
@@ -473,6 +488,7 @@ class Explorer:
         counts[COUNT] += 1
         counts[PARKS] += 1
         self.starts.append(state)
+        return position
 
     def _identify(self, state: State) -> tuple[int, int, Array | None]:
         """What a state is known by, low half and high half, and with symmetry its images."""
@@ -616,7 +632,7 @@ class Explorer:
         ids = self.tables.ids(self.new.cells[position])
         after = self.tables.successor(ids, step) if step >= 0 else None
         try:
-            self.tables.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after))
+            self.tables.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after, self.tables.change_of(root, step)))
         except ProtocolRaised as error:
             fingerprint = int(self.new.fp[position])
             if self.raised is None or fingerprint < self.raised[0]:
@@ -759,7 +775,7 @@ class Explorer:
             if kind not in (STATE_PROPERTY, STEP_PROPERTY) or name in self.reported:
                 continue
             for w in self.work:
-                if kind == STATE_PROPERTY and w.best_position[root.index] >= 0:
+                if w.best_position[root.index] >= 0:
                     position = int(w.best_position[root.index])
                     rank: tuple[int, ...] = (int(w.best_fp[root.index]), int(w.best_high[root.index]))
                     path = self._path_to_new(position)

@@ -17,6 +17,8 @@ from fencepost.engines import reference
 from fencepost.engines.interface import Exploration, Options, Report
 from fencepost.errors import SystemFailure
 from fencepost.step import Branch, Fork, Outcome, Read, Root, Stepper
+from fencepost.step.recorder import MAPPING
+from fencepost.step.refinement import CHANGE
 from fencepost.step.state import LOW
 
 
@@ -56,7 +58,8 @@ class Ending:
 
 
 _Trie = tuple[int, dict[int, "_Trie | Ending"]]
-"""The slot to read (for step properties 2i is slot i before the step and 2i+1 after it), and where each value of it leads."""
+"""The slot to read (for step properties 2i is slot i before the step and 2i+1 after it, and the first one of a refinement is the
+change that the step is), and where each value of it leads."""
 
 
 @dataclass(slots=True)
@@ -77,7 +80,8 @@ class _Search(reference.Search):
         super().__init__(stepper, options, report)
         self.most = most
         self.tries: dict[int, _Trie | Ending] = {}
-        self.properties = [*self.constraints, *self.judged]
+        self.mapped = stepper.of_kind(MAPPING)
+        self.properties = [*self.constraints, *self.judged, *self.mapped]
         self.stepwise = bool(self.step_constraints or self.step_invariants)
         self.reached: dict[int, _Reached] = {}
 
@@ -95,21 +99,29 @@ class _Search(reference.Search):
             row.extend([0] * (len(self.stepper.store.slots) - len(row)))
             return self._remembered(root, row) or self._evaluated(root, row)
 
-    def _outcomes(self, root: Root, row: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
-        ending = self._remembered(root, row, after) or self._evaluated(root, row, after)
+    def _outcomes(
+        self, root: Root, row: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
+    ) -> list[Outcome]:
+        ending = self._remembered(root, row, after, change) or self._evaluated(root, row, after, change)
         return [step.outcome for step in ending.steps]
 
-    def _remembered(self, root: Root, row: Sequence[int], after: Sequence[int] | None = None) -> Ending | None:
+    def _remembered(
+        self, root: Root, row: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
+    ) -> Ending | None:
         at = self.tries.get(root.index)
         while isinstance(at, tuple):
-            at = at[1].get(_held(at[0], row, after))
+            at = at[1].get(change if at[0] == CHANGE and change is not None else _held(at[0], row, after))
         return at
 
-    def _evaluated(self, root: Root, row: Sequence[int], after: Sequence[int] | None = None) -> Ending:
+    def _evaluated(
+        self, root: Root, row: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
+    ) -> Ending:
         """Evaluate a root, and remember what came of it."""
         reads: dict[int, int] = {}
         outcomes: list[Outcome] = []
-        _flatten(self.stepper.evaluate(root, row, after), reads, outcomes)
+        _flatten(self.stepper.evaluate(root, row, after, change), reads, outcomes)
+        if root.kind == MAPPING:
+            self.stepper.changes.read.setdefault(root.index, set()).update(reads)
         hashes = self.stepper.store.hashes
         steps = []
         for outcome in sorted(outcomes, key=lambda o: o.choices):
@@ -118,7 +130,7 @@ class _Search(reference.Search):
                 delta ^= hashes[slot][old] ^ hashes[slot][new]
                 changed |= 1 << slot
             steps.append(_Step(outcome, delta, changed))
-        found = Ending(tuple(steps), sum(1 << slot for slot in reads))
+        found = Ending(tuple(steps), sum(1 << slot for slot in reads if slot != CHANGE))
         self._remember(root, list(reads.items()), found)
         return found
 
@@ -157,6 +169,9 @@ class _Search(reference.Search):
         self.links[found] = link
         if parent is None:
             self.starts[found] = tuple(row)
+            for root in self.refinements:
+                if self.stepper.outcomes(root, row):
+                    self._meet(reference.Met((found, -1, ()), root, found))
             properties = [self._ending(root, row) for root in self.properties]
         else:
             properties = [
@@ -205,7 +220,7 @@ class _Search(reference.Search):
                 link = (parent, root, outcome.choices)
                 if stepwise:
                     after = _after(row, outcome, len(self.stepper.store.slots))
-                    if not self._allowed(row, after, link):
+                    if not self._allowed(row, after, link, outcome):
                         continue
                 result.generated += 1
                 result.taken[root] += 1
@@ -226,12 +241,14 @@ class _Search(reference.Search):
             self._meet(reference.Met((parent, -1, ()), None, parent))
         return discovered
 
-    def _allowed(self, row: list[int], after: list[int], link: reference.Link) -> bool:
+    def _allowed(self, row: list[int], after: list[int], link: reference.Link, outcome: Outcome) -> bool:
         """Whether no step constraint cuts a step; one that is not cut is judged by the step invariants."""
         if any(self._outcomes(c, row, after) for c in self.step_constraints):
             return False
         for broken in self.step_invariants:
-            if self._outcomes(broken, row, after):
+            refined = broken.kind == "refinement"
+            change = self.stepper.changes.number(link[1], frozenset(outcome.writes)) if refined else None
+            if self._outcomes(broken, row, after, change):
                 self._meet(reference.Met(link, broken, link[0], link[1:]))
         return True
 

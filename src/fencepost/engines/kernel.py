@@ -274,12 +274,24 @@ def note_violation(c, new, w, root, position, wide):
 
 
 @inner
+def judge_step(c, w, cells, trie):
+    """The leaves of a residual trie of a step property for a step out of this state. A state from before an outcome became another change
+    may be known to the older one only.
+    """
+    ends = walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[trie]), w.scratch, np.int64(0), w.stack)
+    while ends < 0 and c.older[trie] != 0:
+        trie = np.int64(c.older[trie])
+        ends = walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[trie]), w.scratch, np.int64(0), w.stack)
+    return ends
+
+
+@inner
 def step_allowed(c, w, cells, outcome, order):
     """Judge a step by the step properties: keeps the least that breaks an invariant; whether no constraint cuts the step."""
     if is_cut(c, w, cells, outcome):
         return False
     for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-        if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) > 0:
+        if judge_step(c, w, cells, np.int64(c.step_trie[e])) > 0:
             root = w.scratch[0]
             best = w.best_order[root]
             if best < 0 or order < best or (order == best and precedes(c, outcome, w.best_outcome[root])):
@@ -713,7 +725,7 @@ def complete(c, g, trie, step, cells, position, out, n, stack, asks, asked):
     if ends < 0 and asked < asks.shape[0]:
         root = np.int64(g.trie_root[trie])
         status = resolve(
-            g.pool, g.top, g.roots, trie, root, g.trie_known[trie], c.place, cells, step >= 0, step,
+            g.pool, g.top, g.roots, trie, root, g.trie_known[trie], g.trie_change[trie], c.place, cells, step >= 0, step,
             g.known_start, g.known_slot, g.known_new, stack,
         )  # fmt: skip
         if status == RESOLVED:

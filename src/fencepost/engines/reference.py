@@ -74,7 +74,8 @@ class Search:
         self.constraints = stepper.of_kind("constraint")
         self.judged = stepper.of_kind("invariant", "sometimes")
         self.step_constraints = stepper.of_kind("step_constraint")
-        self.step_invariants = stepper.of_kind("step_invariant")
+        self.step_invariants = stepper.of_kind("step_invariant", "refinement")
+        self.refinements = stepper.of_kind("refinement")
         self.actions = stepper.of_kind("action")
         self.links: dict[int, Link | None] = {}
         self.rows: dict[int, Row] = {}
@@ -194,7 +195,7 @@ class Search:
         if link is None:
             self.starts[found] = row
         inside = all(not self._outcomes(c, row) for c in self.constraints)
-        for root in self.judged:
+        for root in (*self.judged, *(self.refinements if link is None else ())):
             if self._outcomes(root, row):
                 self._meet(Met((found, -1, ()), root, found))
         if inside:

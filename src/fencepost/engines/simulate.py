@@ -38,6 +38,7 @@ from fencepost.report import numbers
 from fencepost.spec.protocol import TEMPORAL
 from fencepost.spec.values import Value, encode
 from fencepost.step import LimitReached, Root, Stepper
+from fencepost.step.recorder import MAPPING, STEP_PROPERTIES
 from fencepost.step.state import LOW
 from fencepost.trace.shorten import shortened, shortened_lasso
 from fencepost.trace.words import kind_of
@@ -245,9 +246,23 @@ class Simulation:
         for one in [*self._violations([walkers]), *self._witnesses([walkers])]:
             self.result.add(Found(one.kind, one.name, self.starts[one.walk], []))
         self.sought -= {witness.name for witness in self.result.witnesses}
+        self._judge_starts()
         if self.raised is not None:
             self.result.raised_at = Found("raised", "", self.starts[self.raised[0]], [])
         self.plan = self._plan(positions[self.arena.meta[positions] >= 0])
+
+    def _judge_starts(self) -> None:
+        """Hold the initial states against those of what is refined."""
+        for root in self.stepper.of_kind("refinement"):
+            for number, state in enumerate(self.starts):
+                try:
+                    if self.stepper.outcomes(root, state.ids):
+                        self.result.add(Found(root.kind, root.name, state, []))
+                        break
+                except ProtocolRaised as error:
+                    self.raised = (number, 0)
+                    self.result.raised, self.result.raised_at = error, Found("raised", "", state, [])
+                    return
 
     def walk(self, first: int, last: int) -> None:
         """Take the walks numbered from ``first`` up to ``last``, unless a limit comes before."""
@@ -357,16 +372,16 @@ class Simulation:
         after = self.tables.successor(ids, step) if step >= 0 else None
         # If it raises, the walks that wait for it wait until nothing else is to be asked.
         with contextlib.suppress(ProtocolRaised):
-            self.tables.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after))
+            self.tables.record(root, self.stepper.evaluate(self.stepper.roots[root], ids, after, self.tables.change_of(root, step)))
 
     def _error(self, ids: list[int]) -> ProtocolRaised:
         """What the first root to raise in this state raises."""
         try:
-            for root in self.stepper.of_kind("constraint", "invariant", "sometimes", "action", *TEMPORAL):
+            for root in self.stepper.of_kind("constraint", "invariant", "sometimes", MAPPING, "action", *TEMPORAL):
                 self.stepper.evaluate(root, ids)
             for root in self.stepper.of_kind("action"):
                 for outcome in self.stepper.outcomes(root, ids):
-                    for judge in self.stepper.of_kind("step_constraint", "step_invariant"):
+                    for judge in self.stepper.of_kind(*STEP_PROPERTIES):
                         self.stepper.evaluate(judge, ids, self.stepper.apply(ids, outcome))
         except ProtocolRaised as error:
             return error

@@ -21,6 +21,7 @@ import numpy as np
 from fencepost.compiler.machine import atomic_add, atomic_load
 from fencepost.compiler.native import REF_BITS, REF_MASK, has_bit, inner, mixed, njit, walk
 from fencepost.compiler.tables import MAX_LEAVES, Array
+from fencepost.engines import kernel
 from fencepost.engines.kernel import (
     COUNT,
     LEAF_TOP,
@@ -310,7 +311,7 @@ def note_lowest(walkers, lane, root, loop):
 def judge_step(c, cells, w, walkers, plan, control, lane, outcome):
     """Hold the step that is being taken against the step invariants."""
     for e in range(c.step_start[outcome], c.step_start[outcome + 1]):
-        if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[c.step_trie[e]]), w.scratch, np.int64(0), w.stack) > 0:
+        if kernel.judge_step(c, w, cells, np.int64(c.step_trie[e])) > 0:
             root = w.scratch[0]
             if not c.is_constraint[root]:
                 note_violation(walkers, plan, control, lane, root, -1)

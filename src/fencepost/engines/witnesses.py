@@ -23,7 +23,7 @@ def reported_as(stepper: Stepper, symmetry: Symmetry | None) -> list[str]:
 
 def sought(stepper: Stepper, options: Options, names: list[str]) -> frozenset[str]:
     """The names of the witnesses that a search may end with: all, if it looks for nothing else and is not to go on; else none."""
-    judged = stepper.of_kind("invariant", "step_invariant", *TEMPORAL)
+    judged = stepper.of_kind("invariant", "step_invariant", "refinement", *TEMPORAL)
     if judged or options.deadlock or options.keep_going or options.states is not None:
         return frozenset()
     return frozenset(names[root.index] for root in stepper.of_kind("sometimes"))

@@ -69,7 +69,7 @@ def verdict(result: Result) -> Verdict:
     found = count(result.distinct_states)
     states = "the only reachable state" if result.distinct_states == 1 else f"all {found} reachable states"
     states += up_to
-    checked = any(result.protocol.declared(kind) for kind in ("invariant", "step_invariant", "sometimes"))
+    checked = any(result.protocol.declared(kind) for kind in ("invariant", "step_invariant", "refinement", "sometimes"))
     if checked or result.judged:
         said = [f"Nothing is violated in {states}.", *so_far]
         if result.judged:

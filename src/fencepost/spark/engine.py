@@ -387,7 +387,7 @@ class Search:
             place=self.storage.place, level=self.level, wide=self.wide, shapes=tuple(self.shapes[: self._shape() + 1]),
             pieces=tuple(self.pieces), rows=rows, homes=-(-total // rows), runs=tuple(tuple(runs) for runs in self.runs),
             tables=shared, tables_id=name, roots=len(tables.root_kind), leaves=tables.leaves, outcomes=tables.outcomes,
-            most_leaves=sum(tables.most_leaves), stepwise=tables.keeps_loops, actions=actions, version=__version__,
+            most_leaves=sum(tables.most_leaves), stepwise=tables.stepwise, actions=actions, version=__version__,
             sheet=self.sheets.next(small, self.cluster) if self.sheets is not None else None,
         )  # fmt: skip
 

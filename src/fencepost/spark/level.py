@@ -51,7 +51,7 @@ def shared(tables: Tables, compiled: Compiled) -> dict[str, Array]:
     """The arrays that executors get, as far as they are in use."""
     used = tables.used()
     arrays = {name: np.ascontiguousarray(a[: used[name]]) for name, a in compiled._asdict().items()}
-    return arrays | {name: getattr(tables, name)[: used[name]] for name in ("trie_root", "trie_known")}
+    return arrays | {name: getattr(tables, name)[: used[name]] for name in ("trie_root", "trie_known", "trie_change")}
 
 
 class Piece(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from fencepost.compiler.machine import load, store
-from fencepost.compiler.native import REF_BITS, REF_MASK, RESOLVED, entry_of, njit, resolve, walk
+from fencepost.compiler.native import REF_BITS, REF_MASK, RESOLVED, entry_of, inner, njit, resolve, walk
 from fencepost.engines import kernel
 from fencepost.engines.kernel import META_BITS, META_MASK, PARKS
 
@@ -43,6 +43,23 @@ def relink(c):
         c.word[k] = entry_of(c.pool, c.place, c.roots[c.trie[k]])
 
 
+@inner
+def knows_step(c, g, trie, cells, step, w):
+    """Whether a step can be judged, by a residual trie that is extended for it or by an older one; see `kernel.judge_step`."""
+    while True:
+        if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[trie]), w.scratch, np.int64(0), w.stack) >= 0:
+            return True
+        status = resolve(
+            g.pool, g.top, g.roots, trie, np.int64(g.trie_root[trie]), g.trie_known[trie], g.trie_change[trie], c.place, cells, True,
+            step, g.known_start, g.known_slot, g.known_new, w.stack,
+        )  # fmt: skip
+        if status == RESOLVED:
+            return True
+        if c.older[trie] == 0:
+            return False
+        trie = np.int64(c.older[trie])
+
+
 @njit
 def know_steps(c, g, old, w):
     """Extend the residual tries of step properties by what the steps out of these rows need; the master tries have it all.
@@ -56,14 +73,8 @@ def know_steps(c, g, old, w):
             span = c.leaf_span[old.leaves[k]]
             for step in range(span >> REF_BITS, (span >> REF_BITS) + (span & REF_MASK)):
                 for e in range(c.step_start[step], c.step_start[step + 1]):
-                    trie = np.int64(c.step_trie[e])
-                    if walk(c.pool, c.place, cells, np.int64(0), np.int64(c.roots[trie]), w.scratch, np.int64(0), w.stack) < 0:
-                        status = resolve(
-                            g.pool, g.top, g.roots, trie, np.int64(g.trie_root[trie]), g.trie_known[trie], c.place, cells, True,
-                            np.int64(step), g.known_start, g.known_slot, g.known_new, w.stack,
-                        )  # fmt: skip
-                        if status != RESOLVED:
-                            return False
+                    if not knows_step(c, g, np.int64(c.step_trie[e]), cells, np.int64(step), w):
+                        return False
     return True
 
 

@@ -149,7 +149,8 @@ def tables_of(plan: Tabled) -> tuple[Compiled, Growing]:
         arrays["pool"] = pool
         none: dict[str, Array] = {name: np.zeros((1, 1), np.uint64) for name in ("changed", "root_slots")}
         none |= {name: np.zeros(1, np.uint64) for name in ("residual_keys",)}
-        none |= {name: np.zeros(1, np.int32) for name in ("residual_tries", "known_old", "like", "entry_outcome", "entry_trie")}
+        none |= {name: np.zeros(1, np.int32) for name in ("residual_tries", "known_old", "change", "like", "entry_outcome", "entry_trie")}
+        none |= {"refines": np.zeros(1, np.bool_)}
         known = {name: arrays[name] for name in Growing._fields if name in arrays}
         growing = Growing(**{**none, "top": top, "tries": top, "entries": top, **known})
         _held[plan.tables_id] = (Compiled(**{name: arrays[name] for name in Compiled._fields}), growing)

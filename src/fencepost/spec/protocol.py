@@ -314,7 +314,7 @@ def sometimes(function: Any = None, /, *, when: Any = None, **domains: Any) -> A
 TEMPORAL = ("always_eventually", "eventually_always", "leads_to")
 """The kinds of temporal properties: what must be true of every fair, endless behaviour."""
 
-JUDGED = ("invariant", "step_invariant", "sometimes", *TEMPORAL)
+JUDGED = ("invariant", "step_invariant", "refinement", "sometimes", *TEMPORAL)
 """The kinds of properties that a check judges, and that can be picked by name."""
 
 

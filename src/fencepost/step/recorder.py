@@ -14,31 +14,35 @@ import os
 import traceback
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from fencepost.errors import FencepostError, Misbehaved, NotAProtocol, ProtocolRaised, SystemFailure
+from fencepost.spec import refinement as spec
 from fencepost.spec.context import MAX_WAYS, Disabled, Event, InOrder, Slot, current
 from fencepost.spec.fields import PerKeyView, RecordView, TableView
 from fencepost.spec.network import Network
 from fencepost.spec.protocol import JUDGED, TEMPORAL, Declared, Protocol
 from fencepost.spec.values import NotAValue, Value, freeze, show
 from fencepost.step.deadline import Deadline
+from fencepost.step.refinement import CHANGE, After, Change, Changes, Part, Refinement, Side, Steps
 from fencepost.step.state import State, Store
 
 if TYPE_CHECKING:
     from fencepost.step.guard import Guard
 
 PROPERTIES = ("constraint", "invariant", "sometimes")
-STEP_PROPERTIES = ("step_constraint", "step_invariant")
+STEP_PROPERTIES = ("step_constraint", "step_invariant", "refinement")
+MAPPING = "mapping"
+"""The kind of the parts of another protocol's state that a refinement computes. They are evaluated in every state, and always hold."""
 
 
 @dataclass(frozen=True)
 class Root:
     """Something that is evaluated in every state: an action with its parameters bound, or a property.
 
-    ``index`` orders roots: constraints, invariants, what is to be sometimes true, step constraints, step invariants, actions, then
-    temporal properties, each as declared. ``part``: which of the pair of truths of a leads-to property this is.
+    ``index`` orders roots: constraints, invariants, what is to be sometimes true, computed parts of refinements, step constraints, step
+    invariants, refinements, actions, then temporal properties, each as declared. ``part``: which of the pair of truths of a leads-to property this is.
     """
 
     index: int
@@ -48,7 +52,9 @@ class Root:
 
     @property
     def kind(self) -> str:
-        """``action``, ``invariant``, ``sometimes``, ``constraint``, ``step_invariant``, ``step_constraint`` or a temporal kind."""
+        """``action``, ``invariant``, ``sometimes``, ``constraint``, ``step_invariant``, ``step_constraint``, ``refinement``, ``mapping`` or a
+        temporal kind.
+        """
         return self.declared.kind
 
     @property
@@ -242,11 +248,15 @@ class Stepper:
         self.store = Store(protocol)
         self.evaluations = 0
         self.roots: list[Root] = []
-        for kind in (*PROPERTIES, *STEP_PROPERTIES):
-            for declared in protocol.declared(kind):
-                if self._selected(declared, invariants):
-                    for parameters in _bindings(declared, protocol, self.deadline):
-                        self.roots.append(Root(len(self.roots), declared, parameters))
+        self.changes = Changes()
+        self.refinements: dict[str, Refinement] = {}
+        for kind in PROPERTIES:
+            self._add_roots(kind, invariants)
+        for refined in protocol.declared("refinement"):
+            if self._selected(refined, invariants):
+                self._add_refinement(refined)
+        for kind in STEP_PROPERTIES:
+            self._add_roots(kind, invariants)
         for declared in protocol.declared("action"):
             for parameters in _bindings(declared, protocol, self.deadline):
                 self.roots.append(Root(len(self.roots), declared, parameters))
@@ -259,6 +269,22 @@ class Stepper:
         self._view = next(iter(protocol.declared("view")), None)
         self._view_slot = Slot(("view()",), None, constant=False)  # no variable can have this name
         self._project()
+
+    def _add_roots(self, kind: str, invariants: Sequence[str] | None) -> None:
+        for declared in self.protocol.declared(kind):
+            if self._selected(declared, invariants):
+                for parameters in _bindings(declared, self.protocol, self.deadline):
+                    self.roots.append(Root(len(self.roots), declared, parameters))
+
+    def _add_refinement(self, declared: Declared) -> None:
+        """Set a refinement up, with a root for each part of the other protocol's state that it computes."""
+        assert isinstance(declared, spec.Refinement)
+        with self.deadline.evaluating(f"what refinement {declared.name} refines"):
+            refinement = self.refinements[declared.name] = Refinement(declared, self.protocol, self.store)
+        for part in refinement.parts:
+            refinement.numbers[part] = len(self.roots)
+            computed = Declared(MAPPING, partial(_is_computed, refinement, part), name=f"{part.name} of {declared.name}")
+            self.roots.append(Root(len(self.roots), computed, {}))
 
     def _selected(self, declared: Declared, invariants: Sequence[str] | None) -> bool:
         if declared.kind not in JUDGED:
@@ -309,19 +335,23 @@ class Stepper:
                 found.setdefault(state.ids, state)
         return list(found.values())
 
-    def evaluate(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> Branch:
+    def evaluate(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None, change: int | None = None) -> Branch:
         """The decision tree of ``root`` in the state ``ids`` (and, for a step property, its successor ``after``).
 
+        ``change``: for a refinement, the number of the change that the step is, which is then what its tree reads first.
         Raises :class:`fencepost.ProtocolRaised` if the author's Python does, or breaks a rule of the language.
         """
-        paths = list(self._paths(root, ids, after))
+        paths = list(self._paths(root, ids, after, change))
         try:
             return _tree(paths, 0, ids)
         except FencepostError as error:
             raise self._raised(root, ids, str(error)) from None
 
     def outcomes(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> list[Outcome]:
-        """Every outcome of ``root`` here, in the order of its choices; for a property: empty if it holds (if it is to be sometimes true: if it is not)."""
+        """Every outcome of ``root`` here, in the order of its choices; for a property: empty if it holds (if it is to be sometimes true: if it is not).
+
+        A refinement is judged over a step, or, without a state ``after`` it, as that of an initial state.
+        """
         return [_outcome(path, ids) for path in self._paths(root, ids, after) if path.enabled]
 
     def outcome(self, root: Root, ids: Sequence[int], choices: Sequence[int]) -> Outcome | None:
@@ -347,11 +377,13 @@ class Stepper:
             row[slot] = number
         return self.store.normal(row)
 
-    def _paths(self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None) -> Iterator[_Path]:
+    def _paths(
+        self, root: Root, ids: Sequence[int], after: Sequence[int] | None = None, change: int | None = None
+    ) -> Iterator[_Path]:
         script: list[int] = []
         options: list[Sequence[Value]] = []
         for _ in range(MAX_WAYS):
-            path = self._run(root, ids, after, script, options)
+            path = self._run(root, ids, after, script, options, change)
             yield path
             choices = [(options, taken) for what, options, taken in path.trail if what == "choose"]
             while choices and choices[-1][1] + 1 == choices[-1][0]:
@@ -370,11 +402,12 @@ class Stepper:
         after: Sequence[int] | None,
         script: Sequence[int],
         options: list[Sequence[Value]] | None = None,
+        change: int | None = None,
     ) -> _Path:
         if self.checking:
             options = None
-        path = self._run_once(root, ids, after, script, options)
-        if self.checking and self._run_once(root, ids, after, script) != path:
+        path = self._run_once(root, ids, after, script, options, change)
+        if self.checking and self._run_once(root, ids, after, script, None, change) != path:
             raise self._raised(
                 root, ids, "did something else when it was run again in the same state: it depends on more than the state"
             )
@@ -387,6 +420,7 @@ class Stepper:
         after: Sequence[int] | None,
         script: Sequence[int],
         options: list[Sequence[Value]] | None = None,
+        change: int | None = None,
     ) -> _Path:
         self.evaluations += 1
         path = _Path()
@@ -398,7 +432,9 @@ class Stepper:
         token = current.set(recorder)
         try:
             with self._guard():
-                if after is not None:
+                if root.kind == "refinement":
+                    path.enabled = not self._refines(root, recorder, ids, after, change)
+                elif after is not None:
                     later = self.protocol.bound_to(_Recorder(self.store, after, (), path, lane=1))
                     path.enabled = not _truth(root.declared.function(bound, later, **root.parameters))
                 elif root.kind in TEMPORAL:
@@ -437,6 +473,32 @@ class Stepper:
             current.reset(token)
             self.deadline.end()
         return path
+
+    def _refines(self, root: Root, recorder: _Recorder, ids: Sequence[int], after: Sequence[int] | None, number: int | None) -> bool:
+        """Whether a step is one of the protocol that is refined, or a state one of its initial states."""
+        refinement, store = self.refinements[root.name], self.store
+        if after is None:
+            return refinement.starts(recorder, ids)
+        if number is None:
+            width = max(len(ids), len(after))
+            before_it, after_it = ([*row, *[0] * (width - len(row))] for row in (ids, after))
+            slots = frozenset(slot for slot in range(width) if before_it[slot] != after_it[slot])
+            change = Change(-1, slots, frozenset(refinement.numbers.values()))
+        else:
+            change = self.changes.known[number]
+            recorder.path.trail.append(("read", CHANGE, number))
+
+        def step(before: _Recorder) -> Steps:
+            later = _Recorder(store, after, (), before.path, lane=1)
+            return Steps(Side(refinement, before), Side(refinement, After(store, change, before, later)))
+
+        return refinement.allows(
+            step(recorder),
+            change,
+            recorder.path.trail if number is not None else None,
+            lambda: step(_Recorder(store, ids, (), _Path(), lane=0)),
+            self.roots[change.action] if change.action >= 0 else None,
+        )
 
     def _guard(self) -> contextlib.AbstractContextManager[None]:
         if not self.checking:
@@ -612,6 +674,8 @@ _LIBRARY = os.path.dirname(os.__file__)
 
 def _bindings(declared: Declared, protocol: Protocol, deadline: Deadline) -> list[dict[str, Value]]:
     """Every binding of the parameters of an action or property, once it is certain that it can be called with them."""
+    if declared.kind == "refinement":
+        return [{}]
     kind = declared.kind.replace("_", " ")
     try:
         with deadline.evaluating(f"what the domains of {kind} {declared.name} are drawn from"):
@@ -629,6 +693,12 @@ def _bindings(declared: Declared, protocol: Protocol, deadline: Deadline) -> lis
             f"{kind} {declared.name}: {error}{hint}; give every parameter its domain by name, as in @action(b=bookies)"
         ) from None
     return bindings
+
+
+def _is_computed(refinement: Refinement, part: Part, state: Protocol) -> bool:
+    """Computes a part of the state of the protocol that is refined. What it reads is all that matters."""
+    refinement.compute(part, state.__dict__["_cursor"])
+    return True
 
 
 def _truth(verdict: Any) -> bool:

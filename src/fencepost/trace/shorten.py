@@ -20,7 +20,7 @@ MOST_CALLS = 20_000
 def shortened(stepper: Stepper, kind: str, name: str, initial: Row, path: Path) -> Path:
     """A behaviour from ``initial`` that violates the same property, of no more steps than ``path``, which does.
 
-    ``kind`` is ``invariant``, ``step_invariant`` or ``deadlock``, or ``sometimes``: then it stays a witness. Runs of steps, ever
+    ``kind`` is ``invariant``, ``step_invariant``, ``refinement`` or ``deadlock``, or ``sometimes``: then it stays a witness. Runs of steps, ever
     shorter ones, are left out, together with what can not be taken without them; what still goes wrong is kept. No single step of the result can be left out (unless
     :data:`MOST_CALLS` ended it), but a shorter behaviour of other steps may exist.
     """
@@ -82,7 +82,7 @@ class _Walker:
 class _Shortening(_Walker):
     def __init__(self, stepper: Stepper, kind: str, name: str, initial: Row) -> None:
         super().__init__(stepper, initial)
-        self.stepwise = kind == "step_invariant"
+        self.stepwise = kind in ("step_invariant", "refinement")
         self.deadlock = kind == "deadlock"
         self.broken = [r for r in stepper.of_kind(kind) if r.reported == name]
 
