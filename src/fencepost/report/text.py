@@ -26,6 +26,7 @@ from fencepost.trace import Step, Trace
 from fencepost.trace import messages as fate
 from fencepost.trace.evidence import Evidence, after, looked_at
 from fencepost.trace.messages import At, Passage, channels, passages
+from fencepost.trace.refinement import Refuted, refuted, told, why
 from fencepost.trace.words import ARROW, abridged, briefly, changed, channel_lines, constant_text, kind_of, lines, wrap
 
 if TYPE_CHECKING:
@@ -176,6 +177,9 @@ class _Story:
         if violation.kind == "deadlock":
             yield from self.end(trace)
             return
+        if violation.kind == "refinement":
+            yield from self.refuted(trace, violation.name)
+            return
         seen = looked_at(trace, violation.kind, violation.name)
         if seen is not None and seen.slots:
             yield from self.seen(seen)
@@ -186,6 +190,25 @@ class _Story:
             column = max(len(demand) for demand, _ in rows)
             for demand, how in rows:
                 yield from self.row(4, min(column, max(20, self.width // 2)), Happening(demand, "", how))
+
+    def refuted(self, trace: Trace, name: str) -> Iterator[Line]:
+        """Why the last step is none of the protocol that is refined."""
+        found = refuted(trace, name)
+        if found is None:
+            return
+        heading, rows = refutation(found, name)
+        yield Line()
+        yield from self.wrapped("", heading, "heading")
+        yield from self.rows(rows)
+        if found.nearest:
+            yield Line()
+            yield from self.wrapped("", f"The nearest actions of {found.other.name}", "heading")
+            yield from self.rows([(near.title, why(found, near)) for near in found.nearest])
+
+    def rows(self, rows: Sequence[tuple[str, str]]) -> Iterator[Line]:
+        column = min(max((len(what) for what, _ in rows), default=0), max(20, self.width // 2))
+        for what, how in rows:
+            yield from self.row(4, column, Happening(what, "", how))
 
     def witnesses(self, result: Result) -> Iterator[Line]:
         """The ways to what was reached; how long they are, if something else is to be told first."""
@@ -474,6 +497,16 @@ class _Story:
         yield Line((*head, (texts[0] if texts else "", style)))
         for text in texts[1:]:
             yield Line(((" " * margin + text, style),))
+
+
+def refutation(found: Refuted, name: str) -> tuple[str, list[tuple[str, str]]]:
+    """What a heading says of a refuted refinement, and the differences in words."""
+    other = found.other.name
+    if not found.initial:
+        return f"The last step is no step of {other}. Under {name} it changes", told(found, found.differences)
+    if not found.differences:
+        return f"{other} has no initial state", []
+    return f"This is no initial state of {other}. Under {name} it differs from the nearest one", told(found, found.differences)
 
 
 def counterexample(trace: Trace, of: Violation | Witness | None = None) -> str:

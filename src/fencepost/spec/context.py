@@ -95,7 +95,11 @@ current: ContextVar[Cursor | None] = ContextVar("fencepost_cursor", default=None
 def require(condition: object) -> None:
     """The enabling condition of an action: unless ``condition`` holds, the action can not be taken in this state."""
     if not condition:
-        raise _disabled()
+        # Who asks why an action is not enabled wants to know the next reason too.
+        forgive = getattr(current.get(), "forgive", None)
+        if forgive is None:
+            raise _disabled()
+        forgive()
 
 
 def _disabled() -> Disabled:

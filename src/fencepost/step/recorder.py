@@ -723,12 +723,17 @@ def _nothing(result: Any) -> None:
 def _brief(error: BaseException) -> str:
     """An exception in one line, with the author's line it came from."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
-    authors = [f for f in frames if not f.filename.startswith((_LIBRARY, "<frozen"))] or frames
+    authors = [f for f in frames if is_authors(f.filename)] or frames
     where = f" at {authors[-1].filename}:{authors[-1].lineno}" if authors else ""
     # A KeyError's text is the repr of its key; a message reads better without quotes.
     said = error.args[0] if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str) else str(error)
     text = said.strip().splitlines()
     return f"{type(error).__name__}{': ' + text[0] if text else ''}{where}"
+
+
+def is_authors(file: str) -> bool:
+    """Whether a file is neither Fencepost's nor Python's."""
+    return not _is_ours(file) and not file.startswith((_LIBRARY, "<frozen"))
 
 
 def _is_ours(file: str) -> bool:

@@ -11,7 +11,6 @@ something else for that reason. Compiled loops know the number of the change for
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -21,10 +20,10 @@ from typing import Protocol as Interface
 from fencepost.errors import FencepostError, Misbehaved, NotAProtocol, OptionError
 from fencepost.spec import refinement as spec
 from fencepost.spec.context import MAX_WAYS, Cursor, Disabled, Event, Slot, current, slot_name
-from fencepost.spec.fields import Leaf, PerKeyShape, Shape, Struct, TableShape
+from fencepost.spec.fields import PerKeyShape, Shape, Struct, TableShape
 from fencepost.spec.network import CONNECTED, IN_FLIGHT, LOST, PROCESSED, NetworkShape
 from fencepost.spec.protocol import Declared, Protocol
-from fencepost.spec.values import Map, Message, NotAValue, Record, Set, Value, encode, freeze, show
+from fencepost.spec.values import Map, Message, NotAValue, Set, Value, encode, freeze, show
 from fencepost.step.state import State, Store, encode_path
 
 CHANGE = (1 << 24) - 1
@@ -179,14 +178,21 @@ class Action(NamedTuple):
 class Way:
     """One way through the choices of an action of the other protocol, in a mapped state.
 
-    ``effect``: what it changes, by slot; ``refused``: where it asked for what is not so, if it is not enabled; ``choices``: how many options
-    there were each time, and which was taken.
+    ``effect``: what it changes, by slot; nothing if it is
+    ``refused``, since it asked for what is not so, or ``raised`` something. ``trial`` is the cursor that it had.
     """
 
+    action: Action
+    trial: Trial
+
     effect: dict[int, int]
-    choices: list[tuple[int, int]]
     refused: Disabled | None = None
     raised: Exception | None = None
+
+    @property
+    def choices(self) -> list[tuple[int, int]]:
+        """How many options there were each time, and which was taken."""
+        return self.trial.choices
 
     @property
     def script(self) -> list[int]:
@@ -532,16 +538,18 @@ class Refinement:
     def starts(self, cursor: Cursor, ids: Sequence[int]) -> bool:
         """Whether a state is an initial one of the other protocol."""
         if self._starts is None:
-            self._starts = {_key(way.effect) for way in self._setups() if way.refused is None}
+            self._starts = {_key(row) for row in self.initial()}
         return _key(dict(enumerate(Side(self, cursor).row(ids)))) in self._starts
 
-    def _setups(self) -> Iterator[Way]:
+    def initial(self) -> Iterator[Row]:
+        """The initial states of the other protocol."""
         setups = self.other.declared("initial")
         declared = setups[0] if setups else Declared("initial", lambda protocol: None, name="as declared")
         for way in self.ways(Action(-1, declared, {}), _Blank()):
             if way.raised is not None:
-                raise Misbehaved(f": the initial state of {self.other.name} raised {way.raised}")
-            yield way
+                raise Misbehaved(f"asks for the initial state of {self.other.name}, which raised {type(way.raised).__name__}: {way.raised}")
+            if way.refused is None:
+                yield way.effect
 
     def allows(
         self, step: Steps, change: Change, trail: Sequence[Any] | None, peek: Callable[[], Steps], taken: Named | None = None
@@ -590,11 +598,11 @@ class Refinement:
             raise Misbehaved(f"asks for action {action.title} of {self.other.name}, which raised {type(error).__name__}: {error}") from error
         return None
 
-    def ways(self, action: Action, before: Side | _Blank) -> Iterator[Way]:
-        """Every way through the choices of an action."""
+    def ways(self, action: Action, before: Side | _Blank, trial: type[Trial] | None = None) -> Iterator[Way]:
+        """Every way through the choices of an action, each with a cursor of its own, a ``trial``."""
         script: list[int] = []
         for _ in range(MAX_WAYS):
-            way = self.way(action, before, script)
+            way = self.way(action, before, script, trial)
             yield way
             choices = list(way.choices)
             while choices and choices[-1][1] + 1 == choices[-1][0]:
@@ -604,9 +612,9 @@ class Refinement:
             script = [taken for _, taken in choices[:-1]] + [choices[-1][1] + 1]
         raise Misbehaved(f"asks for action {action.title} of {self.other.name}, which has more than {MAX_WAYS:,} ways through its choices")
 
-    def way(self, action: Action, before: Side | _Blank, script: Sequence[int]) -> Way:
+    def way(self, action: Action, before: Side | _Blank, script: Sequence[int], trial: type[Trial] | None = None) -> Way:
         """An action of the other protocol with these choices, in a mapped state."""
-        cursor = _Trial(self.others, before, script)
+        cursor = (trial or Trial)(self.others, before, script)
         refused: Disabled | None = None
         raised: Exception | None = None
         token = current.set(cursor)
@@ -623,7 +631,7 @@ class Refinement:
         if refused is None and cursor.disabled:
             refused = Disabled()
         effect = {} if refused or raised else {index: new for index, new in cursor.writes.items() if new != cursor.held(index)}
-        return Way(effect, cursor.choices, refused, raised)
+        return Way(action, cursor, effect, refused, raised)
 
 
 class _Mapping(BaseException):
@@ -634,7 +642,7 @@ class _Mapping(BaseException):
         self.error = error
 
 
-class _Trial:
+class Trial:
     """The cursor of an action of the other protocol in a mapped state: reads go through the mapping, nothing is ever written."""
 
     def __init__(self, others: Store, before: Side | _Blank, script: Sequence[int]) -> None:
@@ -805,7 +813,7 @@ def _in_channel(source: _Messages, slot: Slot, cursor: Cursor) -> Value:
         return cursor.read(mine.connection(path, *slot.path[-2:]))
     if part == PROCESSED:
         *_, sender, receiver, message = slot.path
-        for kind, route in _feeding(source, type(message), sender, receiver):
+        for _, route in _feeding(source, type(message), sender, receiver):
             assert route.back is not None
             back = route.back(message)
             if back is not None and cursor.read(mine.processed(path, freeze(back), sender, receiver)):

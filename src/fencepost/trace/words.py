@@ -101,6 +101,16 @@ def changed(protocol: Protocol, differences: Iterable[tuple[Slot, Value, Value]]
     return found
 
 
+def tell_slot(protocol: Protocol, slot: Slot, old: Value, new: Value) -> str:
+    """How a slot changed, also one of a network."""
+    kind = kind_of(protocol, slot)
+    if kind in ("in flight", "lost"):
+        before, after = (", ".join(map(message_text, held)) or "nothing" for held in (old, new))
+        return abridged(before, MOST_TEXT // 2) + ARROW + abridged(after, MOST_TEXT // 2)
+    told = changed(protocol, [(slot, old, new)])
+    return told[0].text if told else tell(old, new)
+
+
 def _tell_cell(old: Value, new: Value) -> str:
     if not old:
         return f"added {show(new[0])}"
