@@ -132,7 +132,8 @@ def _step(trace: Trace, refinement: Refinement) -> Refuted:
     order = refinement.in_order(Action(-1, taken, dict(step.parameters)))
     ways = [_best(refinement.ways(action, side, _Forgiving), wanted) for action in order]
     ways.sort(key=lambda way: _distance(way, wanted))
-    near = [way for way in ways if way.effect or way.action.name == step.action][:NEAREST] or ways[:1]
+    exact = [way for way in ways if way.effect == wanted]
+    near = (exact or [way for way in ways if way.effect or way.action.name == step.action] or ways[:1])[:NEAREST]
     return Refuted(
         refinement.other, False, _differences(refinement, side, wanted), tuple(_near(refinement, way, side, wanted) for way in near)
     )
