@@ -1,0 +1,102 @@
+"""A client's process: carries out what its role wants over the network and the metadata service, until it crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from fencepost.store.messages import Response
+from fencepost.store.roles.interface import (
+    Call,
+    CreateMetadata,
+    Effect,
+    Event,
+    ReadMetadata,
+    Received,
+    Result,
+    Role,
+    Send,
+    SetTimer,
+    TimerFired,
+    Unanswered,
+    WriteMetadata,
+)
+from fencepost.store.sim.network import Connection
+
+if TYPE_CHECKING:
+    from fencepost.store.sim.cluster import Cluster
+
+
+class ClientProcess:
+    """One client with one role. ``results`` takes what comes of its calls."""
+
+    def __init__(self, name: str, cluster: Cluster, random: Random, role: Role, results: Callable[[Result], None]) -> None:
+        self.name = name
+        self.cluster = cluster
+        self.random = random.random
+        self.role = role
+        self.results = results
+        self.alive = True
+        self.connections: dict[str, Connection] = {}
+        self.calls = 0
+        self._carry: dict[type[Effect], Callable[[Any], None]] = {
+            Send: self._send,
+            SetTimer: self._set_timer,
+            Result: self._result,
+            CreateMetadata: self._metadata,
+            ReadMetadata: self._metadata,
+            WriteMetadata: self._metadata,
+        }
+        cluster.clients.append(self)
+        cluster.metadata.connect(self)
+
+    def call(self, operation: str, *arguments: Any) -> int:
+        """Ask the role for something; the token that its result will have. Nothing happens if the process has crashed."""
+        self.calls += 1
+        if self.alive:
+            self.deliver(Call(self.calls, operation, arguments))
+        return self.calls
+
+    def crash(self) -> None:
+        """The process is gone. What it has sent may still arrive."""
+        if self.alive:
+            self.cluster.note(self.name, "crashes")
+            self.alive = False
+            self.cluster.metadata.disconnect(self)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def deliver(self, event: Event) -> None:
+        """Give the role an event, and do what it wants."""
+        effects = self.cluster.receive(self.name, self.role, event)
+        carry = self._carry
+        for effect in effects:
+            carry[type(effect)](effect)
+
+    def answered(self, txn: int, bookie: str, response: Response) -> None:
+        """A bookie answered."""
+        self.deliver(Received(txn, bookie, response))
+
+    def unanswered(self, txn: int, bookie: str) -> None:
+        """A bookie did not answer."""
+        self.deliver(Unanswered(txn, bookie))
+
+    def _fire(self, timer: SetTimer) -> None:
+        if self.alive:
+            self.deliver(TimerFired(timer.key))
+
+    # -- what the role wants ------------------------------------------------------------------------------------------
+
+    def _send(self, send: Send) -> None:
+        self.cluster.network.request(self, send.bookie, send.txn, send.request)
+
+    def _set_timer(self, timer: SetTimer) -> None:
+        delay = timer.delay + int(self.random() * timer.jitter) if timer.jitter else timer.delay
+        self.cluster.schedule.after(delay, self._fire, timer)
+
+    def _metadata(self, operation: CreateMetadata | ReadMetadata | WriteMetadata) -> None:
+        self.cluster.metadata.request(self, operation)
+
+    def _result(self, result: Result) -> None:
+        self.results(result)

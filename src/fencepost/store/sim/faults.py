@@ -1,0 +1,193 @@
+"""The faults of a run: which happen when is drawn before it begins, and what each is done to when its time has come.
+
+A fault has a number that does not depend on which others happen, so that a case can leave it out. Damage to disks is bounded, unless the
+case says that it is not: all in all, fewer bookies than an ack quorum ever lose or damage what was on their disks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from fencepost.store.sim.case import FAULTS, HORIZON, Case, near
+
+if TYPE_CHECKING:
+    from fencepost.store.sim.bookie import BookieProcess
+    from fencepost.store.sim.cluster import Cluster
+
+MOST = 8
+"""More faults of a kind than there are in a run."""
+
+SLOW_MESSAGES = 0.06
+"""The share of messages that take long where there are delays."""
+
+UNSTEADY = 0.15
+"""The share of operations on metadata whose connection breaks where answers are lost."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that goes wrong at a time; ``random`` decides what it is done to."""
+
+    number: int
+    kind: str
+    time: int
+    random: Random
+
+
+def planned(case: Case) -> list[Fault]:
+    """The faults of a case, in the order of their numbers."""
+    found, moments = [], case.moments()
+    for place, kind in enumerate(FAULTS):
+        if kind in case.faults and hasattr(Faults, kind):
+            stream = case.stream(f"fault {kind}")
+            for one in range(1 + int(stream.random() * 4)):
+                number, time, seed = place * MOST + one, near(moments, stream.random), stream.getrandbits(64)
+                if number not in case.left_out:
+                    found.append(Fault(number, kind, time, Random(seed)))
+    return found
+
+
+class Faults:
+    """Makes the faults of a cluster happen. ``damaged`` are the bookies that have lost or damaged something for good."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.damaged: set[str] = set()
+        for fault in planned(cluster.case):
+            cluster.schedule.at(fault.time, self._happen, fault)
+
+    def _happen(self, fault: Fault) -> None:
+        if self.cluster.schedule.now < HORIZON:
+            getattr(self, fault.kind)(fault.random)
+
+    # -- the network --------------------------------------------------------------------------------------------------
+
+    def breaks(self, random: Random, noticed: bool = True) -> None:
+        """Connections break, and their clients learn that."""
+        network = self.cluster.network
+        for connection in list(network.connections.values()):
+            if random.random() < 0.4:
+                self.cluster.note(connection.client.name, f"connection to {connection.server.name} breaks{'' if noticed else ', unnoticed'}")
+                network.lose(connection, noticed)
+
+    def half_open(self, random: Random) -> None:
+        """Connections break, and their clients do not learn that."""
+        self.breaks(random, noticed=False)
+
+    def partitions(self, random: Random) -> None:
+        """Nothing passes between two groups of processes for a while, in both directions or in one; or single links are clogged."""
+        cluster = self.cluster
+        if random.random() < 0.4:
+            for client in cluster.clients:
+                for bookie in cluster.bookies:
+                    if client.alive and random.random() < 0.3:
+                        until = cluster.schedule.now + 1_000 + int(random.random() ** 2 * 100_000)
+                        cluster.note(client.name, f"link to {bookie} is clogged until {until / 1000:.3f} ms")
+                        cluster.network.clog(client.name, bookie, until)
+            return
+        names = [bookie.name for bookie in cluster.bookies.values()] + [client.name for client in cluster.clients if client.alive]
+        away = [name for name in names if random.random() < 0.4]
+        one_way = random.random() < 0.3
+        until = cluster.schedule.now + 1_000 + int(random.random() ** 2 * 200_000)
+        cluster.note(cluster.network_name, f"{', '.join(away) or 'nobody'} parted from the others until {until / 1000:.3f} ms{', one way' if one_way else ''}")
+        for name in away:
+            for other in names:
+                if other not in away:
+                    cluster.network.clog(name, other, until)
+                    if not one_way:
+                        cluster.network.clog(other, name, until)
+            if random.random() < 0.5:
+                cluster.metadata.clogged[name] = until
+
+    # -- processes ----------------------------------------------------------------------------------------------------
+
+    def bookie_crashes(self, random: Random) -> None:
+        """A bookie is killed, and started again."""
+        bookie = self._bookie(random)
+        if bookie is not None:
+            bookie.crash(power=False)
+
+    def power_failures(self, random: Random) -> None:
+        """Some machines with bookies lose power, perhaps all."""
+        share = (0.3, 0.6, 1.0)[int(random.random() * 3)]
+        for bookie in self.cluster.bookies.values():
+            if random.random() < share:
+                bookie.crash(power=True)
+
+    def client_crashes(self, random: Random) -> None:
+        """A client is gone."""
+        clients = [client for client in self.cluster.clients if client.alive]
+        if clients:
+            clients[int(random.random() * len(clients))].crash()
+
+    def expired_sessions(self, random: Random) -> None:
+        """The session of a client with the metadata service expires."""
+        clients = [client for client in self.cluster.clients if client.alive]
+        if clients:
+            client = clients[int(random.random() * len(clients))]
+            self.cluster.note(client.name, "session expires")
+            self.cluster.metadata.expire(client)
+
+    # -- disks --------------------------------------------------------------------------------------------------------
+
+    def slow_disks(self, random: Random) -> None:
+        """A disk is slow for a while."""
+        bookie = self._bookie(random)
+        if bookie is not None:
+            self.cluster.note(bookie.name, "disk is slow")
+            bookie.slow = 10 + int(random.random() * 90)
+            self.cluster.schedule.after(int(random.random() * 200_000), setattr, bookie, "slow", 1)
+
+    def failed_syncs(self, random: Random) -> None:
+        """The next sync of a bookie fails."""
+        bookie = self._bookie(random)
+        if bookie is not None:
+            bookie.failing_syncs = 1
+
+    def full_disks(self, random: Random) -> None:
+        """A disk has hardly any room left for a while."""
+        bookie = self._bookie(random)
+        if bookie is not None:
+            self.cluster.note(bookie.name, "disk is nearly full")
+            bookie.disk.room = int(random.random() * 4_000)
+            self.cluster.schedule.after(int(random.random() * 200_000), setattr, bookie.disk, "room", 1 << 40)
+
+    def bit_rot(self, random: Random) -> None:
+        """A bit of what is on a disk changes."""
+        bookie = self._to_damage(random)
+        if bookie is None:
+            return
+        files = sorted(name for name, file in bookie.disk.files.items() if file.content)
+        name = files[int(random.random() * len(files))]
+        length = bookie.damageable(name)
+        if length:
+            self.damaged.add(bookie.name)
+            bit = int(random.random() * length * 8)
+            self.cluster.note(bookie.name, f"bit {bit} of file {name} is flipped")
+            bookie.disk.files[name].flip(bit)
+
+    def wiped_disks(self, random: Random) -> None:
+        """A machine is replaced by one with an empty disk."""
+        bookie = self._to_damage(random)
+        if bookie is not None:
+            self.damaged.add(bookie.name)
+            bookie.crash(power=True)
+            self.cluster.note(bookie.name, "disk is wiped")
+            bookie.disk.wipe()
+            bookie.lost_data = True
+            bookie.limbo = random.random() < 0.7
+
+    # -- whom it is done to -------------------------------------------------------------------------------------------
+
+    def _bookie(self, random: Random) -> BookieProcess | None:
+        alive = [bookie for bookie in self.cluster.bookies.values() if bookie.alive]
+        return alive[int(random.random() * len(alive))] if alive else None
+
+    def _to_damage(self, random: Random) -> BookieProcess | None:
+        """A bookie whose disk may be damaged, if there is one."""
+        case = self.cluster.case
+        allowed = len(self.damaged) < case.ack_quorum - 1 or not case.tolerated
+        bookies = [b for b in self.cluster.bookies.values() if b.alive and (allowed or b.name in self.damaged)]
+        return bookies[int(random.random() * len(bookies))] if bookies else None

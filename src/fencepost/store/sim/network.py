@@ -1,0 +1,199 @@
+"""A network of connections: within one, what is sent in a direction arrives in its order or not at all, as with TCP.
+
+Messages on several connections overtake each other. A connection breaks with all that is in flight on it; one side may not notice (a
+half-open connection). A link that is clogged, as all are between the sides of a partition, holds what is sent until it is free.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+from typing import TYPE_CHECKING, Protocol
+
+from fencepost.store.messages import Request, Response
+from fencepost.store.sim.schedule import Schedule
+
+if TYPE_CHECKING:
+    from fencepost.store.sim.story import Story
+
+PATIENCE = 200_000
+"""Microseconds that a client waits for an answer."""
+
+
+class Client(Protocol):
+    """Who opens connections."""
+
+    name: str
+    alive: bool
+    connections: dict[str, Connection]
+
+    def answered(self, txn: int, bookie: str, response: Response) -> None:
+        """A request was answered."""
+        ...
+
+    def unanswered(self, txn: int, bookie: str) -> None:
+        """A request will not be answered."""
+        ...
+
+
+class Server(Protocol):
+    """Who is connected to. ``starts`` counts how often it was started."""
+
+    name: str
+    alive: bool
+    starts: int
+
+    def asked(self, connection: Connection, txn: int, request: Request) -> None:
+        """A request came."""
+        ...
+
+
+class Connection:
+    """A connection from a client to a server. ``waiting`` are the requests that the client waits for."""
+
+    __slots__ = ("arrives_down", "arrives_up", "checking", "client", "deadlines", "number", "open", "server", "start", "usable", "waiting")
+
+    def __init__(self, number: int, client: Client, server: Server) -> None:
+        self.number = number
+        self.client = client
+        self.server = server
+        self.start = server.starts
+        self.open = True  # whether anything that is sent arrives
+        self.usable = True  # whether the client takes it for open
+        self.arrives_up = 0
+        self.arrives_down = 0
+        self.waiting: set[int] = set()
+        self.deadlines: deque[tuple[int, int]] = deque()
+        self.checking = False
+
+
+class SimNetwork:
+    """The connections of a cluster. ``slow`` is the share of messages that take long."""
+
+    def __init__(self, schedule: Schedule, random: Random, story: Story | None, slow: float) -> None:
+        self.schedule = schedule
+        self.random = random.random
+        self.story = story
+        self.slow = slow
+        self.servers: dict[str, Server] = {}
+        self.connections: dict[int, Connection] = {}
+        self.clogged: dict[tuple[str, str], int] = {}
+        self._count = 0
+
+    # -- what clients and servers do ----------------------------------------------------------------------------------
+
+    def request(self, client: Client, server_name: str, txn: int, request: Request) -> None:
+        """Send a request over the connection to a server, which is opened if there is none."""
+        connection = client.connections.get(server_name)
+        if connection is None or not connection.usable:
+            connection = self._connect(client, self.servers[server_name])
+        now = self.schedule.now
+        connection.waiting.add(txn)
+        connection.deadlines.append((now + PATIENCE, txn))
+        if not connection.checking:
+            connection.checking = True
+            self.schedule.at(connection.deadlines[0][0], self._check, connection)
+        if self.story is not None:
+            self.story.sent(client.name, server_name, (connection.number, txn, True), request)
+        if connection.open:
+            arrives = connection.arrives_up = self._arrival(client.name, server_name, connection.arrives_up)
+            self.schedule.at(arrives, self._arrive_up, connection, txn, request)
+        elif connection.server.alive and connection.server.starts != connection.start:
+            self.lose(connection, noticed=True)  # a server that was started anew knows nothing of it, and says so
+
+    def respond(self, number: int, txn: int, response: Response) -> None:
+        """Answer a request over the connection that it came by, if that is still there."""
+        connection = self.connections.get(number)
+        if connection is None:
+            return
+        server, client = connection.server, connection.client
+        if self.story is not None:
+            self.story.sent(server.name, client.name, (number, txn, False), response)
+        if connection.open:
+            arrives = connection.arrives_down = self._arrival(server.name, client.name, connection.arrives_down)
+            self.schedule.at(arrives, self._arrive_down, connection, txn, response)
+
+    # -- what becomes of connections ----------------------------------------------------------------------------------
+
+    def lose(self, connection: Connection, noticed: bool) -> None:
+        """What is in flight on a connection is lost. If the client does not notice it, its requests wait in vain."""
+        connection.open = False
+        self.connections.pop(connection.number, None)
+        if noticed:
+            self.schedule.at(self._arrival(connection.server.name, connection.client.name, 0), self._reset, connection)
+
+    def lose_all(self, name: str, noticed: bool) -> None:
+        """All connections of a process are lost."""
+        for connection in [c for c in self.connections.values() if name in (c.client.name, c.server.name)]:
+            self.lose(connection, noticed)
+
+    def clog(self, source: str, dest: str, until: int) -> None:
+        """Nothing that is sent from ``source`` to ``dest`` arrives before a time."""
+        self.clogged[source, dest] = max(until, self.clogged.get((source, dest), 0))
+
+    def heal(self) -> None:
+        """From now on the network is fast and loses nothing."""
+        self.clogged.clear()
+        self.slow = 0.0
+
+    def _connect(self, client: Client, server: Server) -> Connection:
+        self._count += 1
+        connection = client.connections[server.name] = Connection(self._count, client, server)
+        self.connections[connection.number] = connection
+        if not server.alive:
+            self.lose(connection, noticed=True)
+        return connection
+
+    def _arrival(self, source: str, dest: str, not_before: int) -> int:
+        """When something that is sent now arrives."""
+        chance = self.random()
+        delay = 50 + int(chance * 400)
+        if self.slow and self.random() < self.slow:
+            delay += int(self.random() * 60_000 * chance)
+        arrives = self.schedule.now + delay
+        if self.clogged:
+            arrives = max(arrives, self.clogged.get((source, dest), 0))
+        return max(arrives, not_before)
+
+    def _arrive_up(self, connection: Connection, txn: int, request: Request) -> None:
+        server = connection.server
+        if not connection.open:
+            return
+        if self.story is not None:
+            self.story.received((connection.number, txn, True))
+        server.asked(connection, txn, request)
+
+    def _arrive_down(self, connection: Connection, txn: int, response: Response) -> None:
+        client = connection.client
+        if not connection.open or txn not in connection.waiting:
+            return
+        connection.waiting.remove(txn)
+        if client.alive:
+            if self.story is not None:
+                self.story.received((connection.number, txn, False))
+            client.answered(txn, connection.server.name, response)
+
+    def _reset(self, connection: Connection) -> None:
+        """The client learns that a connection is gone."""
+        connection.usable = False
+        for txn in sorted(connection.waiting):
+            self._give_up(connection, txn)
+
+    def _check(self, connection: Connection) -> None:
+        """Give up the requests whose time is over. That shows a client that nothing comes through a half-open connection."""
+        connection.checking = False
+        deadlines, waiting, now = connection.deadlines, connection.waiting, self.schedule.now
+        while deadlines and (deadlines[0][1] not in waiting or deadlines[0][0] <= now):
+            _, txn = deadlines.popleft()
+            if txn in waiting:
+                connection.usable = connection.usable and connection.open
+                self._give_up(connection, txn)
+        if deadlines and not connection.checking:
+            connection.checking = True
+            self.schedule.at(deadlines[0][0], self._check, connection)
+
+    def _give_up(self, connection: Connection, txn: int) -> None:
+        if txn in connection.waiting:
+            connection.waiting.remove(txn)
+            if connection.client.alive:
+                connection.client.unanswered(txn, connection.server.name)

@@ -1,0 +1,258 @@
+"""What the clients of a run do: one writes a ledger, some recover it, some read along, one has the wrong key; at the end it is closed and read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fencepost.store.entries import Digests, Entry, master_key
+from fencepost.store.messages import AddEntry, ReadEntry, Request
+from fencepost.store.roles.interface import Effect, Error, Event, Result
+from fencepost.store.roles.reader import Reader, ReaderSettings
+from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
+from fencepost.store.roles.writer import Writer, WriterSettings
+from fencepost.store.rules.metadata import DigestType
+from fencepost.store.sim.case import HORIZON, near
+from fencepost.store.sim.client import ClientProcess
+
+if TYPE_CHECKING:
+    from fencepost.store.sim.cluster import Cluster
+
+LEDGER = 7
+"""The ledger that a run is about."""
+
+PASSWORD = b"fencepost"
+
+AGAIN = 15_000
+"""Microseconds after which a client tries again what has failed."""
+
+DEADLINE = 20 * HORIZON
+"""When a ledger that can be closed has to be closed and read, at the latest."""
+
+
+class Owner:
+    """The program of the writer: it appends in bursts, forces what is to be synced later, and perhaps closes at the end."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        case = cluster.case
+        random = case.stream("writer")
+        self.random = random.random
+        self.deferred = self.random() < 0.1
+        settings = WriterSettings(
+            case.ensemble,
+            case.write_quorum,
+            case.ack_quorum,
+            PASSWORD,
+            DigestType.HMAC if self.random() < 0.2 else DigestType.CRC32,
+            creation_token=random.getrandbits(63),
+            in_flight_limit=(1, 3, 1000)[int(self.random() * 3)],
+            deferred_sync=self.deferred,
+            explicit_lac_interval=5_000 if self.random() < 0.5 else 0,
+            metadata_retry_delay=AGAIN,
+        )
+        self.closes = self.random() < 0.6
+        self.appended: dict[int, int] = {}
+        self.creating = self.closing = 0
+        self.forcing: dict[int, int] = {}
+        self.waiting = 0
+        self.most = (3, 8, 20)[int(self.random() * 3)]
+        self.pause = int(self.random() * 1_000_000 * self.most / (case.entries + 3) / 4)
+        self.process = ClientProcess("w", cluster, random, Writer(LEDGER, settings, case.protections), self._result)
+        cluster.judge.created(LEDGER, master_key(PASSWORD))
+        cluster.digests = Digests(settings.digest_type, PASSWORD)
+        cluster.schedule.at(5_000, self._create)
+
+    def _create(self) -> None:
+        self.creating = self.process.call("create")
+
+    def _burst(self) -> None:
+        case, judge = self.cluster.case, self.cluster.judge
+        for _ in range(1 + int(self.random() * self.random() * self.most)):
+            place = len(judge.ledgers[LEDGER].appended)
+            if place == case.entries:
+                break
+            data = f"entry {place} ".encode() * (1 + int(self.random() ** 6 * 120))
+            judge.appended(LEDGER, data)
+            self.waiting += 1
+            # The role may answer at once, before its call returns with a token.
+            self.appended[self.process.calls + 1] = place
+            self.process.call("append", data)
+        if self.deferred and self.random() < 0.5:
+            self.forcing[self.process.calls + 1] = 0
+            self.process.call("force")
+        if len(judge.ledgers[LEDGER].appended) < case.entries:
+            self.cluster.schedule.after(int(self.random() * 2 * self.pause), self._burst)
+        elif self.closes:
+            self.cluster.schedule.after(int(self.random() * 2 * self.pause), self._close)
+
+    def _close(self) -> None:
+        self.closing = self.process.calls + 1
+        self.process.call("close")
+
+    def _result(self, result: Result) -> None:
+        token, judge = result.token, self.cluster.judge
+        if token in self.appended:
+            if not result.error:
+                if not self.deferred:
+                    judge.acknowledged(LEDGER, self.appended[token], result.value)
+        elif token in self.forcing or token == self.closing:
+            if not result.error:
+                for entry_id in range(judge.ledgers[LEDGER].acknowledged + 1, result.value + 1):
+                    judge.acknowledged(LEDGER, entry_id, entry_id)
+                if token == self.closing:
+                    judge.ended(self.process.name, LEDGER, result.value)
+        elif result.error is Error.NOT_ENOUGH_BOOKIES:
+            self.cluster.schedule.after(AGAIN, self._create)
+        elif not result.error:
+            self.cluster.schedule.after(0, self._burst)
+
+
+class Heir:
+    """The program of a client that recovers the ledger, until it is closed."""
+
+    def __init__(self, name: str, cluster: Cluster, start: int) -> None:
+        self.cluster = cluster
+        random = cluster.case.stream(name)
+        settings = RecovererSettings(
+            PASSWORD,
+            in_flight_limit=(1, 2, 5)[int(random.random() * 3)],
+            restart_delay=2_000 + int(random.random() * AGAIN),
+            restart_jitter=AGAIN,
+            metadata_retry_delay=AGAIN,
+        )
+        self.process = ClientProcess(name, cluster, random, Recoverer(LEDGER, settings, cluster.case.protections), self._result)
+        self.closed = False
+        cluster.schedule.at(start, self._recover)
+
+    def _recover(self) -> None:
+        self.process.call("recover")
+
+    def _result(self, result: Result) -> None:
+        if not result.error:
+            self.closed = True
+            self.cluster.judge.ended(self.process.name, LEDGER, result.value.last_entry)
+        elif self.cluster.schedule.now < DEADLINE:
+            self.cluster.schedule.after(AGAIN, self._recover)
+
+
+class Follower:
+    """The program of a client that reads the ledger without recovering it: entry by entry as they are confirmed, until it ends.
+
+    It begins somewhere in the ledger, and asks for the LAC and for entries that it has read before now and then. ``whole``: it
+    begins at the first entry, and all that it asks for is to be answered, in the end.
+    """
+
+    def __init__(self, name: str, cluster: Cluster, start: int, whole: bool = False) -> None:
+        self.cluster = cluster
+        random = cluster.case.stream(name)
+        self.random = random.random
+        settings = ReaderSettings(
+            PASSWORD, speculation_delay=2_000 + int(self.random() * 20_000), poll_wait=50_000, metadata_retry_delay=AGAIN
+        )
+        self.process = ClientProcess(name, cluster, random, Reader(LEDGER, settings, cluster.case.protections), self._result)
+        self.whole = whole
+        self.next = 0 if whole or self.random() < 0.5 else int(self.random() * cluster.case.entries)
+        self.lac = -1
+        self.ended = False
+        self.asked: dict[int, tuple[str, int]] = {}
+        cluster.schedule.at(start, self._ask, "open", -1)
+
+    def _ask(self, operation: str, entry_id: int) -> None:
+        # The role may answer at once, before its call returns with a token.
+        self.asked[self.process.calls + 1] = (operation, entry_id)
+        self.process.call(operation, *(() if entry_id < 0 else (entry_id,)))
+
+    def _result(self, result: Result) -> None:
+        operation, entry_id = self.asked.pop(result.token)
+        judge, name, after = self.cluster.judge, self.process.name, self.cluster.schedule.after
+        if result.error:
+            if result.error is Error.NO_ENTRY:
+                judge.missing(name, LEDGER, entry_id)
+            if result.error is Error.NO_LEDGER:
+                return
+            if self.cluster.schedule.now < DEADLINE:
+                after(AGAIN, self._ask, operation, entry_id)
+        elif operation in ("open", "lac"):
+            judge.told_lac(name, LEDGER, result.value, self.lac)
+            self.lac = result.value
+            if operation == "open":
+                after(0, self._ask, "tail", self.next)
+        elif operation == "read":
+            judge.read(name, LEDGER, entry_id, result.value)
+        elif result.value is None:
+            judge.past_end(name, LEDGER, entry_id)
+            self.ended = True
+        else:
+            judge.read(name, LEDGER, entry_id, result.value)
+            after(int(self.random() * 500), self._ask, "tail", entry_id + 1)
+            if not self.whole:
+                if self.random() < 0.1:
+                    after(int(self.random() * 5_000), self._ask, "lac", -1)
+                if self.random() < 0.1:
+                    after(int(self.random() * 5_000), self._ask, "read", int(self.random() * (entry_id + 1)))
+
+
+class Impostor:
+    """The program of a client with another key: it tries to write to the ledger, and to fence it. It is its own role, and hears nothing.
+
+    The first key that a bookie is given for a ledger is the one that it asks for, so only those are tried that hold some of it.
+    """
+
+    def __init__(self, cluster: Cluster, moments: list[int]) -> None:
+        self.cluster = cluster
+        stream = cluster.case.stream("impostor")
+        self.random = stream.random
+        self.key = master_key(b"another")
+        self.process = ClientProcess("impostor", cluster, stream, self, lambda result: None)
+        for txn in range(1, 9):
+            cluster.schedule.at(near(moments, self.random), self._try, txn)
+
+    def receive(self, event: Event, now: int) -> list[Effect]:
+        """Take an event, as a role does."""
+        return []
+
+    def _try(self, txn: int) -> None:
+        history = self.cluster.judge.ledgers[LEDGER]
+        holders = sorted({bookie for bookies in history.stored.values() for bookie in bookies} - self.cluster.faults.damaged)
+        if not holders or not self.process.alive:
+            return
+        bookie = holders[int(self.random() * len(holders))]
+        entry_id = int(self.random() * (len(history.appended) + 2))
+        if self.random() < 0.5:
+            request: Request = ReadEntry(LEDGER, entry_id, fence=True, master_key=self.key)
+        else:
+            body = self.cluster.digests.entry_body(Entry(LEDGER, entry_id, -1, 1, b"wrong"))
+            request = AddEntry(LEDGER, entry_id, -1, body, self.key, recovery=self.random() < 0.5)
+        self.cluster.network.request(self.process, bookie, txn, request)
+
+
+class Workload:
+    """The programs of all clients of a run. At its end a client that is there for that alone closes the ledger, and another reads it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        random, moments = cluster.case.stream("workload").random, cluster.case.moments()
+        self.owner = Owner(cluster)
+        for number in range(1, cluster.case.recoverers + 1):
+            Heir(f"r{number}", cluster, max(10_000, near(moments, random)))
+        if "impostors" in cluster.case.faults:
+            Impostor(cluster, moments)
+        for number in range(1, cluster.case.readers + 1):
+            Follower(f"reader{number}", cluster, max(10_000, near(moments, random)))
+        self.last: Heir | None = None
+        self.reader: Follower | None = None
+        cluster.schedule.at(HORIZON + AGAIN, self._end)
+
+    def _end(self) -> None:
+        self.last = Heir("end", self.cluster, self.cluster.schedule.now + AGAIN)
+        self.reader = Follower("audit", self.cluster, self.cluster.schedule.now + AGAIN, whole=True)
+
+    def finished(self) -> bool:
+        """Whether the ledger is closed, and was read; or it was never created, and nobody is left to do that; or it need not be."""
+        if self.reader is None or self.last is None:
+            return False
+        if self.last.closed and self.reader.ended:
+            return True
+        if not self.cluster.case.tolerated and self.cluster.schedule.now > 2 * HORIZON:
+            return True
+        return not (self.owner.process.alive or LEDGER in self.cluster.metadata.ledgers)
