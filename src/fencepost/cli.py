@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fencepost.result import Result, Table
     from fencepost.spec.protocol import Protocol
     from fencepost.states.questions import By
+    from fencepost.store.rules.protections import Protections
     from fencepost.trace import Trace
     from fencepost.trace.dot import Graph
     from fencepost.trace.reading import Written
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 LONGEST = 2_000
 """Characters of a complaint after which its middle is left out."""
 
-COMMANDS = ("check", "explore", "list", "show", "query", "witness", "diff")
+COMMANDS = ("check", "explore", "list", "show", "query", "witness", "diff", "simulate-store")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -179,7 +180,12 @@ def _parser() -> argparse.ArgumentParser:
     comparing = commands.add_parser("diff", help="which states one state space has and another has not", allow_abbrev=False)
     comparing.set_defaults(run=_diff)
     _diff_options(comparing)
-    for command in (listing, showing, checking, exploring, asking, reaching, comparing):
+    simulating = commands.add_parser(
+        "simulate-store", help="run clusters of the ledger store under seeded faults, on virtual time", allow_abbrev=False
+    )
+    simulating.set_defaults(run=_simulate_store)
+    _simulate_store_options(simulating)
+    for command in (listing, showing, checking, exploring, asking, reaching, comparing, simulating):
         command.add_argument("--debug", action="store_true", help="show Python's traceback when something goes wrong")
     return parser
 
@@ -325,6 +331,21 @@ def _spark_options(parser: Any) -> None:
     )
 
 
+def _simulate_store_options(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_argument_group("what is simulated")
+    what.add_argument("--seeds", metavar="A..B", type=_seeds, default=range(1, 1001), help="the seeds, one run for each; by default 1..1000")
+    what.add_argument("--profile", metavar="NAME", default="everything", help="what may go wrong: calm, network, crashes, disks, races, everything or beyond")
+    what.add_argument("--without", metavar="PROTECTION", action="append", default=[], help="switch a protection of the ledger off (repeatable)")
+    what.add_argument("--jobs", metavar="N", type=_workers, help="processes; by default one for each core")
+    one = parser.add_argument_group("one run")
+    one.add_argument("--replay", metavar="SEED", type=_number, help="run one seed, and tell it step by step")
+    one.add_argument("-D", metavar="NAME=VALUE", dest="define", action="append", default=[], help="with --replay: set what the seed would choose, as entries=3 (repeatable)")
+    told = parser.add_argument_group("results")
+    told.add_argument("--json", metavar="FILE", nargs="?", const="-", help="the result as JSON; by default to standard output, which then has nothing else on it")
+    told.add_argument("--sequence", metavar="FILE", help="with --replay: the run as a sequence diagram (sequencediagram.org)")
+    told.add_argument("--html", metavar="FILE", help="with --replay: the run as one page with its sequence diagram")
+
+
 def _unknown_option(given: str, parsed: argparse.Namespace) -> str:
     if not given.startswith("-"):
         return f"{given} is one argument too many: give one protocol at a time"
@@ -335,6 +356,7 @@ def _unknown_option(given: str, parsed: argparse.Namespace) -> str:
         "query": _query_options,
         "witness": _witness_options,
         "diff": _diff_options,
+        "simulate-store": _simulate_store_options,
     }.get(parsed.command)
     if given_by is not None:
         given_by(parser)
@@ -356,6 +378,15 @@ def _number(text: str, least: int = 0) -> int:
     if number < least:
         raise argparse.ArgumentTypeError(f"{text} is too small: give at least {least}")
     return number
+
+
+def _seeds(text: str) -> range:
+    first, dots, last = text.partition("..")
+    start = _number(first)
+    stop = _number(last) if dots else start
+    if stop < start:
+        raise argparse.ArgumentTypeError(f"{text} has no seeds: give the smaller one first")
+    return range(start, stop + 1)
 
 
 def _workers(text: str) -> int:
@@ -948,6 +979,100 @@ def _diff(given: argparse.Namespace) -> int:
     if given.json != "-":
         _say(story(found, traces, _width()))
     return errors.HOLDS
+
+
+# -- the store in a simulator -----------------------------------------------------------------------------------------
+
+
+def _simulate_store(given: argparse.Namespace) -> int:
+    from fencepost.store.sim import report
+    from fencepost.store.sim.case import PROFILES
+
+    if given.profile not in PROFILES:
+        raise OptionError(f"--profile {given.profile}: there are {', '.join(PROFILES)}")
+    protections = _protections_without(given.without)
+    for option in ("json", "sequence", "html"):
+        path = getattr(given, option)
+        if option != "json" and path is not None and given.replay is None:
+            raise OptionError(f"--{option} shows one run: give --replay SEED too")
+        if path == "-" and option != "json":
+            raise OptionError(f"--{option} - is not possible: only --json can go to standard output")
+        if path not in (None, "-"):
+            _must_be_writable(option, path)
+    if given.replay is not None:
+        return _replay(given, protections)
+    if given.define:
+        raise OptionError("-D sets what one seed would choose: give --replay SEED too")
+
+    from fencepost.engines.resources import cores
+    from fencepost.store.sim.campaign import Campaign, run
+    from fencepost.store.sim.shrink import shrunk
+
+    campaign = Campaign(given.seeds, given.profile, protections, given.jobs or cores())
+    with _seeds_progress() as progress:
+        tally = run(campaign, lambda so_far: progress(so_far.seeds, so_far.events, len(given.seeds)))
+    smallest = None
+    if tally.failed is not None and not tally.interrupted:
+        with contextlib.suppress(KeyboardInterrupt):
+            smallest = shrunk(tally.failed)
+    _tell_simulated(given, report.story_of(tally, smallest), report.data(tally, smallest))
+    return report.exit_code(tally)
+
+
+def _replay(given: argparse.Namespace, protections: Protections) -> int:
+    """Run one seed, and tell what happened in it."""
+    from fencepost.store.sim import report
+    from fencepost.store.sim.case import drawn, with_settings
+    from fencepost.store.sim.run import simulate
+    from fencepost.store.sim.story import Story
+
+    settings = {}
+    for text in given.define:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise OptionError(f"-D {text}: give a name and a value, as entries=3")
+        settings[name] = value
+    story = Story()
+    outcome = simulate(with_settings(drawn(given.replay, given.profile, protections), settings), story)
+    _tell_simulated(given, report.replay_text(outcome, story), report.outcome_data(outcome))
+    for option, text in (("sequence", report.sequence), ("html", report.html)):
+        path = getattr(given, option)
+        if path is not None:
+            _write_rows(option, path, iter([text(outcome, story)]))
+    return errors.HOLDS if outcome.violation is None else errors.SAFETY_VIOLATED
+
+
+def _protections_without(names: Sequence[str]) -> Protections:
+    """All protections but those."""
+    from fencepost.store.rules.protections import ALL
+
+    for name in names:
+        if name not in ALL._fields:
+            near = get_close_matches(name, ALL._fields, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(ALL._fields)}"
+            raise OptionError(f"--without {name}: there is no such protection: {hint}")
+    return ALL.replace(**dict.fromkeys(names, False))
+
+
+def _tell_simulated(given: argparse.Namespace, text: str, document: dict[str, Any]) -> None:
+    if given.json is not None:
+        from fencepost.trace.json import dumps
+
+        _write_rows("json", given.json, iter([dumps(document, indent=2), "\n"]))
+    if given.json != "-":
+        _say(text)
+
+
+@contextlib.contextmanager
+def _seeds_progress() -> Iterator[Callable[[int, int, int], None]]:
+    """Where a campaign reports to: a live line if somebody is watching."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield lambda done, events, of: None
+        return
+    from fencepost.progress import Seeds
+
+    with Seeds(sys.stderr) as line:
+        yield line.report
 
 
 # -- saying things ----------------------------------------------------------------------------------------------------

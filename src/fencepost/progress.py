@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Self, TextIO
 
 from fencepost.engines.interface import COMPILING, Progress
 from fencepost.report import numbers
@@ -77,25 +77,67 @@ class _Sample:
     expanded: int
 
 
-class Line:
-    """Draws progress on a terminal. Use it as a context manager and pass :meth:`report` to :func:`fencepost.check`."""
+class Bottom:
+    """The last line of a terminal, drawn over and over. Use it as a context manager: it is empty at the end."""
 
-    def __init__(self, terminal: TextIO, protocol: Protocol, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, terminal: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._terminal = terminal
-        self._protocol = protocol
         self._clock = clock
         self._started = clock()
         self._drawn_at = float("-inf")
         self._drawn = 0  # characters on the line now
-        self._samples: deque[_Sample] = deque()
-        self._estimate = Estimate()
-        self._warned: set[str] = set()
 
-    def __enter__(self) -> Line:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._write("")
+
+    def _is_due(self, now: float) -> bool:
+        """Whether it is time to draw the line again."""
+        if now - self._started < FIRST or now - self._drawn_at < EVERY:
+            return False
+        self._drawn_at = now
+        return True
+
+    def _write(self, text: str) -> None:
+        width = max(20, _columns(self._terminal) - 1)
+        text = text[:width]
+        if text or self._drawn:
+            # What was longer is overwritten with blanks; the cursor ends where the line began if nothing is left.
+            self._put("\r" + text.ljust(min(self._drawn, width)) + ("" if text else "\r"))
+            self._drawn = len(text)
+
+    def _put(self, text: str) -> None:
+        try:
+            self._terminal.write(text)
+            self._terminal.flush()
+        except (OSError, ValueError):  # a terminal that went away is no reason to stop
+            pass
+
+
+class Seeds(Bottom):
+    """Draws how far a campaign of the simulator is: call :meth:`report` with what is done."""
+
+    def report(self, done: int, events: int, of: int) -> None:
+        """``done`` seeds of so many, with so many events."""
+        now = self._clock()
+        if self._is_due(now):
+            seconds = now - self._started
+            rate = done / seconds
+            left = f"   {roughly((of - done) / rate)} left" if done else ""
+            self._write(f"{done:,} of {of:,} seeds ({per_second(rate)})   {events:,} events   {duration(seconds)}{left}")
+
+
+class Line(Bottom):
+    """Draws the progress of a check: pass :meth:`report` to :func:`fencepost.check`."""
+
+    def __init__(self, terminal: TextIO, protocol: Protocol, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(terminal, clock)
+        self._protocol = protocol
+        self._samples: deque[_Sample] = deque()
+        self._estimate = Estimate()
+        self._warned: set[str] = set()
 
     def report(self, progress: Progress) -> None:
         """Show how far the check is; called by the engine."""
@@ -108,9 +150,8 @@ class Line:
                 self._put(
                     f"warning: {slot} has held {values:,} values, which slows the check down: {advice(self._protocol, slot)}\n"
                 )
-        if now - self._started < FIRST or now - self._drawn_at < EVERY:
+        if not self._is_due(now):
             return
-        self._drawn_at = now
         # What a search finds, a simulation walks through: its rate is that of its steps.
         counted = progress.distinct if progress.walks is None else progress.generated
         # On a cluster what was counted comes in all at once, at the end of a job.
@@ -165,21 +206,6 @@ class Line:
             if len(text) < _columns(self._terminal):
                 break
         return text
-
-    def _write(self, text: str) -> None:
-        width = max(20, _columns(self._terminal) - 1)
-        text = text[:width]
-        if text or self._drawn:
-            # What was longer is overwritten with blanks; the cursor ends where the line began if nothing is left.
-            self._put("\r" + text.ljust(min(self._drawn, width)) + ("" if text else "\r"))
-            self._drawn = len(text)
-
-    def _put(self, text: str) -> None:
-        try:
-            self._terminal.write(text)
-            self._terminal.flush()
-        except (OSError, ValueError):  # a terminal that went away is no reason to stop a check
-            pass
 
 
 class Notice:

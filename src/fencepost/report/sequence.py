@@ -16,7 +16,11 @@ def sequence(trace: Trace, verdict: str | None = None) -> str:
     A step at which nothing passes between two participants is an arrow of its actor to itself. The loop of a lasso stands in a
     frame. ``verdict`` is a last note over everyone.
     """
-    drawn = diagram(trace)
+    return written(diagram(trace), verdict)
+
+
+def written(drawn: Diagram, verdict: str | None = None) -> str:
+    """A diagram in that form."""
     names = _identifiers([line.name for line in drawn.lifelines])
     found = []
     for line in drawn.lifelines:
@@ -27,7 +31,7 @@ def sequence(trace: Trace, verdict: str | None = None) -> str:
         if drawn.loop is not None and moment.number == drawn.loop + 1:
             found.append("loop for ever")
         found += _moment(drawn, moment, names)
-    if drawn.loop is not None and drawn.loop < len(trace.steps):
+    if drawn.loop is not None and any(moment.number > drawn.loop for moment in drawn.moments):
         found.append("end")
     elif drawn.loop is not None and names:
         found.append(f"note over {_everyone(names)}: nothing more happens, for ever")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.store.disk.journal import Damage, Writer, recover
 from fencepost.store.disk.records import decode, encode
 from fencepost.store.messages import AddEntry, Request
-from fencepost.store.records import EntryAdded, JournalRecord
+from fencepost.store.records import EntryAdded, Record
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.roles.interface import (
     Answer,
@@ -84,7 +84,7 @@ class BookieProcess:
         """What a process knows is gone with it."""
         self.index: dict[tuple[int, int], tuple[int, int]] = {}
         self.last: dict[int, int] = {}
-        self.pending: list[tuple[int, bytes, JournalRecord]] = []
+        self.pending: list[tuple[int, bytes, Record]] = []
         self.flushing = False
         self.unmarked = False
         self.durable = 0
@@ -252,7 +252,7 @@ class BookieProcess:
         self.cluster.schedule.after(delay, self._synced, start, sectors, self.writer.end, proves, group)
 
     def _synced(
-        self, start: int, sectors: frozenset[int], end: int, proves: int, group: list[tuple[int, bytes, JournalRecord]]
+        self, start: int, sectors: frozenset[int], end: int, proves: int, group: list[tuple[int, bytes, Record]]
     ) -> None:
         if not self.alive or self.starts != start:
             return

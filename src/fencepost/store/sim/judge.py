@@ -238,5 +238,5 @@ class Judge:
 
 def _write_set(metadata: LedgerMetadata, entry_id: int) -> list[str]:
     """The bookies that an entry belongs to, by the metadata."""
-    ensemble = [f.ensemble for f in metadata.fragments if f.first_entry_id <= entry_id][-1]
+    ensemble = list([f.ensemble for f in metadata.fragments if f.first_entry_id <= entry_id][-1])
     return [ensemble[(entry_id + place) % len(ensemble)] for place in range(metadata.write_quorum)]
