@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import Any
 
 from fencepost.spec.values import Record
 from fencepost.store.rules.ensembles import Fragment, with_ensemble
@@ -56,7 +57,7 @@ class LedgerMetadata(Record):
 # -- what a change makes of the metadata ------------------------------------------------------------------------------
 
 
-def with_changed_ensemble(metadata: LedgerMetadata, ensemble: Sequence[str], lac: int) -> LedgerMetadata:
+def with_changed_ensemble(metadata: LedgerMetadata, ensemble: Sequence[Any], lac: int) -> LedgerMetadata:
     """The metadata after a change of ensemble, which holds from the entry after the LAC on; see :func:`.ensembles.with_ensemble`."""
     return metadata.replace(fragments=with_ensemble(metadata.fragments, tuple(ensemble), lac + 1))
 
@@ -78,7 +79,7 @@ def closed(
     )
 
 
-def current_ensemble(metadata: LedgerMetadata) -> tuple[str, ...]:
+def current_ensemble(metadata: LedgerMetadata) -> tuple[Any, ...]:
     """The ensemble of the last fragment, which entries are added to, and a recovery fences and reads from."""
     return tuple(metadata.fragments[-1].ensemble)
 
