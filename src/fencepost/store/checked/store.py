@@ -1,0 +1,1060 @@
+"""The ledger store as a protocol: its clients and bookies, whose every decision is one of `fencepost.store.rules`.
+
+An action here sends and receives and remembers. Whether a bookie takes an add, how far the LAC goes, how a read ends, whether the
+metadata may be replaced, is asked of the very functions that the store runs, with the protections that are switched on.
+
+It is the life of one ledger, as `bookkeeper` tells it, with the names of that protocol, and what a real client does besides:
+
+- It acts on metadata as it has seen them. Others may have changed them since; its write is refused, it reads again and asks the rule again.
+- The answer to a write comes later, or is lost. Meanwhile the owner counts what bookies confirm, and more of them may fail.
+- A recovery reads several entries at once, while it writes back (``reads_in_flight``).
+- A recovery that was overtaken finds that out when it wants to close the ledger.
+- A bookie that lost everything in a crash is back, in limbo (``crashes``).
+
+What a role does at once about several bookies or entries is a step for each entry here: so there are more behaviours, and not fewer. A
+message that makes no difference any more is never received. Entry ids start at 1 and a LAC of 0 means that nothing is confirmed.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, ClassVar
+
+from fencepost import (
+    ModelValue,
+    Network,
+    PerKey,
+    Record,
+    action,
+    assumption,
+    constant,
+    invariant,
+    model_values,
+    network,
+    one_of,
+    per_key,
+    require,
+    state,
+    subsets,
+)
+from fencepost.protocols.bookkeeper.current import (
+    NOT_KNOWN,
+    OWNERS,
+    ClientStatus,
+    ReadRequest,
+    ReadResponse,
+    ReadResult,
+    RecoveryPhase,
+)
+from fencepost.protocols.bookkeeper.ledger import (
+    AddEntryRequest,
+    AddEntryResponse,
+    Bookies,
+    Entry,
+    FenceRequest,
+    FenceResponse,
+    LedgerProtocol,
+    PendingAddOp,
+    are_bookies,
+    earliest_add,
+    is_entry,
+)
+from fencepost.protocols.bookkeeper.limbo import LedgerOnBookie
+from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+from fencepost.store.rules.adding import (
+    AddOutcome,
+    answer_to_add,
+    counts,
+    lac_of_bookie,
+    lac_reached,
+    may_append,
+    outcome_of_add,
+)
+from fencepost.store.rules.codes import Code, Verdict
+from fencepost.store.rules.ensembles import (
+    Fragment,
+    chosen,
+    fragment_of,
+    needs_change,
+    newly_asked,
+    replaced,
+    still_confirmed,
+)
+from fencepost.store.rules.fencing import answer_to_fence, fencing, is_fenced_by_read
+from fencepost.store.rules.metadata import (
+    LedgerMetadata,
+    LedgerStatus,
+    Next,
+    closed,
+    current_ensemble,
+    end_of,
+    ends_at,
+    marked_in_recovery,
+    takes_update,
+    to_change_ensemble,
+    to_close,
+    to_close_recovered,
+    to_start_recovery,
+    to_tell_fragments,
+    with_changed_ensemble,
+)
+from fencepost.store.rules.protections import Protections
+from fencepost.store.rules.quorums import are_quorums, covers_ensemble, is_committed, write_set
+from fencepost.store.rules.reading import (
+    ReadOutcome,
+    answer_to_read,
+    is_readable,
+    ordinary_read,
+    outcome_of_read,
+    recovery_read,
+)
+from fencepost.store.rules.recovery import (
+    confirmed_before,
+    ensemble_to_read,
+    is_end,
+    keeps_fragments,
+    lac_to_carry,
+    may_close,
+    may_read_ahead,
+)
+
+Ensemble = tuple[ModelValue, ...]
+
+
+class Status(enum.Enum):
+    """What a client is about."""
+
+    OPEN = "open"
+    CHANGING_ENSEMBLE = "changing ensemble"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    FOUND_CLOSED = "found closed"
+    """Somebody else has closed its ledger at just its LAC."""
+    WITHDRAWN = "withdrawn"
+    MARKING = "marking"
+    """It wants to recover the ledger, and has read its metadata."""
+    IN_RECOVERY = "in recovery"
+    TELLING_FRAGMENTS = "telling fragments"
+    """Only without the protection that a recovery keeps its fragments to itself."""
+    CLOSING_RECOVERED = "closing recovered"
+    OVERTAKEN = "overtaken"
+    """Somebody else has marked the ledger since, or closed it."""
+    ABORTED = "aborted"
+
+
+PUBLISHED_STATUS: Mapping[Status, ClientStatus] = {
+    Status.OPEN: ClientStatus.OPEN,
+    Status.CHANGING_ENSEMBLE: ClientStatus.OPEN,
+    Status.CLOSING: ClientStatus.OPEN,
+    Status.CLOSED: ClientStatus.CLOSED,
+    Status.FOUND_CLOSED: ClientStatus.CLIENT_WITHDRAWN,
+    Status.WITHDRAWN: ClientStatus.CLIENT_WITHDRAWN,
+    Status.IN_RECOVERY: ClientStatus.IN_RECOVERY,
+    Status.TELLING_FRAGMENTS: ClientStatus.IN_RECOVERY,
+    Status.CLOSING_RECOVERED: ClientStatus.IN_RECOVERY,
+    Status.OVERTAKEN: ClientStatus.IN_RECOVERY,
+    Status.ABORTED: ClientStatus.RECOVERY_ABORTED,
+}
+"""What `bookkeeper` calls a client, unless the metadata tell more: see :meth:`Store.published_status`."""
+
+
+WRITING = (
+    Status.CHANGING_ENSEMBLE,
+    Status.CLOSING,
+    Status.MARKING,
+    Status.TELLING_FRAGMENTS,
+    Status.CLOSING_RECOVERED,
+)
+"""What clients are about that write metadata."""
+
+
+class MetadataService(Record):
+    """The metadata of the ledger, None before it is created, and their version."""
+
+    metadata: LedgerMetadata | None = None
+    version: int = 0
+
+
+class Answer(enum.Enum):
+    """What the metadata service says to a write, sooner or later."""
+
+    WRITTEN = "written"
+    LOST = "lost"
+    """It has taken the write, and its answer does not come."""
+    REFUSED = "refused"
+
+
+class Update(Record):
+    """A write of metadata, and the answer that the client waits for; ``version`` is what the metadata service has made of it."""
+
+    metadata: LedgerMetadata
+    version: int
+    answer: Answer
+
+
+class Client(Record):
+    """What a client knows.
+
+    ``seen``: the metadata as it last saw them, with the fragments that its recovery keeps to itself, and ``version`` theirs. ``update``: a
+    write that is not answered. The LAC, the last add that it pushed (LAP), adds that are not confirmed, and who has confirmed which. Of a
+    recovery: who is fenced, the ensemble that it reads from and the LAC that it began with; the last entry that it has asked for, who
+    lacks which entry, what was found out of order; the end, once it is known; and which entries it has sent to any bookie.
+    """
+
+    status: Status | None = None
+    seen: LedgerMetadata | None = None
+    version: int | None = None
+    update: Update | None = None
+    pending_add_ops: frozenset[PendingAddOp] = frozenset()
+    lap: int = 0
+    lac: int = 0
+    confirmed: PerKey[int, Bookies] = per_key(lambda protocol: protocol.entry_ids, frozenset())
+    fenced: Bookies = frozenset()
+    recovery_phase: RecoveryPhase = RecoveryPhase.NOT_STARTED
+    recovery_ensemble: Ensemble = ()
+    recovery_lac: int = 0
+    last_read: int = 0
+    no_such_entry: PerKey[int, Bookies] = per_key(lambda protocol: protocol.readable_ids, frozenset())
+    found: frozenset[Entry] = frozenset()
+    last_recoverable_entry: int = NOT_KNOWN
+    written_back: frozenset[int] = frozenset()
+
+
+class Reader(Record):
+    """One ordinary read: which entry, who was asked, who has answered that it lacks the entry, and what came of it."""
+
+    entry_id: int | None = None
+    asked: Bookies = frozenset()
+    negative: Bookies = frozenset()
+    result: ReadResult | None = None
+
+
+RESULTS: Mapping[Verdict, ReadResult | None] = {
+    Verdict.WAITING: None,
+    Verdict.POSITIVE: ReadResult.OK,
+    Verdict.NEGATIVE: ReadResult.NO_SUCH_ENTRY,
+    Verdict.UNKNOWN: ReadResult.UNKNOWN,
+}
+
+
+class Those(Collection[ModelValue]):
+    """The bookies of which something is so, which is asked only of those that somebody looks for."""
+
+    def __init__(self, bookies: Iterable[ModelValue], is_so: Callable[[ModelValue], bool]) -> None:
+        self._bookies = bookies
+        self._is_so = is_so
+
+    def __contains__(self, b: object) -> bool:
+        return isinstance(b, ModelValue) and b in self._bookies and self._is_so(b)
+
+    def __iter__(self) -> Iterator[ModelValue]:
+        return (b for b in self._bookies if self._is_so(b))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+# -- types of the parts of the state ----------------------------------------------------------------------------------
+
+
+def _is_metadata(protocol: Any, metadata: LedgerMetadata) -> bool:
+    last = 0
+    for fragment in metadata.fragments:
+        if not (are_bookies(protocol, tuple(fragment.ensemble)) and fragment.first_entry_id > last):
+            return False
+        last = fragment.first_entry_id
+    return metadata.status is LedgerStatus.CLOSED or metadata.last_entry == -1
+
+
+def _is_pending(protocol: Any, op: PendingAddOp) -> bool:
+    return is_entry(protocol, op.entry) and op.fragment_id >= 1 and are_bookies(protocol, op.ensemble)
+
+
+TYPES: Mapping[str, Test] = {
+    "meta.metadata": or_none(_is_metadata),
+    "meta.version": at_least(0),
+    "bookie.entries": each(is_entry),
+    "bookie.fenced": one_of_kind(bool),
+    "bookie.lac": at_least(0),
+    "bookie.limbo": one_of_kind(bool),
+    "client.status": or_none(one_of_kind(Status)),
+    "client.seen": or_none(_is_metadata),
+    "client.version": or_none(at_least(1)),
+    "client.update": or_none(lambda protocol, update: _is_metadata(protocol, update.metadata)),
+    "client.pending_add_ops": each(_is_pending),
+    "client.lap": at_least(0),
+    "client.lac": at_least(0),
+    "client.confirmed": are_bookies,
+    "client.fenced": are_bookies,
+    "client.recovery_phase": one_of_kind(RecoveryPhase),
+    "client.recovery_ensemble": are_bookies,
+    "client.recovery_lac": at_least(0),
+    "client.last_read": at_least(0),
+    "client.no_such_entry": are_bookies,
+    "client.found": each(is_entry),
+    "client.last_recoverable_entry": at_least(NOT_KNOWN),
+    "client.written_back": each(lambda protocol, entry_id: entry_id in protocol.entry_ids),
+    "reader.entry_id": or_none(lambda protocol, entry_id: entry_id in protocol.entry_ids),
+    "reader.asked": are_bookies,
+    "reader.negative": are_bookies,
+    "reader.result": or_none(one_of_kind(ReadResult)),
+    "crashed": at_least(0),
+}
+
+
+SWITCHES = (
+    "fenced_bookies_refuse",
+    "fencing_covers_ensemble",
+    "recovery_reads_fence",
+    "recovery_starts_at_fragment",
+    "recovery_reads_stay",
+    "recovery_keeps_fragments",
+    "negatives_cover_quorum",
+    "write_back_before_close",
+    "conditional_updates",
+    "confirmations_withdrawn",
+    "confirmed_in_order",
+    "lac_waits_for_change",
+    "recovery_freezes_lac",
+    "limbo_is_unknown",
+)
+"""The protections that are constants. Everybody has the key here, so that keys are checked makes no difference."""
+
+
+def _clients_and_readers(protocol: Store) -> Iterable[ModelValue]:
+    return (*protocol.clients, *protocol.readers)
+
+
+class Store(LedgerProtocol):
+    """The life of one ledger, by the rules of the store: clients that write and recover it, bookies, readers, a metadata service."""
+
+    name: ClassVar[str] = "store"
+
+    bookies: tuple[ModelValue, ...] = model_values("b", 3, "the bookies that are available")
+    clients: tuple[ModelValue, ...] = model_values(
+        "c", 2, "those who may create the ledger, or recover it", symmetric=True
+    )
+    readers: tuple[ModelValue, ...] = model_values("r", 0, "those who read one entry", symmetric=True)
+    write_quorum: int = constant(2, "bookies that an entry is sent to")
+    ack_quorum: int = constant(2, "bookies that must confirm an entry before it is committed")
+    ensemble_size: int = constant(0, "bookies that entries are striped over; 0: the write quorum")
+    send_limit: int = constant(1, "entries that the owner sends")
+    inflight_limit: int = constant(1, "entries that the owner sends before the first of them is committed")
+    message_loss: bool = constant(True, "whether messages can be lost, not only delayed")
+    choose_ensembles: bool = constant(False, "whether any valid ensemble may be chosen, not only the first")
+    metadata_lags: bool = constant(True, "whether metadata are read, written and answered one after the other")
+    metadata_answers_lost: bool = constant(False, "whether the answer to a write of metadata can be lost")
+    appends_while_changing: bool = constant(
+        False, "whether the owner sends entries while the ensemble is being changed"
+    )
+    reads_in_flight: int = constant(1, "entries that a recovery reads at once")
+    crashes: int = constant(0, "how often a bookie comes back from a crash without anything it had, in limbo")
+
+    fenced_bookies_refuse: bool = constant(True, "whether a fenced bookie takes recovery adds alone")
+    fencing_covers_ensemble: bool = constant(
+        True, "whether recovery reads only once every ack quorum of the ensemble has a fenced bookie"
+    )
+    recovery_reads_fence: bool = constant(True, "whether recovery reads fence the ledger too")
+    recovery_starts_at_fragment: bool = constant(
+        True, "whether recovery starts at the current fragment at the earliest"
+    )
+    recovery_reads_stay: bool = constant(True, "whether all recovery reads go to the ensemble that recovery began with")
+    recovery_keeps_fragments: bool = constant(
+        True, "whether recovery keeps new fragments to itself until it closes the ledger"
+    )
+    negatives_cover_quorum: bool = constant(
+        True, "whether an entry is given up only if too many bookies lack it for it to be committed"
+    )
+    write_back_before_close: bool = constant(
+        True, "whether recovery closes only when all that it read has an ack quorum again"
+    )
+    conditional_updates: bool = constant(True, "whether metadata are replaced only if nobody else has changed them")
+    confirmations_withdrawn: bool = constant(True, "whether a bookie that leaves the ensemble no longer counts")
+    confirmed_in_order: bool = constant(True, "whether the LAC passes an entry only after all before it")
+    lac_waits_for_change: bool = constant(True, "whether the LAC stands still while the ensemble is being changed")
+    recovery_freezes_lac: bool = constant(True, "whether recovery writes carry the LAC that recovery began with")
+    limbo_is_unknown: bool = constant(True, "whether a bookie in limbo does not say that it lacks an entry")
+
+    meta: MetadataService = state(MetadataService, held_by="zk")
+    bookie: PerKey[ModelValue, LedgerOnBookie] = per_key(bookies, LedgerOnBookie)
+    client: PerKey[ModelValue, Client] = per_key(clients, Client)
+    reader: PerKey[ModelValue, Reader] = per_key(readers, Reader)
+    crashed: int = state(0)
+    network: Network = network(
+        {
+            AddEntryRequest: (clients, bookies),
+            AddEntryResponse: (bookies, clients),
+            FenceRequest: (clients, bookies),
+            FenceResponse: (bookies, clients),
+            ReadRequest: ((clients, readers), bookies),
+            ReadResponse: (bookies, (clients, readers)),
+        },
+        lossy=message_loss,
+        once=True,
+        remember=True,
+    )
+
+    # -- what is assumed of the constants ------------------------------------------------------------------------------
+
+    @assumption
+    def quorums_fit(self) -> bool:
+        """A ledger can have these quorums."""
+        return are_quorums(self.bookies_of_an_ensemble, self.write_quorum, self.ack_quorum)
+
+    @assumption
+    def something_is_read(self) -> bool:
+        """A recovery reads at least one entry at a time."""
+        return self.reads_in_flight >= 1
+
+    @assumption
+    def everybody_is_one(self) -> bool:
+        """Nobody is taken for somebody else."""
+        everybody = (*self.bookies, *self.clients, *self.readers)
+        return len(set(everybody)) == len(everybody)
+
+    @property
+    def bookies_of_an_ensemble(self) -> int:
+        """How many bookies an ensemble has."""
+        return self.ensemble_size or self.write_quorum
+
+    @property
+    def readable_ids(self) -> range:
+        """The ids that a recovery may read: those of all entries, and the one after them."""
+        return range(1, self.send_limit + 2)
+
+    @property
+    def protections(self) -> Protections:
+        """The protections that are switched on."""
+        return Protections(**{name: getattr(self, name) for name in SWITCHES})
+
+    # -- ensembles -----------------------------------------------------------------------------------------------------
+
+    def _write_set(self, entry_id: int, ensemble: Ensemble) -> Bookies:
+        return frozenset(write_set(entry_id, ensemble, self.write_quorum))
+
+    def _pick(self, ensembles: Iterable[Ensemble | None], taken: Iterable[Fragment]) -> Ensemble:
+        """The first of these ensembles that is not yet that of a fragment, or any; without one, the action is not enabled.
+
+        In which order bookies are taken is not for a client to decide. It is told which there are.
+        """
+        known = [frozenset(fragment.ensemble) for fragment in taken]
+        valid = dict.fromkeys(e for e in ensembles if e is not None and frozenset(e) not in known)
+        require(valid)
+        return one_of(list(valid)) if self.choose_ensembles else next(iter(valid))
+
+    def _candidates(self) -> Iterator[Ensemble]:
+        return (
+            tuple(b for b in self.bookies if b in some) for some in subsets(self.bookies, self.bookies_of_an_ensemble)
+        )
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _write_timed_out(self, c: ModelValue, b: ModelValue) -> bool:
+        """Whether an add of this client to this bookie, or the answer to one, was lost."""
+        return bool(self.network.lost(AddEntryRequest, c, b) or self.network.lost(AddEntryResponse, b, c))
+
+    def _read_timed_out(self, c: ModelValue, b: ModelValue, entry_id: int) -> bool:
+        """Whether the read of an entry, or the answer to it, was lost."""
+        reads = (read.entry_id for read in self.network.lost(ReadRequest, c, b))
+        answers = (answer.entry_id for answer in self.network.lost(ReadResponse, b, c))
+        return entry_id in (*reads, *answers)
+
+    # -- bookies -------------------------------------------------------------------------------------------------------
+
+    @action(b=bookies, c=clients, by="b")
+    def bookie_sends_add_confirmed_response(self, b: ModelValue, c: ModelValue) -> None:
+        """A bookie stores an entry and the LAC that came with it."""
+        add, code = self._receive_add(b, c)
+        require(code is Code.OK)
+        self.bookie[b].entries |= {add.entry}
+        self.bookie[b].lac = lac_of_bookie(self.bookie[b].lac, add.lac)
+        self.network.send(AddEntryResponse(add.entry, add.recovery, success=True), b, c)
+
+    @action(b=bookies, c=clients, by="b")
+    def bookie_sends_add_fenced_response(self, b: ModelValue, c: ModelValue) -> None:
+        """A bookie that is fenced refuses an entry of the owner."""
+        add, code = self._receive_add(b, c)
+        require(code is Code.FENCED)
+        self.network.send(AddEntryResponse(add.entry, add.recovery, success=False), b, c)
+
+    def _receive_add(self, b: ModelValue, c: ModelValue) -> tuple[AddEntryRequest, Code]:
+        add = earliest_add(self.network, AddEntryRequest, c, b)
+        fenced = self.bookie[b].fenced
+        return add, answer_to_add(key_matches=True, fenced=fenced, recovery=add.recovery, protections=self.protections)
+
+    @action(b=bookies, c=clients, by="b")
+    def bookie_sends_fencing_read_lac_response(self, b: ModelValue, c: ModelValue) -> None:
+        """A bookie is fenced, and answers with its LAC. It need not have heard of the ledger before."""
+        self.network.receive(FenceRequest, source=c, to=b)
+        require(answer_to_fence(key_matches=True, protections=self.protections) is Code.OK)
+        self.bookie[b].fenced = True
+        self.network.send(FenceResponse(self.bookie[b].lac), b, c)
+
+    @action(b=bookies, c=_clients_and_readers, by="b")
+    def bookie_sends_read_response(self, b: ModelValue, c: ModelValue) -> None:
+        """A bookie answers a read with the entry or with none. A recovery read fences it. In limbo it does not say that there is none."""
+        read = self.network.receive(ReadRequest, source=c, to=b).message
+        bookie = self.bookie[b]
+        if is_fenced_by_read(read.fence, self.protections):
+            bookie.fenced = True
+        entry = bookie.entry(read.entry_id)
+        code = answer_to_read(
+            stored=entry is not None, known_ledger=True, limbo=bookie.limbo, protections=self.protections
+        )
+        # An answer that leaves it open whether there is the entry is as good as none, and none is sent.
+        if outcome_of_read(code, is_intact=True) is not ReadOutcome.FAILED:
+            self.network.send(ReadResponse(read.entry_id, entry, read.fence), b, c)
+
+    @action(b=bookies, by="b")
+    def bookie_crashes(self, b: ModelValue) -> None:
+        """A bookie without a journal comes back with nothing of what it had, fenced and in limbo; what was on its way to it is lost."""
+        require(self.crashed < self.crashes)
+        self.crashed += 1
+        self.bookie[b] = LedgerOnBookie(fenced=True, limbo=True)
+        for c in self.clients:
+            for kind in (AddEntryRequest, FenceRequest, ReadRequest):
+                self.network.lose(kind, c, b)
+
+    # -- metadata ------------------------------------------------------------------------------------------------------
+
+    def _write(self, c: ModelValue, metadata: LedgerMetadata, failed: Bookies = frozenset()) -> None:
+        """Write metadata in the place of those that were last seen; if they are taken, that deals with bookies that ``failed``.
+
+        The answer comes with :meth:`client_receives_metadata`, or at once.
+        """
+        client = self.client[c]
+        assert client.version is not None, "a client writes what it has changed of what it has seen"
+        answer = Answer.REFUSED
+        if takes_update(client.version, self.meta.version, self.protections):
+            self.meta.metadata = metadata
+            self.meta.version += 1
+            answer = one_of((Answer.WRITTEN, Answer.LOST)) if self._may_lose_answer(c) else Answer.WRITTEN
+            for b in failed:
+                self.network.forget_lost(AddEntryRequest, c, b)
+                self.network.forget_lost(AddEntryResponse, b, c)
+        client.update = Update(metadata, self.meta.version, answer)
+        if not self.metadata_lags:
+            self._receive_metadata(c)
+
+    def _may_lose_answer(self, c: ModelValue) -> bool:
+        """Whether the answer to a write may be lost: of those to the marks of a recovery, of which there is no end, to the first."""
+        client = self.client[c]
+        return self.metadata_answers_lost and not (
+            client.status is Status.MARKING
+            and client.seen is not None
+            and client.seen.status is LedgerStatus.IN_RECOVERY
+        )
+
+    @action(c=clients)
+    def client_receives_metadata(self, c: ModelValue) -> None:
+        """The answer to a write of metadata comes; or it was refused or is lost, and the client has read how the metadata are now."""
+        require(self.client[c].status in WRITING)
+        self._receive_metadata(c)
+
+    def _receive_metadata(self, c: ModelValue) -> None:
+        client = self.client[c]
+        update = client.update
+        require(update is not None)
+        assert update is not None and self.meta.metadata is not None
+        client.update = None
+        written = update.answer is Answer.WRITTEN
+        seen, version = (update.metadata, update.version) if written else (self.meta.metadata, self.meta.version)
+        if client.status is Status.MARKING:
+            client.seen, client.version = seen, version
+            if written:
+                self._fence(c)
+        elif client.status is Status.CHANGING_ENSEMBLE:
+            if update.answer is not Answer.REFUSED:
+                self._go_on_with(c, update.metadata, version)
+            if to_change_ensemble(seen.status, has_failed_bookies=False) is Next.DONE:
+                client.status = Status.OPEN
+                self._advance_lac(c)
+            else:
+                client.status, client.version = Status.WITHDRAWN, None
+        elif client.status is Status.TELLING_FRAGMENTS:
+            if to_tell_fragments(seen.status, version == update.version, self.protections) is Next.WRITE:
+                self._go_on_with(c, update.metadata, version)
+                client.status = Status.IN_RECOVERY
+                self._advance_lac(c)
+            else:
+                client.status = Status.OVERTAKEN
+        elif client.status is Status.CLOSING:
+            if to_close(seen.status, ends_at(seen, client.lac, 0)) is not Next.DONE:
+                client.status, client.version = Status.WITHDRAWN, None
+            elif update.answer is Answer.REFUSED:
+                client.status, client.version = Status.FOUND_CLOSED, None
+            else:
+                client.status, client.version = Status.CLOSED, version
+        elif written or (update.answer is Answer.LOST and version == update.version):
+            client.status, client.version = Status.CLOSED, version
+        else:
+            client.status = Status.OVERTAKEN
+
+    def _go_on_with(self, c: ModelValue, metadata: LedgerMetadata, version: int | None) -> None:
+        """The ensemble was changed: bookies that left it no longer count for what is not committed."""
+        client = self.client[c]
+        left = frozenset(self._ensemble(c)) - frozenset(current_ensemble(metadata))
+        for entry_id in self.entry_ids[client.lac :]:
+            client.confirmed[entry_id] = still_confirmed(client.confirmed[entry_id], left, self.protections)
+        client.seen, client.version = metadata, version
+
+    def _taken(self, c: ModelValue) -> LedgerMetadata | None:
+        """What a client has written that the metadata service has taken and the client does not know of yet."""
+        update = self.client[c].update
+        return None if update is None or update.answer is Answer.REFUSED else update.metadata
+
+    def _is_leaving(self, c: ModelValue, b: ModelValue) -> bool:
+        """Whether a bookie is in the ensemble that a client adds to, and not in the one that the metadata have by now."""
+        taken = self._taken(c)
+        return taken is not None and b not in current_ensemble(taken)
+
+    # -- the owner of the ledger ---------------------------------------------------------------------------------------
+
+    @action(c=clients)
+    def client_creates_ledger(self, c: ModelValue) -> None:
+        """A client creates the ledger, and owns it."""
+        require(self.meta.metadata is None)
+        client = self.client[c]
+        ensemble = self._pick((chosen(some, self.bookies_of_an_ensemble) for some in self._candidates()), ())
+        fragments = (Fragment(1, ensemble),)
+        metadata = LedgerMetadata(self.bookies_of_an_ensemble, self.write_quorum, self.ack_quorum, fragments)
+        self.meta.metadata = metadata
+        self.meta.version = 1
+        client.status = Status.OPEN
+        client.seen, client.version = metadata, 1
+
+    @action(c=clients)
+    def client_sends_add_entry_requests(self, c: ModelValue) -> None:
+        """The owner sends the next entry to the bookies of its write set."""
+        client = self.client[c]
+        changing = self.appends_while_changing and client.status is Status.CHANGING_ENSEMBLE
+        require(client.status is Status.OPEN or changing)
+        require(client.lap < self.send_limit)
+        require(may_append(client.lap, client.lac, self.inflight_limit))
+        entry = Entry(client.lap + 1, client.lap + 1)
+        self._send_add(c, entry, self._write_set(entry.id, self._ensemble(c)), recovery=False)
+        self._push(c, entry)
+
+    @action(c=clients, b=bookies)
+    def client_receives_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
+        """The owner learns that a bookie has stored an entry, also while it changes the ensemble."""
+        require(self.client[c].status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
+        self._receive_add_confirmed_response(c, b)
+
+    @action(c=clients, b=bookies)
+    def client_receives_add_fenced_response(self, c: ModelValue, b: ModelValue) -> None:
+        """The owner learns that its ledger is fenced, and so in recovery. It has no more to do with it."""
+        client = self.client[c]
+        require(client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
+        add = earliest_add(self.network, AddEntryResponse, b, c, where=lambda add: not add.success)
+        require(outcome_of_add(Code.FENCED) is AddOutcome.FENCED)
+        require(b in self._write_set(add.entry.id, self._ensemble(c)) and not self._is_leaving(c, b))
+        client.status = Status.WITHDRAWN
+
+    @action(c=clients)
+    def client_changes_ensemble(self, c: ModelValue) -> None:
+        """The owner writes metadata in which others stand for all the bookies that did not answer."""
+        client = self.client[c]
+        require(client.status is Status.OPEN)
+        failed = self._failed(c)
+        assert client.seen is not None
+        require(to_change_ensemble(client.seen.status, needs_change(self._ensemble(c), failed)) is Next.WRITE)
+        metadata = self._with_others_for(c, failed)
+        assert metadata is not None, "the owner begins no fragment in the past"
+        client.status = Status.CHANGING_ENSEMBLE
+        self._write(c, metadata, failed)
+
+    @action(c=clients)
+    def client_resends_pending_add_op(self, c: ModelValue) -> None:
+        """The owner sends an entry that is not committed to the bookies that are new in its write set."""
+        require(self.client[c].status is Status.OPEN)
+        self._resend_pending_add_op(c, recovery=False)
+
+    @action(c=clients)
+    def client_closes_ledger(self, c: ModelValue) -> None:
+        """The owner wants to close the ledger at its LAC. It may do so at any time, as far as it knows the ledger to be open."""
+        client = self.client[c]
+        require(client.status is Status.OPEN)
+        assert client.seen is not None
+        require(to_close(client.seen.status, ends_there=False) is Next.WRITE)
+        client.status = Status.CLOSING
+        self._write(c, closed(client.seen, client.lac, 0))
+
+    # -- recovery ------------------------------------------------------------------------------------------------------
+
+    @action(c=clients)
+    def client_opens_ledger(self, c: ModelValue) -> None:
+        """A client reads the metadata of the ledger, to recover it."""
+        require(self.metadata_lags)
+        self._open(c)
+
+    def _open(self, c: ModelValue) -> None:
+        client = self.client[c]
+        require(client.status is None)
+        metadata = self.meta.metadata
+        require(metadata is not None)
+        assert metadata is not None
+        require(to_start_recovery(metadata.status) is Next.WRITE)
+        client.status = Status.MARKING
+        client.seen, client.version = metadata, self.meta.version
+
+    @action(c=clients)
+    def client_starts_recovery(self, c: ModelValue) -> None:
+        """A client marks the ledger as in recovery, which it may be already."""
+        client = self.client[c]
+        if not self.metadata_lags:
+            self._open(c)
+        require(client.status is Status.MARKING and client.update is None)
+        assert client.seen is not None
+        require(to_start_recovery(client.seen.status) is Next.WRITE)
+        self._write(c, marked_in_recovery(client.seen))
+
+    def _fence(self, c: ModelValue) -> None:
+        """The ledger is marked: every bookie of the last ensemble is asked to fence it."""
+        client = self.client[c]
+        client.status = Status.IN_RECOVERY
+        client.recovery_phase = RecoveryPhase.FENCING
+        client.recovery_ensemble = self._ensemble(c)
+        self.network.send_all([(FenceRequest(), b) for b in client.recovery_ensemble], c)
+
+    @action(c=clients, b=bookies)
+    def client_receives_fencing_read_lac_response(self, c: ModelValue, b: ModelValue) -> None:
+        """A bookie is fenced. The highest LAC of any is where recovery starts. One that comes after reading has begun is ignored."""
+        client = self.client[c]
+        require(client.recovery_phase is RecoveryPhase.FENCING)
+        response = self.network.receive(FenceResponse, source=b, to=c).message
+        client.fenced |= {b}
+        assert client.seen is not None
+        lac = confirmed_before([response.lac], client.seen.fragments[-1].first_entry_id, self.protections)
+        if lac > client.lac:
+            client.lac = client.recovery_lac = client.lap = lac
+
+    @action(c=clients)
+    def client_sends_recovery_read_requests(self, c: ModelValue) -> None:
+        """Recovery reads the next entry. The first read waits for the owner to be fenced off."""
+        client = self.client[c]
+        require(client.status is Status.IN_RECOVERY)
+        if client.recovery_phase is RecoveryPhase.FENCING:
+            quorums = (self.write_quorum, self.ack_quorum)
+            fenced = fencing(client.fenced, (), client.recovery_ensemble, *quorums, self.protections)
+            require(fenced is Verdict.POSITIVE)
+        else:
+            require(client.last_recoverable_entry == NOT_KNOWN)
+        entry_id = max(client.last_read, client.lap) + 1
+        require(may_read_ahead(entry_id, client.lap, self.reads_in_flight))
+        require(entry_id in self.readable_ids)
+        client.recovery_phase = RecoveryPhase.READ_WRITE
+        client.last_read = entry_id
+        client.fenced = frozenset()
+        asked = self._write_set(entry_id, self._ensemble_to_read(c))
+        self.network.send_all([(ReadRequest(entry_id, fence=True), b) for b in asked], c)
+
+    def _ensemble_to_read(self, c: ModelValue) -> Ensemble:
+        return ensemble_to_read(self.client[c].recovery_ensemble, self._ensemble(c), self.protections)
+
+    @action(c=clients, b=bookies)
+    def client_receives_recovery_read_response(self, c: ModelValue, b: ModelValue) -> None:
+        """A response to a recovery read. It may decide the reads of several entries, in their order."""
+        client = self.client[c]
+        require(client.status is Status.IN_RECOVERY and client.last_read > client.lap)
+        response = self.network.receive(
+            ReadResponse, source=b, to=c, where=lambda read: client.lap < read.entry_id <= client.last_read
+        ).message
+        if response.entry is None:
+            client.no_such_entry[response.entry_id] |= {b}
+        else:
+            client.found |= {response.entry}
+        while client.last_read > client.lap and self._is_decided(c, client.lap + 1):
+            pass
+
+    def _is_decided(self, c: ModelValue, entry_id: int) -> bool:
+        """Whether the read of an entry is over, after those before it; if so, what comes of that is done."""
+        client = self.client[c]
+        entry = next((entry for entry in client.found if entry.id == entry_id), None)
+        asked = self._write_set(entry_id, self._ensemble_to_read(c))
+        failed = Those(asked, lambda b: self._read_timed_out(c, b, entry_id))
+        negative = client.no_such_entry[entry_id]
+        verdict = recovery_read(entry is not None, negative, failed, asked, self.ack_quorum, self.protections)
+        if verdict is Verdict.WAITING:
+            return False
+        if entry is not None:
+            client.no_such_entry[entry_id] = frozenset()
+            client.found -= {entry}
+            self._push(c, Entry(entry_id, entry.data))
+            return True
+        if is_end(verdict):
+            client.last_recoverable_entry = entry_id - 1
+        else:
+            client.status = Status.ABORTED
+        client.recovery_ensemble = ()
+        client.last_read = 0
+        client.found = frozenset()
+        for other in self.readable_ids:
+            client.no_such_entry[other] = frozenset()
+        return True
+
+    @action(c=clients)
+    def client_writes_back_entry(self, c: ModelValue) -> None:
+        """Recovery writes the first entry that it has sent to nobody yet to the current ensemble, whichever it was read from."""
+        client = self.client[c]
+        require(client.status is Status.IN_RECOVERY)
+        unsent = [op.entry for op in client.pending_add_ops if op.entry.id not in client.written_back]
+        require(unsent)
+        entry = min(unsent, key=lambda entry: entry.id)
+        self._send_add(c, entry, self._write_set(entry.id, self._ensemble(c)), recovery=True)
+        client.written_back |= {entry.id}
+
+    @action(c=clients, b=bookies)
+    def recovery_client_receives_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
+        """Recovery learns that a bookie has stored an entry."""
+        require(self.client[c].status in (Status.IN_RECOVERY, Status.TELLING_FRAGMENTS))
+        self._receive_add_confirmed_response(c, b)
+
+    @action(c=clients)
+    def recovery_client_changes_ensemble(self, c: ModelValue) -> None:
+        """Recovery replaces all the bookies that did not answer a write, and tells nobody before it closes the ledger."""
+        client = self.client[c]
+        require(client.status is Status.IN_RECOVERY)
+        failed = self._failed(c)
+        require(needs_change(self._ensemble(c), failed))
+        metadata = self._with_others_for(c, failed)
+        if metadata is None:
+            client.status = Status.ABORTED
+        elif keeps_fragments(self.protections):
+            self._go_on_with(c, metadata, client.version)
+            for b in failed:
+                self.network.forget_lost(AddEntryRequest, c, b)
+                self.network.forget_lost(AddEntryResponse, b, c)
+        else:
+            client.status = Status.TELLING_FRAGMENTS
+            self._write(c, metadata, failed)
+
+    @action(c=clients)
+    def recovery_client_sends_pending_add_op(self, c: ModelValue) -> None:
+        """Recovery sends an entry that is not written back to the bookies that are new in its write set."""
+        require(self.client[c].status is Status.IN_RECOVERY)
+        self._resend_pending_add_op(c, recovery=True)
+
+    @action(c=clients)
+    def recovery_client_closes_ledger(self, c: ModelValue) -> None:
+        """Everything is read and written back: recovery closes the ledger, with its fragments, at the last entry that it found."""
+        client = self.client[c]
+        require(client.status is Status.IN_RECOVERY)
+        end = client.last_recoverable_entry
+        require(may_close(end != NOT_KNOWN, [op.entry.id for op in client.pending_add_ops], self.protections))
+        seen = client.seen
+        assert seen is not None
+        require(to_close_recovered(seen.status, is_own_version=True, protections=self.protections) is Next.WRITE)
+        client.status = Status.CLOSING_RECOVERED
+        self._write(c, closed(seen, end, 0, seen.fragments))
+
+    # -- what owner and recovery do alike ------------------------------------------------------------------------------
+
+    def _ensemble(self, c: ModelValue) -> Ensemble:
+        """The ensemble that a client adds entries to."""
+        seen = self.client[c].seen
+        assert seen is not None
+        return current_ensemble(seen)
+
+    def _push(self, c: ModelValue, entry: Entry) -> None:
+        client = self.client[c]
+        assert client.seen is not None
+        client.lap = entry.id
+        client.pending_add_ops |= {PendingAddOp(entry, len(client.seen.fragments), self._ensemble(c))}
+
+    def _send_add(self, c: ModelValue, entry: Entry, to: Iterable[ModelValue], recovery: bool) -> None:
+        client = self.client[c]
+        lac = lac_to_carry(client.recovery_lac, client.lac, self.protections) if recovery else client.lac
+        self.network.send_all([(AddEntryRequest(entry, lac, recovery), b) for b in to], c)
+
+    def _receive_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
+        """Count in a confirmation.
+
+        What a bookie confirms that is leaving the ensemble makes no difference, as long as the LAC waits and it no longer counts
+        after that: then it is not received.
+        """
+        client = self.client[c]
+        add = earliest_add(self.network, AddEntryResponse, b, c, where=lambda add: add.success)
+        require(outcome_of_add(Code.OK) is AddOutcome.CONFIRMED)
+        require(counts(b, self._write_set(add.entry.id, self._ensemble(c)), is_pending=True))
+        if self.lac_waits_for_change and self.confirmations_withdrawn:
+            require(not self._is_leaving(c, b))
+        client.confirmed[add.entry.id] |= {b}
+        self._advance_lac(c)
+
+    def _advance_lac(self, c: ModelValue) -> None:
+        client = self.client[c]
+        changing = client.status in (Status.CHANGING_ENSEMBLE, Status.TELLING_FRAGMENTS)
+        reached = lac_reached(client.lac, client.lap, self._is_committed(c), changing, self.protections)
+        if reached > client.lac:
+            client.lac = reached
+            client.pending_add_ops = frozenset(op for op in client.pending_add_ops if op.entry.id > reached)
+
+    def _is_committed(self, c: ModelValue) -> Callable[[int], bool]:
+        confirmed = self.client[c].confirmed
+        return lambda entry_id: is_committed(confirmed[entry_id], self.ack_quorum)
+
+    def _failed(self, c: ModelValue) -> Bookies:
+        """The bookies of the ensemble that did not answer an add. Nothing may be left to send from the last change."""
+        seen = self.client[c].seen
+        assert seen is not None
+        failed = frozenset(b for b in self._ensemble(c) if self._write_timed_out(c, b))
+        require(failed)
+        require(not any(self._is_behind(op, seen) for op in self.client[c].pending_add_ops))
+        return failed
+
+    def _with_others_for(self, c: ModelValue, failed: Bookies) -> LedgerMetadata | None:
+        """The metadata with other bookies for those that failed; None if that would need a fragment in the past."""
+        client = self.client[c]
+        assert client.seen is not None and self.meta.metadata is not None
+        current = self._ensemble(c)
+        ensembles = (replaced(current, failed, some) for some in self._candidates())
+        ensemble = self._pick(ensembles, self.meta.metadata.fragments)
+        try:
+            return with_changed_ensemble(client.seen, ensemble, client.lac)
+        except ValueError:
+            return None
+
+    def _is_behind(self, op: PendingAddOp, seen: LedgerMetadata) -> bool:
+        """Whether the ensemble was changed since ``op`` was last sent."""
+        return op.fragment_id != len(seen.fragments) or op.ensemble != current_ensemble(seen)
+
+    def _resend_pending_add_op(self, c: ModelValue, recovery: bool) -> None:
+        """Of the adds that were last sent to one same ensemble, since changed, the first goes to the bookies that are new."""
+        client = self.client[c]
+        seen = client.seen
+        assert seen is not None
+        behind = [op for op in client.pending_add_ops if self._is_behind(op, seen)]
+        op = one_of([op for op in behind if not any(other.is_sent_before(op) for other in behind)])
+        new = newly_asked(op.entry.id, op.ensemble, self._ensemble(c), self.write_quorum)
+        self._send_add(c, op.entry, new, recovery)
+        sent = PendingAddOp(op.entry, len(seen.fragments), self._ensemble(c))
+        client.pending_add_ops = client.pending_add_ops - {op} | {sent}
+        if recovery:
+            client.written_back |= {op.entry.id}
+
+    # -- ordinary reads ------------------------------------------------------------------------------------------------
+
+    def _write_set_of(self, entry_id: int) -> Bookies:
+        """The bookies that have an entry as far as the metadata tell."""
+        assert self.meta.metadata is not None
+        return self._write_set(entry_id, tuple(fragment_of(self.meta.metadata.fragments, entry_id).ensemble))
+
+    @action(r=readers, entry_id=lambda protocol: protocol.entry_ids)
+    def reader_sends_read_requests(self, r: ModelValue, entry_id: int) -> None:
+        """A reader asks for an entry that it has reason to take for committed: a closed ledger has it, or a bookie's LAC covers it."""
+        reader = self.reader[r]
+        require(reader.entry_id is None)
+        metadata = self.meta.metadata
+        require(metadata is not None)
+        assert metadata is not None
+        end = end_of(metadata)
+        lac = max(self.bookie[b].lac for b in current_ensemble(metadata)) if end is None else 0
+        require(is_readable(entry_id, lac, end))
+        asked = self._write_set_of(entry_id)
+        reader.entry_id = entry_id
+        reader.asked = asked
+        self.network.send_all([(ReadRequest(entry_id, fence=False), b) for b in asked], r)
+
+    @action(r=readers, b=bookies)
+    def reader_receives_read_response(self, r: ModelValue, b: ModelValue) -> None:
+        """One bookie that has the entry is enough. That there is no such entry is believed only if all say so."""
+        reader = self.reader[r]
+        require(reader.result is None and b in reader.asked)
+        response = self.network.receive(ReadResponse, source=b, to=r).message
+        if response.entry is None:
+            reader.negative |= {b}
+        reader.result = RESULTS[ordinary_read(response.entry is not None, reader.negative, (), reader.asked)]
+
+    @action(r=readers)
+    def reader_gives_up(self, r: ModelValue) -> None:
+        """Everybody who has not answered has timed out, and nobody had the entry."""
+        reader = self.reader[r]
+        require(reader.result is None and reader.entry_id is not None)
+        assert reader.entry_id is not None
+        entry_id = reader.entry_id
+        failed = Those(reader.asked - reader.negative, lambda b: self._read_timed_out(r, b, entry_id))
+        verdict = ordinary_read(False, reader.negative, failed, reader.asked)
+        require(verdict is Verdict.UNKNOWN)
+        reader.result = RESULTS[verdict]
+
+    # -- what must hold ------------------------------------------------------------------------------------------------
+
+    @invariant(
+        part=lambda self: parts(
+            TYPES,
+            {
+                "bookie": self.bookies,
+                "client": self.clients,
+                "confirmed": self.entry_ids,
+                "no_such_entry": self.readable_ids,
+                "reader": self.readers,
+            },
+        )
+    )
+    def type_ok(self, part: Path) -> bool:
+        """Every part of the state holds a value of its type."""
+        return is_typed(self, part, TYPES)
+
+    def published_status(self, c: ModelValue) -> ClientStatus | None:
+        """What `bookkeeper` calls a client. A client that has closed the ledger is closed, whether it knows that already or not."""
+        status = self.client[c].status
+        if status in (Status.CLOSING, Status.CLOSING_RECOVERED) and self._taken(c) is not None:
+            return ClientStatus.CLOSED
+        return None if status is None or status is Status.MARKING else PUBLISHED_STATUS[status]
+
+    @invariant
+    def no_divergence_between_client_and_meta_data(self) -> bool:
+        """No committed entry is lost: a closed ledger was closed by exactly one client, at its LAC, and ends at or after all that
+        its owner takes for committed."""
+        metadata = self.meta.metadata
+        if metadata is None or metadata.status is not LedgerStatus.CLOSED:
+            return True
+        statuses = {c: self.published_status(c) for c in self.clients}
+        lacs = {c: self.client[c].lac for c, status in statuses.items() if status in OWNERS}
+        closers = [c for c, lac in lacs.items() if statuses[c] is ClientStatus.CLOSED and lac == metadata.last_entry]
+        return len(closers) == 1 and all(lac <= metadata.last_entry for lac in lacs.values())
+
+    @invariant(c=clients, entry_id=lambda protocol: protocol.entry_ids)
+    def all_acked_entries_are_readable(self, c: ModelValue, entry_id: int) -> bool:
+        """What a client that owns the ledger or has closed it takes for committed is stored by a bookie of its ensemble."""
+        if self.client[c].lac < entry_id or self.published_status(c) not in (ClientStatus.OPEN, ClientStatus.CLOSED):
+            return True
+        return any(self.bookie[b].entry(entry_id) is not None for b in self._write_set_of(entry_id))
+
+    @invariant(entry_id=lambda protocol: protocol.entry_ids, when=lambda protocol: not protocol.crashes)
+    def all_committed_entries_reach_ack_quorum(self, entry_id: int) -> bool:
+        """Every entry of a closed ledger is stored by an ack quorum of its write set, as long as no bookie loses its data."""
+        metadata = self.meta.metadata
+        if metadata is None or metadata.status is not LedgerStatus.CLOSED or metadata.last_entry < entry_id:
+            return True
+        copies = [b for b in self._write_set_of(entry_id) if self.bookie[b].entry(entry_id) is not None]
+        return is_committed(copies, self.ack_quorum)
+
+    @invariant(b=bookies)
+    def no_out_of_order_entries(self, b: ModelValue) -> bool:
+        """A bookie stores what the owner wrote, under the id that the owner wrote it as."""
+        return all(entry.id == entry.data for entry in self.bookie[b].entries)
+
+    @invariant(c=clients)
+    def reads_begin_when_the_owner_is_fenced_off(self, c: ModelValue) -> bool:
+        """A recovery reads only once bookies that are not fenced can not make an ack quorum of any write set."""
+        client = self.client[c]
+        if client.recovery_phase is not RecoveryPhase.READ_WRITE or not client.recovery_ensemble:
+            return True
+        fenced = Those(client.recovery_ensemble, lambda b: self.bookie[b].fenced)
+        return covers_ensemble(fenced, client.recovery_ensemble, self.write_quorum, self.ack_quorum)
+
+    @invariant(r=readers)
+    def no_committed_entry_is_missing(self, r: ModelValue) -> bool:
+        """A reader, who asks only for what is committed, is never told that there is no such entry."""
+        return self.reader[r].result is not ReadResult.NO_SUCH_ENTRY
+
+    @invariant(r=readers)
+    def no_dirty_reads(self, r: ModelValue) -> bool:
+        """What a reader has got is not cut off when the ledger is closed."""
+        reader, metadata = self.reader[r], self.meta.metadata
+        if reader.result is not ReadResult.OK or metadata is None or metadata.status is not LedgerStatus.CLOSED:
+            return True
+        return is_readable(reader.entry_id, 0, end_of(metadata)) if reader.entry_id is not None else True
