@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
-from fencepost.store.messages import ReadEntry, ReadEntryResponse
-from fencepost.store.records import EntryAdded
 from fencepost.store.roles import interface as i
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.rules.codes import Code
