@@ -28,6 +28,7 @@ class Cluster:
         self.protections = protections
         self.bookies = {name: Bookie(protections) for name in bookies}
         self.journals: dict[str, list[Any]] = {name: [] for name in self.bookies}
+        self.durable: dict[str, list[Any]] = {name: [] for name in self.bookies}
         self.entries: dict[str, dict[tuple[int, int], bytes]] = {name: {} for name in self.bookies}
         self.metadata: dict[int, tuple[Any, int]] = {}
         self.watches: list[tuple[Any, int]] = []
@@ -77,11 +78,12 @@ class Cluster:
 
     def restart(self, name: str) -> None:
         """Start a bookie anew from its journal."""
-        records = self.journals[name][: self.bookies[name].synced]
+        self.durable[name] += self.journals[name][: self.bookies[name].synced]
         self.down.discard(name)
         self.bookies[name], self.entries[name], self.journals[name] = Bookie(self.protections), {}, []
-        for record in records:
-            self.give(self.bookies[name], i.Replayed(record))
+        for record in self.durable[name]:
+            for effect in self.bookies[name].receive(i.Replayed(record), self.now):
+                self.carry_out(self.bookies[name], effect)
 
     def give(self, role: Any, event: i.Event) -> None:
         """Let an event happen, and all that comes of it."""

@@ -99,6 +99,13 @@ class Adds:
             self.confirmed, self.length = reached, adds[-1].length
         return adds
 
+    def give_up(self) -> list[PendingAdd]:
+        """The entries that are not confirmed, and will not be."""
+        adds = [*self.pending.values()]
+        self.pending.clear()
+        self.pushed = self.confirmed
+        return adds
+
     def change_ensemble(self, ensemble: Sequence[str], effects: list[Effect]) -> None:
         """Go on with another ensemble: bookies that left it no longer count, and those that are new are sent what they lack."""
         before, self.ensemble = self.ensemble, ensemble

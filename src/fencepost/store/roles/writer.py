@@ -205,7 +205,7 @@ class Writer:
             self._forced(self.forces.pop(event.txn), event, effects)
             return
         outcome = self.adds.take(event)
-        if self.status is WriterStatus.FAILED or self.status is WriterStatus.CLOSED:
+        if self.status not in (WriterStatus.OPEN, WriterStatus.DRAINING):
             return
         if outcome is AddOutcome.CONFIRMED:
             self._confirm(effects)
@@ -227,7 +227,7 @@ class Writer:
 
     def _replace_bookies(self, effects: list[Effect]) -> None:
         """Begin to replace the bookies that failed; those that fail until that is done are replaced after them."""
-        if self.changing_ensemble or self.status is WriterStatus.CLOSING:
+        if self.changing_ensemble:
             return
         if may_replace_bookies(self.settings.deferred_sync):
             self.changing_ensemble = True
@@ -345,9 +345,8 @@ class Writer:
         self.status, self.error = WriterStatus.FAILED, error
         self.changing_ensemble = False
         forces = {force.token: None for force in self.forces.values() if force.token is not None}
-        tokens = [add.token for add in self.adds.pending.values()] + [token for token, _ in self.appends]
+        tokens = [add.token for add in self.adds.give_up()] + [token for token, _ in self.appends]
         effects.extend(Result(token, error=error) for token in (*tokens, *forces, *self.closes))
-        self.adds.pending.clear()
         self.appends.clear()
         self.forces.clear()
         self.closes.clear()
