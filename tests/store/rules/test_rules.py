@@ -235,6 +235,10 @@ def test_the_first_ensemble(candidates: str, ensemble: str | None) -> None:
     assert ensembles.chosen(candidates, 3) == (None if ensemble is None else tuple(ensemble))
 
 
+def test_bookies_that_failed_before_are_taken_last() -> None:
+    assert ensembles.preferred("abcd", "bd") == ["a", "c", "b", "d"]
+
+
 def test_a_change_of_ensemble_holds_from_the_entry_after_the_lac_on() -> None:
     first = (Fragment(0, ("a", "b")),)
     assert ensembles.with_ensemble(first, ("a", "c"), 0) == (Fragment(0, ("a", "c")),)

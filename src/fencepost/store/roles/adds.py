@@ -10,7 +10,7 @@ import msgspec
 from fencepost.store.messages import AddEntry
 from fencepost.store.roles.interface import Effect, Received, Send, Unanswered
 from fencepost.store.rules.adding import AddOutcome, counts, lac_reached, outcome_of_add
-from fencepost.store.rules.ensembles import newly_asked, still_confirmed
+from fencepost.store.rules.ensembles import newly_asked, preferred, replaced, still_confirmed
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.rules.quorums import Ensemble, is_committed, write_set
 
@@ -29,7 +29,7 @@ class Adds:
     """The entries that a client has sent and that are not confirmed, and the ensemble they are sent to.
 
     ``confirmed``: the last entry that is committed together with all before it, and ``length`` the bytes of data up to there.
-    ``failed``: bookies of the ensemble that have to be replaced. Requests are numbered from ``txns``.
+    ``failed``: bookies of the ensemble that have to be replaced; ``failed_before``: those that were. Requests are numbered from ``txns``.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class Adds:
         self.length = length
         self.pending: dict[int, PendingAdd] = {}
         self.failed: list[str] = []
+        self.failed_before: list[str] = []
         self.sent: dict[int, int] = {}
         """The entry that is in each request that is not answered."""
 
@@ -99,6 +100,10 @@ class Adds:
             self.confirmed, self.length = reached, adds[-1].length
         return adds
 
+    def replacement(self, ensemble: Sequence[str], bookies: Sequence[str]) -> tuple[str, ...] | None:
+        """The ensemble without those that failed, given all bookies that there are; None if they are too few."""
+        return replaced(ensemble, self.failed, preferred(bookies, self.failed_before))
+
     def give_up(self) -> list[PendingAdd]:
         """The entries that are not confirmed, and will not be."""
         adds = [*self.pending.values()]
@@ -110,6 +115,7 @@ class Adds:
         """Go on with another ensemble: bookies that left it no longer count, and those that are new are sent what they lack."""
         before, self.ensemble = self.ensemble, ensemble
         left = [bookie for bookie in before if bookie not in ensemble]
+        self.failed_before += [bookie for bookie in left if bookie not in self.failed_before]
         self.failed = [bookie for bookie in self.failed if bookie in ensemble]
         for entry_id, add in self.pending.items():
             add.confirmed = still_confirmed(add.confirmed, left, self.protections)

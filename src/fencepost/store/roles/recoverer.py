@@ -37,7 +37,7 @@ from fencepost.store.roles.interface import (
 from fencepost.store.roles.metadata import MetadataView, Seen
 from fencepost.store.rules.adding import AddOutcome
 from fencepost.store.rules.codes import Verdict
-from fencepost.store.rules.ensembles import fragment_of, replaced
+from fencepost.store.rules.ensembles import fragment_of
 from fencepost.store.rules.fencing import fencing, says_fenced
 from fencepost.store.rules.metadata import (
     DigestType,
@@ -349,7 +349,7 @@ class Recoverer:
     def _replace_bookies(self, effects: list[Effect]) -> None:
         if self.status is not RecoveryStatus.READING:
             return
-        changed = replaced(self.adds.ensemble, self.adds.failed, self.bookies)
+        changed = self.adds.replacement(self.adds.ensemble, self.bookies)
         if changed is None:
             self._end(effects, Error.NOT_ENOUGH_BOOKIES)
             return

@@ -45,7 +45,7 @@ from fencepost.store.rules.adding import (
     may_replace_bookies,
     outcome_of_add,
 )
-from fencepost.store.rules.ensembles import Fragment, chosen, needs_change, replaced
+from fencepost.store.rules.ensembles import Fragment, chosen, needs_change
 from fencepost.store.rules.metadata import (
     DigestType,
     LedgerMetadata,
@@ -163,7 +163,7 @@ class Writer:
     # -- the caller ----------------------------------------------------------------------------------------------------
 
     def _called(self, event: Call, effects: list[Effect]) -> None:
-        if event.operation == "append":
+        if event.operation == "append" and self.status not in (WriterStatus.NEW, WriterStatus.CREATING):
             self._append(event, effects)
         elif event.operation == "create" and self.status is WriterStatus.NEW:
             self._create(event, effects)
@@ -244,7 +244,7 @@ class Writer:
         elif what_next is Next.DONE:
             self._ensemble_changed(effects)
         else:
-            changed = replaced(ensemble, self.adds.failed, self.bookies)
+            changed = self.adds.replacement(ensemble, self.bookies)
             if changed is None:
                 self._fail(Error.NOT_ENOUGH_BOOKIES, effects)
             else:

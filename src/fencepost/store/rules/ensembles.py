@@ -48,6 +48,11 @@ def replaced(ensemble: Sequence[B], failed: Collection[B], candidates: Iterable[
     return None if None in changed else changed  # type: ignore[return-value]
 
 
+def preferred(candidates: Iterable[B], failed_before: Collection[B]) -> list[B]:
+    """The candidates for an ensemble in the order to take them: who has failed this client before comes last."""
+    return sorted(candidates, key=lambda b: b in failed_before)
+
+
 def with_ensemble(fragments: tuple[F, ...], ensemble: Ensemble[Any], first_entry_id: int) -> tuple[F, ...]:
     """The fragments after a change of ensemble that holds from ``first_entry_id`` on, the entry after the LAC.
 
