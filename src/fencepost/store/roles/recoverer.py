@@ -265,7 +265,7 @@ class Recoverer:
     def _start_reading(self, effects: list[Effect]) -> None:
         self.status = RecoveryStatus.READING
         metadata = self._marked()
-        lacs = [entry.lac for entry in self.last_entries]
+        lacs = [NO_ENTRY_YET, *(entry.lac for entry in self.last_entries)]
         start = confirmed_before(lacs, metadata.fragments[-1].first_entry_id, self.protections)
         self.began_at = self.found = start
         self.next_read = start + 1
