@@ -42,6 +42,7 @@ from fencepost.store.roles.interface import (
 )
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.metadata import DigestType
+from fencepost.store.rules.protections import Protections
 
 DIGESTS = Digests(DigestType.CRC32, b"")
 KEY, OTHER_KEY = b"key", b"other key"
@@ -292,3 +293,11 @@ def test_every_request_has_one_answer(request_: Any) -> None:
     story = Story()
     answers = [*story.ask(request_), *story.sync()]
     assert [type(effect) for effect in answers].count(Answer) == 1
+
+
+def test_before_a_recovery_read_fenced() -> None:
+    """The defect of BookKeeper 4.13, which the protection is there for."""
+    story = Story([MasterKeyLearnt(1, KEY), EntryAdded(1, 0, -1, body(0))])
+    story.bookie.protections = Protections(recovery_reads_fence=False)
+    assert story.ask(fence(0)) == [story.answer(ReadEntryResponse(1, 0, Code.OK, -1, body(0)))]
+    assert story.ask(fence()) == [Journal(1, LedgerFenced(1))]

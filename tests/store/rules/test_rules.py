@@ -278,9 +278,10 @@ def test_which_answers_say_that_a_bookie_is_fenced_or_tell_its_lac() -> None:
 
 def test_which_reads_fence() -> None:
     careless = Protections(recovery_reads_fence=False)
-    assert fencing.is_fenced_by_read(is_of_last_entry=False) and fencing.is_fenced_by_read(is_of_last_entry=True)
-    assert not fencing.is_fenced_by_read(is_of_last_entry=False, protections=careless)
-    assert fencing.is_fenced_by_read(is_of_last_entry=True, protections=careless)
+    assert fencing.is_fenced_by_read(True) and fencing.is_fenced_by_read(True, is_of_last_entry=True)
+    assert not fencing.is_fenced_by_read(True, careless)
+    assert fencing.is_fenced_by_read(True, careless, is_of_last_entry=True)
+    assert not fencing.is_fenced_by_read(False) and not fencing.is_fenced_by_read(False, is_of_last_entry=True)
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,8 @@ class Bookie:
                 refusal = ReadEntryResponse(request.ledger, request.entry_id, code)
                 self._reply(Answer(asked.connection, asked.txn, refusal), ledger.position, effects)
                 return
-            if is_fenced_by_read(request.entry_id == NO_ENTRY_YET, self.protections):
+            of_last = request.entry_id == NO_ENTRY_YET
+            if is_fenced_by_read(request.fence, self.protections, is_of_last_entry=of_last):
                 ledger = self._learn(request.ledger, request.master_key, effects)
                 self._fence(request.ledger, ledger, effects)
         if ledger is _UNKNOWN or request.previous_lac is None:

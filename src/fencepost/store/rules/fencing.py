@@ -17,10 +17,10 @@ def answer_to_fence(*, key_matches: bool, protections: Protections = ALL) -> Cod
     return Code.OK if key_matches or not protections.keys_are_checked else Code.UNAUTHORIZED
 
 
-def is_fenced_by_read(is_of_last_entry: bool, protections: Protections = ALL) -> bool:
-    """Whether a read that asks to fence the ledger does: the one of whatever entry is the last, with which a recovery begins, and
-    those of single entries that follow. (Those did not before BookKeeper 4.14.)"""
-    return is_of_last_entry or protections.recovery_reads_fence
+def is_fenced_by_read(asked_to_fence: bool, protections: Protections = ALL, *, is_of_last_entry: bool = False) -> bool:
+    """Whether a read fences the ledger: if it asks for that. The read of the last entry, with which a recovery begins, always did;
+    those of single entries that follow it did not before BookKeeper 4.14."""
+    return asked_to_fence and (is_of_last_entry or protections.recovery_reads_fence)
 
 
 def says_fenced(code: Code | None) -> bool:
