@@ -265,14 +265,37 @@ def test_a_bookie_that_fails_an_entry_that_is_confirmed_is_replaced_too() -> Non
     assert story.asked() == []
 
 
+def test_a_bookie_that_can_not_be_replaced_stays_while_the_others_are_enough() -> None:
+    story = Story("abc")
+    story.append(2)
+    assert story.answer("b", 0, None) == []
+    assert story.answer("ac", 0) == [Result(2, 0)]
+    assert story.happen(BookiesChanged(("a", "c", "d"))) == [WriteMetadata(2, 1, ledger((0, "abc"), (1, "adc")), 0)]
+    story.metadata(Outcome.OK, 1)
+    assert story.answer("d", 1) == [] and story.answer("a", 1) == [Result(3, 1)]
+
+
+def test_as_many_as_possible_are_replaced() -> None:
+    story = Story("abcd")
+    story.append()
+    assert story.answer("b", 0, None) == [WriteMetadata(2, 1, ledger((0, "adc")), 0)]
+    story.answer("c", 0, None)
+    assert story.metadata(Outcome.OK, 1) == [WriteMetadata(3, 1, ledger((0, "adb")), 1)], "the one that failed first, if it must be"
+    story.happen(BookiesChanged(("a",)))
+    story.metadata(Outcome.OK, 2)
+    assert story.answer("b", 0, None) == []
+    assert story.answer("ad", 0) == [Result(2, 0)]
+
+
 def test_not_enough_bookies_end_the_writer_but_it_may_still_close() -> None:
     story = Story("abc")
     story.append(2)
     story.answer("ab", 0)
-    assert story.answer("b", 1, None) == [Result(3, error=Error.NOT_ENOUGH_BOOKIES)]
+    assert story.answer("b", 1, None) == []
+    assert story.answer("c", 1, None) == [Result(3, error=Error.NOT_ENOUGH_BOOKIES)]
     assert story.call("append", b"") == [Result(4, error=Error.NOT_ENOUGH_BOOKIES)]
     assert story.call("close") == [WriteMetadata(2, 1, closed(ledger((0, "abc")), 0, 4), 0)]
-    assert story.answer("ac", 1) == [], "that it was stored comes too late"
+    assert story.answer("a", 1) == [], "that it was stored comes too late"
     assert story.metadata(Outcome.OK, 1) == [Result(5, 0)]
 
 

@@ -235,6 +235,14 @@ def test_the_first_ensemble(candidates: str, ensemble: str | None) -> None:
     assert ensembles.chosen(candidates, 3) == (None if ensemble is None else tuple(ensemble))
 
 
+@given(quorum_sizes(), SOME)
+def test_a_client_may_go_on_while_every_entry_can_be_committed(sizes: tuple[str, int, int], failed: set[str]) -> None:
+    ensemble, write_quorum, ack_quorum = sizes
+    sets = [set(quorums.write_set(entry_id, ensemble, write_quorum)) for entry_id in range(10)]
+    expected = all(len(members - failed) >= ack_quorum for members in sets)
+    assert ensembles.may_go_on(ensemble, failed, write_quorum, ack_quorum) is expected
+
+
 def test_bookies_that_failed_before_are_taken_last() -> None:
     assert ensembles.preferred("abcd", "bd") == ["a", "c", "b", "d"]
 

@@ -10,7 +10,7 @@ import msgspec
 from fencepost.store.messages import AddEntry
 from fencepost.store.roles.interface import Effect, Received, Send, Unanswered
 from fencepost.store.rules.adding import AddOutcome, counts, lac_reached, outcome_of_add
-from fencepost.store.rules.ensembles import newly_asked, preferred, replaced, still_confirmed
+from fencepost.store.rules.ensembles import may_go_on, newly_asked, preferred, replaced, still_confirmed
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.rules.quorums import Ensemble, is_committed, write_set
 
@@ -29,7 +29,7 @@ class Adds:
     """The entries that a client has sent and that are not confirmed, and the ensemble they are sent to.
 
     ``confirmed``: the last entry that is committed together with all before it, and ``length`` the bytes of data up to there.
-    ``failed``: bookies of the ensemble that have to be replaced; ``failed_before``: those that were. Requests are numbered from ``txns``.
+    ``failed``: bookies of the ensemble that are to be replaced; ``failed_before``: those that were. Requests are numbered from ``txns``.
     """
 
     def __init__(
@@ -100,9 +100,18 @@ class Adds:
             self.confirmed, self.length = reached, adds[-1].length
         return adds
 
-    def replacement(self, ensemble: Sequence[str], bookies: Sequence[str]) -> tuple[str, ...] | None:
-        """The ensemble without those that failed, given all bookies that there are; None if they are too few."""
-        return replaced(ensemble, self.failed, preferred(bookies, self.failed_before))
+    def replacement(self, ensemble: tuple[str, ...], bookies: Sequence[str]) -> tuple[str, ...] | None:
+        """An ensemble without as many as possible of those that failed, given all bookies that there are; None if none can be replaced."""
+        candidates = preferred(bookies, self.failed_before)
+        for number in range(len(self.failed), 0, -1):
+            changed = replaced(ensemble, self.failed[:number], candidates)
+            if changed is not None:
+                return changed
+        return None
+
+    def may_go_on(self) -> bool:
+        """Whether the bookies that have not failed are enough."""
+        return may_go_on(self.ensemble, self.failed, self.write_quorum, self.ack_quorum)
 
     def give_up(self) -> list[PendingAdd]:
         """The entries that are not confirmed, and will not be."""

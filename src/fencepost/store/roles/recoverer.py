@@ -349,9 +349,10 @@ class Recoverer:
     def _replace_bookies(self, effects: list[Effect]) -> None:
         if self.status is not RecoveryStatus.READING:
             return
-        changed = self.adds.replacement(self.adds.ensemble, self.bookies)
+        changed = self.adds.replacement(current_ensemble(self._marked()), self.bookies)
         if changed is None:
-            self._end(effects, Error.NOT_ENOUGH_BOOKIES)
+            if not self.adds.may_go_on():
+                self._end(effects, Error.NOT_ENOUGH_BOOKIES)
             return
         try:
             self.metadata = with_changed_ensemble(self._marked(), changed, self.adds.confirmed)
@@ -428,6 +429,8 @@ class Recoverer:
 
     def _bookies_changed(self, event: BookiesChanged, effects: list[Effect]) -> None:
         self.bookies = event.bookies
+        if self.adds.failed:
+            self._replace_bookies(effects)
 
     def _ignore(self, event: MetadataChanged | SessionExpired, effects: list[Effect]) -> None:
         """The recoverer watches nothing."""

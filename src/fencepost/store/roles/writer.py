@@ -1,9 +1,9 @@
 """The writer: creates a ledger, owns it, appends to it and closes it.
 
 Entries are sent as they come, up to a limit, each with the LAC; they are confirmed in order. Bookies that fail are replaced, all that
-failed meanwhile at once, and nothing is confirmed until the metadata say so. Whatever is told that the ledger is somebody else's
-now ends the writer. Unlike the Java client's, it does not close a ledger that is in recovery, and when it runs out of bookies it
-leaves the closing to its caller.
+failed meanwhile at once, and nothing is confirmed until the metadata say so. Whatever tells that the ledger is somebody else's now
+ends the writer. Unlike the Java client's, it does not close a ledger that is in recovery, it goes on without a bookie that it can not
+replace while the others are enough, and where they are not it leaves the closing to its caller.
 """
 
 from __future__ import annotations
@@ -245,10 +245,13 @@ class Writer:
             self._ensemble_changed(effects)
         else:
             changed = self.adds.replacement(ensemble, self.bookies)
-            if changed is None:
-                self._fail(Error.NOT_ENOUGH_BOOKIES, effects)
-            else:
+            if changed is not None:
                 effects.append(self.view.write(with_changed_ensemble(metadata, changed, self.adds.confirmed)))
+            elif self.adds.may_go_on():
+                self.changing_ensemble = False
+                self._confirm(effects)
+            else:
+                self._fail(Error.NOT_ENOUGH_BOOKIES, effects)
 
     def _ensemble_changed(self, effects: list[Effect]) -> None:
         self.adds.change_ensemble(current_ensemble(self.view.known()), effects)
@@ -414,6 +417,8 @@ class Writer:
 
     def _bookies_changed(self, event: BookiesChanged, effects: list[Effect]) -> None:
         self.bookies = event.bookies
+        if self.adds.failed and self.status in (WriterStatus.OPEN, WriterStatus.DRAINING):
+            self._replace_bookies(effects)
 
     def _ignore(self, event: MetadataChanged | SessionExpired, effects: list[Effect]) -> None:
         """The writer watches nothing."""

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from fencepost.spec.values import Record
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.rules.quorums import Ensemble, write_set
+from fencepost.store.rules.quorums import Ensemble, is_committed, write_set
 
 B = TypeVar("B")
 
@@ -46,6 +46,17 @@ def replaced(ensemble: Sequence[B], failed: Collection[B], candidates: Iterable[
     fresh = iter([b for b in candidates if b not in ensemble and b not in failed])
     changed = tuple(next(fresh, None) if b in failed else b for b in ensemble)
     return None if None in changed else changed  # type: ignore[return-value]
+
+
+def may_go_on(ensemble: Ensemble[B], failed: Collection[B], write_quorum: int, ack_quorum: int) -> bool:
+    """Whether a client may go on with failed bookies that there are no others for: those that are left can commit every entry.
+
+    The Java client gives up there, unless it is told to delay changes of ensemble.
+    """
+    return all(
+        is_committed([b for b in write_set(entry_id, ensemble, write_quorum) if b not in failed], ack_quorum)
+        for entry_id in (range(1) if write_quorum == len(ensemble) else range(len(ensemble)))
+    )
 
 
 def preferred(candidates: Iterable[B], failed_before: Collection[B]) -> list[B]:
