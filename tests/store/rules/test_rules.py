@@ -201,7 +201,7 @@ def test_deferred_sync() -> None:
     assert adding.lac_of_owner(confirmed=7, forced=3, deferred_sync=True) == 3
     assert adding.is_forced("cab", "abc") and not adding.is_forced("ab", "abc")
     assert adding.may_replace_bookies(deferred_sync=False) and not adding.may_replace_bookies(deferred_sync=True)
-    assert adding.is_untold(3, 2) and not adding.is_untold(3, 3)
+    assert adding.is_beyond(3, 2) and not adding.is_beyond(3, 3) and not adding.is_beyond(2, 3)
 
 
 # -- ensembles --------------------------------------------------------------------------------------------------------
@@ -390,6 +390,8 @@ def test_how_far_a_reader_may_read(entry_id: int, lac: int, last_entry: int | No
 def test_long_polls_end_with_a_higher_lac_or_a_fence() -> None:
     assert [reading.is_poll_over(lac, 3, fenced=False) for lac in (2, 3, 4)] == [False, False, True]
     assert reading.is_poll_over(3, 3, fenced=True)
+    for code in Code:
+        assert reading.answer_to_poll(code) is (Code.OK if code is Code.NO_ENTRY else code)
 
 
 def test_an_entry_may_be_elsewhere_if_others_have_its_fragment_now() -> None:

@@ -47,11 +47,17 @@ from fencepost.store.roles.interface import (
     Store,
     TimerFired,
 )
-from fencepost.store.rules.adding import answer_to_add, answer_to_write_lac, key_matches, lac_of_bookie
+from fencepost.store.rules.adding import answer_to_add, answer_to_write_lac, is_beyond, key_matches, lac_of_bookie
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.fencing import answer_to_fence, is_fenced_by_read
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.rules.reading import answer_to_read, answer_to_read_lac, is_poll_over, is_readable
+from fencepost.store.rules.reading import (
+    answer_to_poll,
+    answer_to_read,
+    answer_to_read_lac,
+    is_poll_over,
+    is_readable,
+)
 
 
 class Ledger(msgspec.Struct):
@@ -219,8 +225,8 @@ class Bookie:
         )
         if code is Code.OK:
             return ReadEntryResponse(request.ledger, event.entry_id, code, ledger.lac, event.body)
-        if code is Code.NO_ENTRY and request.previous_lac is not None:
-            code = Code.OK  # of a striped ledger: the LAC was asked for, and the entry may be elsewhere
+        if request.previous_lac is not None:
+            code = answer_to_poll(code)
         return ReadEntryResponse(request.ledger, request.entry_id, code, ledger.lac)
 
     def _timer_fired(self, event: TimerFired, effects: list[Effect]) -> None:
@@ -296,30 +302,37 @@ class Bookie:
     def _hear_of_lac(self, ledger: Ledger, lac: int, effects: list[Effect], body: bytes | None = None) -> None:
         before = ledger.lac
         ledger.lac = lac_of_bookie(before, lac)
-        if ledger.lac != before:
+        if is_beyond(ledger.lac, before):
             ledger.lac_body = body or ledger.lac_body
             self._end_polls(ledger, effects)
 
     def _end_polls(self, ledger: Ledger, effects: list[Effect]) -> None:
-        for number, asked in list(ledger.polls.items()):
-            if is_poll_over(ledger.lac, asked.request.previous_lac, ledger.fenced):  # type: ignore[union-attr, arg-type]
-                del ledger.polls[number]
-                self._end_poll(asked, ledger, effects)
+        over = [
+            number
+            for number, poll in ledger.polls.items()
+            if is_poll_over(ledger.lac, _previous_lac(poll), ledger.fenced)
+        ]
+        for number in over:
+            self._end_poll(ledger.polls.pop(number), ledger, effects)
 
-    def _end_poll(self, asked: Asked, ledger: Ledger, effects: list[Effect]) -> None:
-        """Answer a long poll: with the entry after the LAC that the reader had, if that is below the LAC now."""
-        request = asked.request
-        assert isinstance(request, ReadEntry) and request.previous_lac is not None
-        if is_readable(request.previous_lac + 1, ledger.lac, None):
-            self._look_up(asked, request.previous_lac + 1, effects)
+    def _end_poll(self, poll: Asked, ledger: Ledger, effects: list[Effect]) -> None:
+        """Answer a long poll: with the entry after the LAC that the reader had, if that is confirmed now."""
+        request, wanted = poll.request, _previous_lac(poll) + 1
+        if is_readable(wanted, ledger.lac, None):
+            self._look_up(poll, wanted, effects)
         else:
-            response = ReadEntryResponse(request.ledger, request.entry_id, Code.OK, ledger.lac)
-            self._reply(Answer(asked.connection, asked.txn, response), ledger.position, effects)
+            response = ReadEntryResponse(request.ledger, NO_ENTRY_YET, Code.OK, ledger.lac)
+            self._reply(Answer(poll.connection, poll.txn, response), ledger.position, effects)
 
     def _look_up(self, asked: Asked, entry_id: int, effects: list[Effect]) -> None:
         self.number += 1
         self.look_ups[self.number] = asked
         effects.append(LookUp(self.number, asked.request.ledger, entry_id))
+
+
+def _previous_lac(poll: Asked) -> int:
+    assert isinstance(poll.request, ReadEntry) and poll.request.previous_lac is not None
+    return poll.request.previous_lac
 
 
 _UNKNOWN = Ledger()

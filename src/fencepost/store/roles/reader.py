@@ -41,7 +41,7 @@ from fencepost.store.roles.interface import (
     Unanswered,
 )
 from fencepost.store.roles.metadata import MetadataView, Seen
-from fencepost.store.rules.adding import is_untold
+from fencepost.store.rules.adding import is_beyond
 from fencepost.store.rules.codes import Verdict
 from fencepost.store.rules.ensembles import fragment_of
 from fencepost.store.rules.metadata import DigestType, current_ensemble, end_of, may_open
@@ -300,7 +300,7 @@ class Reader:
 
     def _learn(self, lac: int, now: int, effects: list[Effect]) -> None:
         before, self.lac = self.lac, lac_of_reader(self.lac, lac)
-        if is_untold(self.lac, before):
+        if is_beyond(self.lac, before):
             self._serve_tails(now, effects)
 
     def _ask_for_lac(self, tokens: list[int], effects: list[Effect]) -> None:
@@ -370,7 +370,7 @@ class Reader:
             self._learn(response.lac, now, effects)
         if self.poll is not None or not self.tails:
             return
-        if now < poll.over_at and not is_untold(self.lac, poll.lac):
+        if now < poll.over_at and not is_beyond(self.lac, poll.lac):
             self.poll = poll  # answered at once by a bookie that is fenced, or lacks the ledger, or is gone: do not ask in a loop
             effects.append(SetTimer(("poll", self.polled), self.settings.speculation_delay))
         else:

@@ -39,7 +39,7 @@ from fencepost.store.roles.metadata import MetadataView, Seen
 from fencepost.store.rules.adding import (
     AddOutcome,
     is_forced,
-    is_untold,
+    is_beyond,
     lac_of_owner,
     may_append,
     may_replace_bookies,
@@ -264,7 +264,7 @@ class Writer:
     # -- force, and the LAC told by itself -----------------------------------------------------------------------------
 
     def _force(self, token: int | None, effects: list[Effect]) -> None:
-        if token is not None and not is_untold(self.adds.confirmed, self.lac):
+        if token is not None and not is_beyond(self.adds.confirmed, self.lac):
             effects.append(Result(token, self.lac))
             return
         force = Force(token, self.adds.confirmed, self.adds.length, [])
@@ -284,7 +284,7 @@ class Writer:
             return
         force.forced.append(event.bookie)
         if is_forced(force.forced, self.adds.ensemble):
-            if is_untold(force.entry_id, self.forced):
+            if is_beyond(force.entry_id, self.forced):
                 self.forced, self.forced_length = force.entry_id, force.length
             self._lac_moved(effects)
             if force.token is not None:
@@ -293,13 +293,13 @@ class Writer:
 
     def _lac_moved(self, effects: list[Effect]) -> None:
         interval = self.settings.explicit_lac_interval
-        if interval and not self.tells_lac and is_untold(self.lac, self.told):
+        if interval and not self.tells_lac and is_beyond(self.lac, self.told):
             self.tells_lac = True
             effects.append(SetTimer("tell LAC", interval))
 
     def _tell_lac(self, effects: list[Effect]) -> None:
         self.tells_lac = False
-        if self.status is WriterStatus.OPEN and is_untold(self.lac, self.told):
+        if self.status is WriterStatus.OPEN and is_beyond(self.lac, self.told):
             self.told = self.lac
             request = WriteLac(self.ledger, self.lac, self.digests.lac_body(self.ledger, self.lac), self.key)
             effects.extend(Send(next(self.txns), bookie, request) for bookie in self.adds.ensemble)
@@ -320,7 +320,7 @@ class Writer:
     def _close_when_drained(self, effects: list[Effect]) -> None:
         if self.status is not WriterStatus.DRAINING or self.adds.pending or self.appends or self.changing_ensemble:
             return
-        if is_untold(self.adds.confirmed, self.lac) and not self.error:
+        if is_beyond(self.adds.confirmed, self.lac) and not self.error:
             if not self.forces:
                 self._force(None, effects)
             return

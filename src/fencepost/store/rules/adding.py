@@ -116,6 +116,6 @@ def may_replace_bookies(deferred_sync: bool) -> bool:
     return not deferred_sync
 
 
-def is_untold(lac: int, told: int) -> bool:
-    """Whether the LAC is beyond the last one that went out, with an entry or by itself."""
-    return lac > told
+def is_beyond(lac: int, known: int) -> bool:
+    """Whether a LAC says more than the one that is known, or was told, already."""
+    return lac > known

@@ -46,6 +46,14 @@ def is_poll_over(lac: int, previous_lac: int, fenced: bool) -> bool:
     return lac > previous_lac or fenced
 
 
+def answer_to_poll(code: Code) -> Code:
+    """What a bookie answers to a long poll, given its answer to a read of the entry that is to come along.
+
+    The LAC was asked for. Where entries are striped, the one after the reader's LAC may be elsewhere.
+    """
+    return Code.OK if code is Code.NO_ENTRY else code
+
+
 # -- whoever reads ----------------------------------------------------------------------------------------------------
 
 
