@@ -38,8 +38,8 @@ from fencepost.store.roles.interface import (
 from fencepost.store.roles.metadata import MetadataView, Seen
 from fencepost.store.rules.adding import (
     AddOutcome,
-    is_forced,
     is_beyond,
+    is_forced,
     lac_of_owner,
     may_append,
     may_replace_bookies,
