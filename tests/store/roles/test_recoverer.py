@@ -337,11 +337,13 @@ def test_the_length_can_not_be_read() -> None:
 def test_a_bookie_that_fails_is_replaced_and_nobody_is_told_before_the_end() -> None:
     story = begin(in_flight_limit=1)
     story.read("a", 0, body(0))
-    story.write("ab", 0)
+    story.write("a", 0)
+    story.write("c", 0)
     story.read("a", 1, body(1))
     assert story.write("b", 1, None) == []
-    assert story.writing() == "a1 c0 c1 d1"
+    assert story.writing() == "a1 b0 c1 d1"
     assert story.reading().endswith("a2 b0 b1 b2 c0 c1 c2"), "it reads on from the bookies that it began with"
+    assert story.write("b", 0) == [], "what a bookie answers that was replaced means nothing"
     story.write("d", 1)
     story.write("c", 1)
     story.read("b", 2, LACK)
@@ -403,6 +405,14 @@ def test_a_ledger_that_another_recovery_has_marked_is_recovered_anew_after_a_whi
     assert story.read("b", 0, LACK) == story.closes(-1, (0, "abc"), version=6)
     story.metadata(Outcome.BAD_VERSION)
     assert story.metadata(Outcome.OK, 7, recovering((0, "abc"))) == [SetTimer(("restart", 2), 20, 5)]
+    story.happen(TimerFired(("restart", 2)))
+    story.metadata(Outcome.OK, 8, closed(ledger((0, "abc")), -1, 0))
+    story.happen(Call(8, "recover"))
+    story.begin(recovering((0, "abc")), 9)
+    story.fence("abc")
+    story.read("ab", 0, LACK)
+    story.metadata(Outcome.BAD_VERSION)
+    assert story.metadata(Outcome.OK, 11, recovering((0, "abc"))) == [SetTimer(("restart", 1), 10, 5)], "a call begins afresh"
 
 
 def test_a_close_whose_answer_was_lost() -> None:

@@ -428,7 +428,11 @@ def test_an_idle_writer_tells_its_lac() -> None:
     request = story.sent["b", WriteLac].request
     assert isinstance(request, WriteLac) and request.lac == 0
     assert Digests(DigestType.CRC32, b"p").open_lac(request.body, 1) == 0
-    assert story.answer("abc", WriteLac) == []
+    assert story.answer("ab", WriteLac) == []
+    assert story.answer("c", WriteLac, None) == [], "no bookie is replaced for that"
+    story.append(2)
+    assert story.answer("ab", 1) == [Result(3, 1), SetTimer("tell LAC", 1000)]
+    assert story.answer("ab", 2) == [Result(4, 2)], "one timer is enough"
 
 
 def test_a_lac_that_an_entry_has_carried_is_not_told_by_itself() -> None:

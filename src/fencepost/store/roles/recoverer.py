@@ -403,7 +403,6 @@ class Recoverer:
         if verdict is Verdict.POSITIVE:
             assert read.found is not None
             self.length = read.found.length
-            self.reads.clear()
             self._close_when_done(effects)
         elif verdict is not Verdict.WAITING:
             self._end(effects, Error.DATA_UNKNOWN)
