@@ -716,7 +716,7 @@ class _Results:
             _say(f"\nThe {result.engine} engine keeps no profile: ask for one with --engine embedded.")
         if result.table is not None:
             _say("\n" + _written(result.table))
-        elif self.given.states is not None and result.interrupted:
+        elif result.interrupted and self.given.states is not None:
             _say(f"\nThe state space was not written to {self.given.states}.")
         trace = _trace(result)
         for expression in self.given.eval:

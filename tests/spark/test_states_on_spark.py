@@ -18,6 +18,7 @@ from fencepost.cli import main
 from fencepost.protocols import shipped
 from fencepost.result import Result
 from fencepost.spark import engine, stages
+from fencepost.states.columns import completed, kinds_of, schema_of
 from fencepost.states.files import Place
 from fencepost.states.manifest import StateSpace
 from fencepost.states.writer import Writer
@@ -80,6 +81,9 @@ def contents(space: StateSpace) -> list[Any]:
         if name == "edges" and space.manifest.edges is None:
             continue
         read = space.dataset(name).to_table()
+        # A file of a level can not know which parts of values are never null, as one of a whole search does.
+        schema = schema_of(kinds_of(read.schema), read.schema.metadata).arrow
+        read = pa.table([completed(read.column(field.name).combine_chunks(), field.type) for field in schema], schema=schema)
         text = pa.schema([field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in read.schema])
         found += [read.schema, read.schema.metadata, read.cast(text).sort_by([(column, "ascending") for column in key])]
     return found
