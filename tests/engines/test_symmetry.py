@@ -159,13 +159,6 @@ def test_values_are_permuted_wherever_they_hold_a_name() -> None:
 # -- two constants at once --------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True)
-def no_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checking mode compares the first states with those of processes with other hash seeds, which has tests of its own."""
-    monkeypatch.setattr("fencepost.engines.hashseeds.SEEDS", ())
-    monkeypatch.setattr("fencepost.engines.hashseeds.STATES", 5)
-
-
 class Shop(Protocol):
     """Clients take tickets from clerks; nobody is better than another unless ``partial`` says so."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.explorer import sandbox
-from fencepost.explorer.apart import Keeper
+from fencepost.explorer.forkserver import ForkServer
 
 LANDLOCK = sandbox._version() >= 1
 
@@ -30,12 +30,12 @@ def answers(*questions: Callable[[], object], enter: Callable[[], None]) -> list
             except Exception as error:
                 line.send(type(error).__name__)
 
-    keeper = Keeper([job])
+    forkserver = ForkServer([job])
     try:
-        worker = keeper.start(0)
+        worker = forkserver.start(0)
         return [worker.line.recv() for _ in questions]
     finally:
-        keeper.close()
+        forkserver.close()
 
 
 def test_nothing_is_written_run_or_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

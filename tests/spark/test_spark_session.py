@@ -98,7 +98,8 @@ def test_what_defaults_and_spark_submit_say_is_what_spark_gets(tmp_path: Path) -
     )
     home = os.path.dirname(pyspark.__file__)
     folder = defaults(tmp_path, "spark.app.name mine\nspark.executor.memory 600m\nspark.master local[5]\n")
-    environment = {**os.environ, "SPARK_HOME": home, "SPARK_CONF_DIR": folder, "PYSPARK_PYTHON": sys.executable}
+    quick = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    environment = {**os.environ, **quick, "SPARK_HOME": home, "SPARK_CONF_DIR": folder, "PYSPARK_PYTHON": sys.executable}
 
     def got(*command: str) -> list[str]:
         done = subprocess.run([*command, str(script)], capture_output=True, text=True, check=True, env=environment)

@@ -24,8 +24,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fencepost.engines.interface import Options
 from fencepost.errors import FencepostError, OptionError
-from fencepost.explorer.apart import Keeper
 from fencepost.explorer.find import Search, Searcher, searching
+from fencepost.explorer.forkserver import ForkServer
 from fencepost.explorer.session import Node, Session, Told
 from fencepost.explorer.views import about, search_view, view
 from fencepost.explorer.watch import Watcher, evaluating
@@ -80,13 +80,13 @@ class Explorer:
         self.search: Search | None = None
         self.token = secrets.token_urlsafe(32)
         self.lock = threading.Lock()
-        self._keeper = Keeper([evaluating(session), searching(session)])
-        self._watcher = Watcher(session, self._keeper, 0)
-        self._searcher = Searcher(session, self._keeper, 1)
+        self._forkserver = ForkServer([evaluating(session), searching(session)])
+        self._watcher = Watcher(session, self._forkserver, 0)
+        self._searcher = Searcher(session, self._forkserver, 1)
 
     def close(self) -> None:
         """End what works for the page in the background."""
-        self._keeper.close()
+        self._forkserver.close()
 
     def about(self, _: dict[str, Any]) -> dict[str, Any]:
         """What stays while a page is open, and the search that was running when it was."""

@@ -13,7 +13,7 @@ from fencepost.check import check
 from fencepost.engines.interface import Options, Progress, Report
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised
 from fencepost.explorer import sandbox
-from fencepost.explorer.apart import Copy, Job, Keeper, Worker
+from fencepost.explorer.forkserver import Copy, ForkServer, Job, Worker
 from fencepost.explorer.session import Node, Session
 from fencepost.result import Result
 from fencepost.spec.context import Disabled, current
@@ -134,7 +134,7 @@ def _told(result: Result, whence: str) -> str:
     return f"Not found within the limits ({result.limit}): it is true in none of the {looked} that were looked at."
 
 
-# -- apart ------------------------------------------------------------------------------------------------------------
+# -- in another process -----------------------------------------------------------------------------------------------
 
 
 def searching(session: Session) -> Job:
@@ -166,10 +166,10 @@ def searching(session: Session) -> Job:
 
 class Searcher:
     """Looks for states of a session, one at a time, in a worker that is kept for the next. ``job`` is the number of
-    :func:`searching` with its ``keeper``."""
+    :func:`searching` with its ``forkserver``."""
 
-    def __init__(self, session: Session, keeper: Keeper, job: int) -> None:
-        self._keeper, self._job = keeper, job
+    def __init__(self, session: Session, forkserver: ForkServer, job: int) -> None:
+        self._forkserver, self._job = forkserver, job
         self._copied = len(session.nodes)
         self._worker: Worker | None = None
 
@@ -177,7 +177,7 @@ class Searcher:
         """Begin to look for a state, as :func:`look_for` does. ``options`` limit its time and its memory."""
         if self._worker is not None and self._worker.ended:
             self._worker = None
-        worker = self._worker = self._worker or self._keeper.start(self._job)
+        worker = self._worker = self._worker or self._forkserver.start(self._job)
         links = [] if start is None else worker.news([start], self._copied)
         return Search(worker, (expression, None if start is None else start.number, links, options), options)
 

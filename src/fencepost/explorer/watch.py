@@ -10,7 +10,7 @@ from typing import Any
 
 from fencepost.errors import OptionError
 from fencepost.explorer import sandbox
-from fencepost.explorer.apart import Copy, Keeper, Worker
+from fencepost.explorer.forkserver import Copy, ForkServer, Worker
 from fencepost.explorer.session import MAX_EXPRESSIONS, Node, Session, Told
 
 SECONDS = 2.0
@@ -49,10 +49,10 @@ def evaluating(session: Session) -> Any:
 
 
 class Watcher:
-    """What expressions are at the nodes of a session. ``job`` is the number of :func:`evaluating` with its ``keeper``."""
+    """What expressions are at the nodes of a session. ``job`` is the number of :func:`evaluating` with its ``forkserver``."""
 
-    def __init__(self, session: Session, keeper: Keeper, job: int) -> None:
-        self._keeper, self._job = keeper, job
+    def __init__(self, session: Session, forkserver: ForkServer, job: int) -> None:
+        self._forkserver, self._job = forkserver, job
         self._copied = len(session.nodes)
         self._worker: Worker | None = None
         self._ended: dict[str, str] = {}
@@ -78,7 +78,7 @@ class Watcher:
 
     def _asked(self, text: str, nodes: Sequence[Node]) -> list[tuple[str, bool]]:
         for _ in range(2):  # one that had nothing to do may have been ended by the system
-            worker = self._worker = self._worker or self._keeper.start(self._job)
+            worker = self._worker = self._worker or self._forkserver.start(self._job)
             late = False
             with contextlib.suppress(EOFError, OSError):
                 worker.line.send((text, [node.number for node in nodes], worker.news(nodes, self._copied)))

@@ -2,7 +2,7 @@
 
 ``10**10**10`` holds the interpreter until it is done, and so does a compiler: no thread can be stopped in these, and nothing else gets
 its turn. So typed expressions are evaluated, and states are looked for, by *workers*: copies of this process, which know the same
-protocol. The *keeper* makes them. It is forked before anything else runs and does nothing else, so it can fork whenever it is asked.
+protocol. The *fork server* makes them. It is forked before anything else runs and does nothing else, so it can fork whenever it is asked.
 
 What passes between processes is numbers and text: a state is named by the steps that lead to it, and the worker takes them again.
 """
@@ -35,7 +35,7 @@ _ASKED = struct.Struct("!cq")
 _TOLD = struct.Struct("!q")
 
 
-class Keeper:
+class ForkServer:
     """Starts workers, which do one of ``jobs`` each, and ends them. What the process is at this moment is what they know.
 
     They end with this process, however it ends.
@@ -49,7 +49,7 @@ class Keeper:
         if not self._pid:
             try:
                 _let_go(keep=its.fileno())
-                _keep(its, jobs)
+                _serve(its, jobs)
             finally:
                 os._exit(0)  # whatever is to be done at the end of the process is not for its copies
         its.close()
@@ -73,7 +73,7 @@ class Keeper:
             try:
                 self._line.sendall(_ASKED.pack(b"-", pid))
                 (status,) = _TOLD.unpack(self._line.recv(_TOLD.size))
-            except (OSError, struct.error):  # the keeper is gone, and its workers with it
+            except (OSError, struct.error):  # the fork server is gone, and its workers with it
                 return int(signal.SIGKILL)
         return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
@@ -89,11 +89,11 @@ class Keeper:
 class Worker:
     """A process with a job, from the outside."""
 
-    def __init__(self, keeper: Keeper, line: Connection, pid: int) -> None:
+    def __init__(self, forkserver: ForkServer, line: Connection, pid: int) -> None:
         self.line = line
         self.pid = pid
         self.ended = False
-        self._keeper = keeper
+        self._forkserver = forkserver
         self._knows: set[int] = set()
 
     def news(self, nodes: Sequence[Node], known: int) -> list[Link]:
@@ -112,7 +112,7 @@ class Worker:
         """End it, whatever it is doing; the signal that it ended by, 0 if it had ended by itself."""
         self.ended = True
         self.line.close()
-        return self._keeper.end(self.pid)
+        return self._forkserver.end(self.pid)
 
     @property
     def memory(self) -> int:
@@ -160,7 +160,7 @@ def _let_go(keep: int) -> None:
                 os.dup2(nothing, int(name))  # not closed: whatever still has the number may close it later
 
 
-def _keep(line: socket.socket, jobs: Sequence[Job]) -> None:
+def _serve(line: socket.socket, jobs: Sequence[Job]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then closes the line
     workers: set[int] = set()
     try:

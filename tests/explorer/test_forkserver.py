@@ -53,7 +53,7 @@ def test_an_expression_that_takes_all_memory(lamp: Explorer) -> None:
     assert watched(lamp, "[bytes(10 ** 6) for _ in range(10 ** 6)]", "on") == [("(out of memory)", None), ("False", None)]
 
 
-def test_what_is_evaluated_apart_is_what_is_evaluated_here() -> None:
+def test_what_is_evaluated_in_another_process_is_what_is_evaluated_here() -> None:
     session = Session(load("bookkeeper-4.13")())
     explorer = Explorer(session)
     node = session.starts[0]
@@ -101,9 +101,9 @@ def test_processes_end_with_the_explorer() -> None:
         watched(explorer, "heads")
         explorer.find({"session": explorer.name, "at": 0, "expression": f"heads and {ENDLESS}"})
     workers = [e._watcher._worker for e in (one, other)] + [e._searcher._worker for e in (one, other)]
-    keepers = [e._keeper._pid for e in (one, other)]
+    forkservers = [e._forkserver._pid for e in (one, other)]
     one.close()
     other.close()
-    for pid in [worker.pid for worker in workers if worker is not None] + keepers:
+    for pid in [worker.pid for worker in workers if worker is not None] + forkservers:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
