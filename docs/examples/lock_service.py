@@ -61,7 +61,7 @@ class LockService(Protocol):
     clients: tuple[ModelValue, ...] = model_values("c", 3)
     impatient: bool = constant(False, "the server may take the lock from a client that does not give it back")
 
-    granted: ModelValue | None = state(None, held_by=SERVER)
+    granted: ModelValue | None = state(None, held_by="server")
     at_work: PerKey[ModelValue, bool] = per_key(clients, False)
     network: Network = network(
         {Ask: (clients, SERVER), Grant: (SERVER, clients), GiveBack: (clients, SERVER)}
@@ -72,7 +72,7 @@ class LockService(Protocol):
         require(not self.at_work[c])
         self.network.send(Ask(), c, SERVER)
 
-    @action(c=clients, by=SERVER)
+    @action(c=clients, by="server")
     def grants(self, c: ModelValue) -> None:
         require(self.granted is None)
         self.network.reply(self.network.receive(Ask, to=SERVER, source=c), Grant())
@@ -89,13 +89,13 @@ class LockService(Protocol):
         self.at_work[c] = False
         self.network.send(GiveBack(), c, SERVER)
 
-    @action(c=clients, by=SERVER)
+    @action(c=clients, by="server")
     def has_it_back(self, c: ModelValue) -> None:
         self.network.receive(GiveBack, to=SERVER, source=c)
         if self.granted == c:
             self.granted = None
 
-    @action(by=SERVER)
+    @action(by="server")
     def takes_it_away(self) -> None:
         require(self.impatient and self.granted is not None)
         self.granted = None

@@ -96,6 +96,7 @@ def _checked(
     with _limited(deadline, options):
         stepper = Stepper(protocol, invariants, options.checking, deadline)
     _check_liveness(stepper, engine, options)
+    _check_symmetry(stepper, options)
     if options.checking and engine != "spark":  # which refuses it
         from fencepost.engines.hashseeds import compare
 
@@ -143,6 +144,7 @@ def _try_small(protocol: Protocol, invariants: Sequence[str] | None, options: Op
     with _limited(deadline, options):
         stepper = Stepper(protocol, invariants, deadline=deadline)
     _check_liveness(stepper, "interpreted", options)
+    _check_symmetry(stepper, options)
     brief = replace(options, max_states=min(options.max_states or SMALL_STATES, SMALL_STATES))
     explored = interpreted.explore(stepper, brief, most=interpreted.Most(**SMALL))
     if deadline.reached is None and deadline.expired(options.timeout) and explored.limit is not None:
@@ -164,6 +166,13 @@ def _check_liveness(stepper: Stepper, engine: str, options: Options) -> None:
         raise OptionError(f"{instead} take out the view, which makes one state of several that may go on differently")
     if engine != "spark" and (options.checkpoint is not None or options.resume is not None):
         raise OptionError(f"{instead} leave out --checkpoint and --resume: what is saved holds no steps, but for that of --engine spark")
+
+
+def _check_symmetry(stepper: Stepper, options: Options) -> None:
+    """Raises :class:`OptionError` if a refinement is to be judged up to symmetry, of which its mapping need not know."""
+    if options.symmetry and stepper.refinements:
+        name = next(iter(stepper.refinements))
+        raise OptionError(f"{name} is judged step by step, and its mapping may tell members apart: leave out --symmetry, or the refinement, with --invariant NAME")
 
 
 def _assumed(protocol: Protocol, assumption: object, deadline: Deadline) -> bool:

@@ -14,6 +14,7 @@ from functools import cached_property
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised
 from fencepost.spec.protocol import TEMPORAL, Protocol
 from fencepost.step import LimitReached, Outcome, Root, State, Stepper
+from fencepost.step.recorder import STEP_PROPERTIES
 from fencepost.trace import Evaluated, Expression, Step, Trace
 from fencepost.trace.evidence import looked_at
 from fencepost.trace.path import Move, Path, check_of, move_of
@@ -110,7 +111,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is known of one invariant, or step invariant, at a node: it ``holds`` there, or not, or it raised ``error``.
+    """What is known of one invariant, step invariant or refinement, at a node: it ``holds`` there, or not, or it raised ``error``.
 
     ``bindings`` are the parameters for which it does not hold.
     """
@@ -304,7 +305,9 @@ class Session:
     # -- judging ------------------------------------------------------------------------------------------------------
 
     def judge(self, node: Node) -> list[Judgement]:
-        """Every invariant at a node, and every step invariant over the step that leads to it. Those that are off by default are left out."""
+        """Every invariant at a node, and every step invariant and refinement over the step that leads to it. Those that are off by default are left
+        out.
+        """
         found = self._judged.get(node.number)
         if found is None:
             found = self._judged[node.number] = self._judge(node)
@@ -314,10 +317,10 @@ class Session:
         false: dict[str, list[str]] = {}
         errors: dict[str, str] = {}
         for root in self._properties:
-            stepwise = root.kind == "step_invariant"
-            if stepwise and node.parent is None:
+            stepwise = root.kind in STEP_PROPERTIES
+            if root.kind == "step_invariant" and node.parent is None:
                 continue
-            before = node.parent if stepwise else None
+            before = node.parent if stepwise else None  # without one, a refinement is judged as that of an initial state
             try:
                 broken = (
                     self._outcomes(root, before.state.ids, node.state.ids)
@@ -336,7 +339,7 @@ class Session:
 
     @cached_property
     def _properties(self) -> list[Root]:
-        return self.stepper.of_kind("invariant", "step_invariant")
+        return self.stepper.of_kind("invariant", "step_invariant", "refinement")
 
     @cached_property
     def _named(self) -> dict[str, Root]:

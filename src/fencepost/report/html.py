@@ -17,7 +17,16 @@ from fencepost.report.cards import SHOWN, slot_label, slot_text
 from fencepost.report.diagram import diagram
 from fencepost.report.onward import explore_command
 from fencepost.report.svg import STYLE, draw
-from fencepost.report.text import Happening, and_so_on, counterexample, fairness, happenings, set_up, statistics
+from fencepost.report.text import (
+    Happening,
+    and_so_on,
+    counterexample,
+    fairness,
+    happenings,
+    refutation,
+    set_up,
+    statistics,
+)
 from fencepost.report.verdict import Verdict, never_taken, reached, verdict, violated
 from fencepost.result import Result, Violation
 from fencepost.spec.context import Slot
@@ -26,6 +35,7 @@ from fencepost.trace import Trace
 from fencepost.trace.evidence import Evidence, looked_at
 from fencepost.trace.json import dumps
 from fencepost.trace.messages import channels, passages
+from fencepost.trace.refinement import refuted, why
 from fencepost.trace.words import constant_text, kind_of
 
 _HERE = Path(__file__).parent
@@ -155,7 +165,7 @@ def _behaviour(behaviour: Behaviour, place: int, one_of_many: bool) -> str:
         f'<div class="diagram panel" data-panel="diagram" tabindex="0" role="group" aria-label="Sequence diagram">'
         f'<div class="heads">{picture.heads}</div>{picture.body}</div>\n'
         f'<div class="state panel" data-panel="state">{table.html}</div>\n'
-        f"</div>\n{_fair(behaviour)}{onward}"
+        f"</div>\n{_fair(behaviour)}{_refuted(behaviour)}{onward}"
         f'<script type="application/json" class="data">{data}</script>\n'
         "</section>\n"
     )
@@ -165,9 +175,24 @@ def _fair(behaviour: Behaviour) -> str:
     """What a lasso is, and why its loop is fair."""
     if behaviour.trace.loop is None:
         return ""
-    rows = "".join(f"<li><b>{breakable(demand)}</b> {escape(how)}</li>" for demand, how in behaviour.fair)
-    reasons = f"<p>The loop is fair:</p><ul>{rows}</ul>" if rows else ""
+    reasons = f"<p>The loop is fair:</p><ul>{_listed(behaviour.fair)}</ul>" if behaviour.fair else ""
     return f'<div class="fair"><p>{escape(counterexample(behaviour.trace, behaviour.violation))}.</p>{reasons}</div>\n'
+
+
+def _refuted(behaviour: Behaviour) -> str:
+    """Why the last step is none of the protocol that is refined."""
+    violation = behaviour.violation
+    found = refuted(behaviour.trace, violation.name) if violation is not None and violation.kind == "refinement" else None
+    if found is None:
+        return ""
+    heading, differences = refutation(found, behaviour.name)
+    near = [(near.title, why(found, near)) for near in found.nearest]
+    nearest = f"<p>The nearest actions of {escape(found.other.name)}:</p><ul>{_listed(near)}</ul>" if near else ""
+    return f'<div class="fair"><p>{escape(heading)}:</p><ul>{_listed(differences)}</ul>{nearest}</div>\n'
+
+
+def _listed(rows: Sequence[tuple[str, str]]) -> str:
+    return "".join(f"<li><b>{breakable(what)}</b> {escape(how)}</li>" for what, how in rows)
 
 
 def _steps(trace: Trace) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from fencepost.errors import OptionError
 from fencepost.liveness.lasso import NEVER_ENABLED
 from fencepost.spec.values import ModelValue, Record, Value, canonical, decimal, show, whole_number
 from fencepost.trace.behaviour import Trace
+from fencepost.trace.refinement import Difference, Refuted, refuted
 
 if TYPE_CHECKING:
     from fencepost.engines.interface import Walks
@@ -132,11 +133,36 @@ def _violation(violation: Violation) -> dict[str, Any]:
             }
             for one in violation.fairness
         ]
+    if violation.kind == "refinement" and violation.trace is not None and (why := refuted(violation.trace, violation.name)) is not None:
+        found["refinement"] = _refuted(why)
     if violation.never:
         found["never"] = list(violation.never)
     if violation.walk is not None:
         found["walk"] = violation.walk
     return found
+
+
+def _refuted(found: Refuted) -> dict[str, Any]:
+    """What a step changes of the protocol that it should be one of, and the actions of that one that come near."""
+
+    def differences(given: Sequence[Difference]) -> list[dict[str, Any]]:
+        return [{"part": slot.name, "before": plain(old), "after": plain(new)} for slot, old, new in given]
+
+    return {
+        "protocol": found.other.name,
+        "constants": {name: plain(value) for name, value in found.other.constants.items()},
+        "changes": differences(found.differences),
+        "nearest": [
+            {
+                "action": near.title,
+                "refused": [{"file": at.file, "line": at.line, "source": at.source} for at in near.refused],
+                "changes": differences(near.differences),
+                "same": near.same,
+                "raised": near.raised or None,
+            }
+            for near in found.nearest
+        ],
+    }
 
 
 def _witness(witness: Witness) -> dict[str, Any]:
