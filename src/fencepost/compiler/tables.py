@@ -549,6 +549,11 @@ class Tables:
             "colours": 0, "program_base": 0, "program_at": 0, "program": 0,
         }  # fmt: skip
 
+    @property
+    def version(self) -> tuple[int, ...]:
+        """Numbers that are others once the tables are. What Python recorded may fill a word that there was room for, and nothing grows."""
+        return (self.layout.version, sum(self.evaluations_by_root), *self.used().values())
+
     def snapshot(self) -> dict[str, Any]:
         """The tables as plain data, from which :meth:`restore` makes them again; what they number keeps its number."""
         self.spread()

@@ -394,8 +394,8 @@ class Search:
     def _shared(self, small: bool) -> tuple[Any, str]:
         """The compiled tables, and a name for them: for executors, sent anew only when they have grown."""
         tables = self.explorer.tables
-        compiled, used = tables.compiled(), tables.used()
-        version = (small, tables.layout.version, *used.values())
+        compiled = tables.compiled()
+        version = (int(small), *tables.version)
         if self._tables is None or self._tables[0] != version:
             if self._tables is not None:
                 self.cluster.discard(self._tables[1])

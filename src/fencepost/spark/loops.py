@@ -40,7 +40,9 @@ def settle(c, g, old, new, w, wide, actions, asks):
 def relink(c):
     """Let the entries of outcomes say what has become of their tries: what they tell of the first node of one is a copy."""
     for k in range(c.trie.size):
-        c.word[k] = entry_of(c.pool, c.place, c.roots[c.trie[k]])
+        # Those of step properties are not among them: there are fewer entries than there is room for.
+        if c.trie[k]:
+            c.word[k] = entry_of(c.pool, c.place, c.roots[c.trie[k]])
 
 
 @inner

@@ -361,7 +361,7 @@ class Distributed(simulate.Simulation):
 
     def _version(self) -> tuple[int, ...]:
         """What of the compiled tables tasks have to know."""
-        return (self.tables.layout.version, *self.tables.used().values())
+        return self.tables.version
 
     def _shared(self) -> tuple[Any, str]:
         """The compiled tables, and a name for them: sent anew only when they have grown."""
