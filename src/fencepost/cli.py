@@ -195,7 +195,7 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
 
     what = parser.add_argument_group("what is checked")
     _constant_options(what)
-    what.add_argument("--invariant", metavar="NAME", action="append", help="check this property only: an invariant, a temporal one, or what is to be sometimes true (repeatable)")
+    what.add_argument("--invariant", metavar="NAME", action="append", help="check this property only: an invariant, a refinement, a temporal one, or what is to be sometimes true (repeatable)")
     what.add_argument("--deadlock", action="store_true", help="look for states that have no successor")
     what.add_argument("--continue", action="store_true", dest="keep_going", help="go on after a violation")
 
