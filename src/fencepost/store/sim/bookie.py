@@ -87,9 +87,8 @@ class BookieProcess:
         self.pending: list[tuple[int, bytes, Record]] = []
         self.flushing = False
         self.unmarked = False
-        self.durable = 0
         self.proven = 0
-        self.positions: dict[tuple[int, int, bytes], int] = {}
+        self.durable_entries: set[tuple[int, int, bytes]] = set()
         self.asked_for: dict[tuple[int, int], tuple[Request, bool]] = {}
         self.entering_limbo: set[int] = set()
 
@@ -129,6 +128,10 @@ class BookieProcess:
         file = self.disk.files[self.file]
         file.end_sync(file.begin_sync())
         self.writer.synced = self.writer.end
+        for payload in found.unproven:
+            record = decode(payload)
+            if type(record) is EntryAdded:
+                self.cluster.entry_durable(self.name, record)
         self.alive = True
         if self.lost_data and self.limbo:
             self._enter_limbo()
@@ -149,6 +152,12 @@ class BookieProcess:
         self.cluster.network.lose_all(self.name, noticed=not power)
         self.cluster.bookie_gone(self)
 
+    def set_read_only(self, read_only: bool) -> None:
+        """Take nothing from owners any more, or again."""
+        if self.alive:
+            self.deliver(Call(0, "read only", (read_only,)))
+            (self.cluster.metadata.unregister if read_only else self.cluster.metadata.register)(self.name)
+
     def refuse(self, why: str) -> None:
         """The bookie does not start any more."""
         self.cluster.note(self.name, f"refuses to start: {why}")
@@ -159,6 +168,8 @@ class BookieProcess:
         for ledger, (metadata, _) in sorted(self.cluster.metadata.ledgers.items()):
             if any(self.name in fragment.ensemble for fragment in metadata.fragments):
                 self.entering_limbo.add(ledger)
+            else:
+                self.cluster.judge.forgot(self.name, ledger)
         if not self.entering_limbo:
             self.lost_data = False
         for ledger in sorted(self.entering_limbo):
@@ -205,9 +216,7 @@ class BookieProcess:
 
     def _answer(self, answer: Answer) -> None:
         request, was_fenced = self.asked_for.pop((answer.connection, answer.txn))
-        durable = True
-        if type(request) is AddEntry:
-            durable = self.positions.get((request.ledger, request.entry_id, request.body), 0) <= self.durable
+        durable = type(request) is not AddEntry or (request.ledger, request.entry_id, request.body) in self.durable_entries
         self.cluster.judge.answered(self.name, request, answer.response, was_fenced, durable)
         self.cluster.network.respond(answer.connection, answer.txn, answer.response)
 
@@ -220,17 +229,15 @@ class BookieProcess:
 
     def _result(self, result: Result) -> None:
         """A ledger is in limbo, durably. Once all are that have to be, the bookie may come back without being put there again."""
-        self.entering_limbo.discard(result.token)
-        if not self.entering_limbo:
-            self.lost_data = False
+        if result.token in self.entering_limbo:
+            self.entering_limbo.remove(result.token)
+            self.lost_data = bool(self.entering_limbo)
 
     # -- the journal --------------------------------------------------------------------------------------------------
 
     def _journal(self, effect: Journal) -> None:
         record = effect.record
         self.pending.append((effect.position, encode(record), record))
-        if type(record) is EntryAdded:
-            self.positions.setdefault((record.ledger, record.entry_id, record.body), effect.position)
         if not self.flushing:
             self.flushing = True
             self.cluster.schedule.after(int(self.random() * 200), self._flush, self.starts)
@@ -245,6 +252,7 @@ class BookieProcess:
             self.disk.append(self.file, self.writer.group([payload for _, payload, _ in group]))
         except DiskFull:
             self.cluster.note(self.name, "can not write its journal: the disk is full")
+            self.flushing = False
             self.deliver(JournalFailed())
             return
         sectors = self.disk.files[self.file].begin_sync()
@@ -261,18 +269,19 @@ class BookieProcess:
             self.failing_syncs -= 1
             file.fail_sync(sectors, self.dice)
             self.cluster.note(self.name, "fails to sync its journal")
+            self.flushing = False
             self.deliver(JournalFailed())
             return
         file.end_sync(sectors)
         self.writer.synced, self.proven = end, proves
         self.flushing = bool(self.pending)
         if group:
-            self.durable = group[-1][0]
             for _, _, record in group:
                 if type(record) is EntryAdded:
+                    self.durable_entries.add((record.ledger, record.entry_id, record.body))
                     self.cluster.entry_durable(self.name, record)
             self.unmarked = True
-            self.deliver(JournalSynced(self.durable))
+            self.deliver(JournalSynced(group[-1][0]))
         if self.alive and self.pending:
             self.flushing = True
             self._flush(start)
@@ -289,6 +298,8 @@ class BookieProcess:
     # -- entries ------------------------------------------------------------------------------------------------------
 
     def _store(self, store: Store) -> None:
+        if self.replaying:
+            self.durable_entries.add((store.ledger, store.entry_id, store.body))
         key = (store.ledger, store.entry_id)
         data = _ENTRY.pack(store.ledger, store.entry_id, len(store.body)) + store.body
         try:

@@ -42,7 +42,11 @@ PROFILES = {
         Profile("network", "messages are slow, connections break, the network is parted", (*NETWORK, "races")),
         Profile("crashes", "bookies and clients crash, sessions expire", (*CRASHES, "races")),
         Profile("disks", "power fails, disks are slow, full, damaged, wiped, or fail to sync", ("power_failures", *DISKS, "races")),
-        Profile("races", "several clients recover the ledger of a writer that lives, and one has another key", ("delays", "half_open", "lost_answers", "races", "impostors"), sampled=False),
+        Profile(
+            "races",
+            "several clients recover the ledger of a writer that lives, bookies crash meanwhile, and one client has another key",
+            ("delays", "breaks", "partitions", "bookie_crashes", "lost_answers", "races", "impostors"),
+        ),
         Profile("everything", "any of all that the protocol tolerates", FAULTS),
         Profile("beyond", "more disks are wiped and damaged than the protocol tolerates: the store must refuse, and not lie", FAULTS, tolerated=False),
     )
@@ -76,7 +80,7 @@ class Case:
     def moments(self) -> list[int]:
         """The times around which most things happen, in microseconds: what goes wrong is worst when it goes wrong at once."""
         random = self.stream("moments").random
-        return [10_000 + int(random() * (HORIZON - 40_000)) for _ in range(1 + int(random() * 3))]
+        return [20_000 + int(random() * (HORIZON - 50_000)) for _ in range(1 + int(random() * 3))]
 
     def stream(self, name: str) -> Random:
         """The random numbers for one purpose."""
@@ -120,7 +124,8 @@ def near(moments: list[int], random: Callable[[], float]) -> int:
     if random() < 0.3:
         return 2_000 + int(random() * (HORIZON - 2_000))
     moment = moments[int(random() * len(moments))]
-    return max(2_000, moment + int((random() - 0.4) * random() * 40_000))
+    spread = (2_000, 8_000, 40_000)[int(random() * 3)]
+    return max(2_000, moment + int((random() - 0.4) * spread))
 
 
 def with_settings(case: Case, settings: dict[str, str]) -> Case:

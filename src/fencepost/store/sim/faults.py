@@ -147,9 +147,12 @@ class Faults:
             bookie.failing_syncs = 1
 
     def full_disks(self, random: Random) -> None:
-        """A disk has hardly any room left for a while."""
+        """A disk has hardly any room left for a while; or its bookie notices in time, and takes nothing from owners."""
         bookie = self._bookie(random)
-        if bookie is not None:
+        if bookie is not None and random.random() < 0.5:
+            bookie.set_read_only(True)
+            self.cluster.schedule.after(int(random.random() * 200_000), bookie.set_read_only, False)
+        elif bookie is not None:
             self.cluster.note(bookie.name, "disk is nearly full")
             bookie.disk.room = int(random.random() * 4_000)
             self.cluster.schedule.after(int(random.random() * 200_000), setattr, bookie.disk, "room", 1 << 40)

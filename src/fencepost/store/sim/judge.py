@@ -50,6 +50,7 @@ PROMISES = {
     "lac": "the LAC of a bookie never falls, and never passes what is confirmed",
     "metadata": "the metadata of a ledger only ever go forward",
     "refusal": "a bookie that has lost something does not start as if it had never had it",
+    "answers": "every call of a client has one answer",
     "sanity": "no role raises an exception",
     "liveness": "when all faults are over, somebody can close the ledger and read all of it",
 }
@@ -138,6 +139,10 @@ class Judge:
         if not fenced and bookie in history.fenced:
             raise Violation("fencing", f"{bookie} has answered a fencing read, and does not know any more that it is fenced")
 
+    def forgot(self, bookie: str, ledger: int) -> None:
+        """A bookie whose disk was lost knows nothing of a ledger that does not name it: it need not be fenced any more."""
+        self.ledgers[ledger].fenced.discard(bookie)
+
     def restarted(self, bookie: str, has: Callable[[int, int], bool]) -> None:
         """A bookie was started, and ``has`` tells which entries it has, or does not deny. It may have forgotten a LAC that no entry brought."""
         for ledger, history in self.ledgers.items():
@@ -165,14 +170,31 @@ class Judge:
                 raise Violation("one close", f"{who} changes a ledger that was closed at entry {old.last_entry}: it ends at {new.last_entry}")
             if _ORDER[new.status] < _ORDER[old.status]:
                 raise Violation("metadata", f"{who} turns a ledger that is {old.status.value} into one that is {new.status.value}")
+            if old.status is LedgerStatus.IN_RECOVERY:
+                self._recovered(who, history, old, new)
         if new.status is LedgerStatus.CLOSED:
             if new.last_entry < history.acknowledged:
                 raise Violation("no loss", f"{who} closes the ledger at entry {new.last_entry}, and entry {history.acknowledged} was acknowledged")
             if new.last_entry >= len(history.appended):
                 raise Violation("no loss", f"{who} closes the ledger at entry {new.last_entry}, and {len(history.appended)} were appended")
+            length = sum(map(len, history.appended[: new.last_entry + 1]))
+            if new.length != length:
+                raise Violation("metadata", f"{who} closes the ledger with {new.length} bytes of data, and its entries have {length}")
             self._hold(ledger, history, range(new.last_entry + 1), f"is within the ledger that {who} closes")
         else:
             self._hold(ledger, history, range(history.acknowledged + 1), f"was acknowledged before {who} changed the ensemble")
+
+    def _recovered(self, who: str, history: History, old: LedgerMetadata, new: LedgerMetadata) -> None:
+        """Somebody replaces the metadata of a ledger that is being recovered."""
+        if new.status is LedgerStatus.IN_RECOVERY and new.fragments != old.fragments:
+            raise Violation("metadata", f"{who} changes the ensemble of a ledger that is being recovered")
+        if new.status is LedgerStatus.CLOSED:
+            ensemble = list(old.fragments[-1].ensemble)
+            for entry_id in range(len(ensemble)):
+                asked = [ensemble[(entry_id + place) % len(ensemble)] for place in range(old.write_quorum)]
+                if sum(bookie not in history.fenced for bookie in asked) >= old.ack_quorum:
+                    fenced = ", ".join(sorted(history.fenced)) or "nobody"
+                    raise Violation("fencing", f"{who} closes the ledger, and of {', '.join(asked)} an ack quorum is not fenced: {fenced} is")
 
     # -- readers ------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.metadata import DigestType
 from fencepost.store.sim.case import HORIZON, near
 from fencepost.store.sim.client import ClientProcess
+from fencepost.store.sim.judge import Violation
 
 if TYPE_CHECKING:
     from fencepost.store.sim.cluster import Cluster
@@ -53,10 +54,10 @@ class Owner:
         self.closes = self.random() < 0.6
         self.appended: dict[int, int] = {}
         self.creating = self.closing = 0
-        self.forcing: dict[int, int] = {}
-        self.waiting = 0
-        self.most = (3, 8, 20)[int(self.random() * 3)]
-        self.pause = int(self.random() * 1_000_000 * self.most / (case.entries + 3) / 4)
+        self.forcing: set[int] = set()
+        self.answered: set[int] = set()
+        self.most = (3, 8, 20, 100)[int(self.random() * 4)]
+        self.pause = int(self.random() * 1_000_000 * min(self.most, 20) / (case.entries + 3) / 4)
         self.process = ClientProcess("w", cluster, random, Writer(LEDGER, settings, case.protections), self._result)
         cluster.judge.created(LEDGER, master_key(PASSWORD))
         cluster.digests = Digests(settings.digest_type, PASSWORD)
@@ -73,17 +74,24 @@ class Owner:
                 break
             data = f"entry {place} ".encode() * (1 + int(self.random() ** 6 * 120))
             judge.appended(LEDGER, data)
-            self.waiting += 1
             # The role may answer at once, before its call returns with a token.
             self.appended[self.process.calls + 1] = place
             self.process.call("append", data)
         if self.deferred and self.random() < 0.5:
-            self.forcing[self.process.calls + 1] = 0
-            self.process.call("force")
+            self.cluster.schedule.after(int(self.random() ** 3 * 60_000), self._force)
         if len(judge.ledgers[LEDGER].appended) < case.entries:
             self.cluster.schedule.after(int(self.random() * 2 * self.pause), self._burst)
         elif self.closes:
             self.cluster.schedule.after(int(self.random() * 2 * self.pause), self._close)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a call has no answer yet. None comes to a process that has crashed."""
+        return self.process.alive and len(self.answered) < self.process.calls
+
+    def _force(self) -> None:
+        self.forcing.add(self.process.calls + 1)
+        self.process.call("force")
 
     def _close(self) -> None:
         self.closing = self.process.calls + 1
@@ -91,6 +99,9 @@ class Owner:
 
     def _result(self, result: Result) -> None:
         token, judge = result.token, self.cluster.judge
+        if token in self.answered:
+            raise Violation("answers", f"{self.process.name} is answered twice")
+        self.answered.add(token)
         if token in self.appended:
             if not result.error:
                 if not self.deferred:
@@ -251,7 +262,7 @@ class Workload:
         """Whether the ledger is closed, and was read; or it was never created, and nobody is left to do that; or it need not be."""
         if self.reader is None or self.last is None:
             return False
-        if self.last.closed and self.reader.ended:
+        if self.last.closed and self.reader.ended and not self.owner.waits:
             return True
         if not self.cluster.case.tolerated and self.cluster.schedule.now > 2 * HORIZON:
             return True
