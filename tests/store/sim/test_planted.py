@@ -92,6 +92,7 @@ PLANTED = [
     Planted("an ack quorum is one bookie too many", quorums, "is_committed", lambda f, confirmed, ack: len(confirmed) > ack),
     Planted("the LAC of deferred adds does not wait for a force", adding, "lac_of_owner", lambda f, confirmed, forced, deferred: confirmed),
     Planted("a force is done when one bookie has done it", adding, "is_forced", lambda f, forced, ensemble: bool(forced)),
+    Planted("deferred adds outlive the connection that they came by", adding, "outlives_connection", lambda f, *a: True, profile="disks"),
     # -- rules: ensembles
     Planted("entries are not striped", quorums, "write_set", lambda f, entry, ensemble, quorum: tuple(ensemble)[:quorum]),
     Planted("bookies that stay change their places", ensembles, "replaced", lambda f, *a: (lambda e: e and tuple(sorted(e)))(f(*a))),

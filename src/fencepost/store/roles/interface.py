@@ -79,6 +79,15 @@ class Unanswered(Event, frozen=True, gc=False):
     bookie: str
 
 
+class Disconnected(Event, frozen=True, gc=False):
+    """The connection to a bookie is gone; comes before anything is sent over the next one.
+
+    The bookie may be started anew by then, and may have forgotten what it had not made durable.
+    """
+
+    bookie: str
+
+
 # -- a client and the metadata service --------------------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ from fencepost.store.messages import (
 from fencepost.store.roles.interface import (
     BookiesChanged,
     Call,
+    Disconnected,
     Effect,
     Error,
     Event,
@@ -391,7 +392,7 @@ class Reader:
         else:
             self._metadata_answered(event, now, effects)
 
-    def _ignore(self, event: BookiesChanged, now: int, effects: list[Effect]) -> None:
+    def _ignore(self, event: BookiesChanged | Disconnected, now: int, effects: list[Effect]) -> None:
         """The reader chooses no bookies."""
 
 
@@ -399,6 +400,7 @@ _EVENTS: dict[type, Callable[[Reader, Any, int, list[Effect]], None]] = {
     Call: Reader._called,
     Received: Reader._answered,
     Unanswered: Reader._answered,
+    Disconnected: Reader._ignore,
     MetadataAnswer: Reader._metadata_answered,
     MetadataChanged: Reader._metadata_changed,
     SessionExpired: Reader._metadata_changed,

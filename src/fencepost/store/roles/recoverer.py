@@ -21,6 +21,7 @@ from fencepost.store.roles.adds import Adds
 from fencepost.store.roles.interface import (
     BookiesChanged,
     Call,
+    Disconnected,
     Effect,
     Error,
     Event,
@@ -431,14 +432,15 @@ class Recoverer:
         if self.adds.failed:
             self._replace_bookies(effects)
 
-    def _ignore(self, event: MetadataChanged | SessionExpired, effects: list[Effect]) -> None:
-        """The recoverer watches nothing."""
+    def _ignore(self, event: Disconnected | MetadataChanged | SessionExpired, effects: list[Effect]) -> None:
+        """The recoverer watches nothing, and counts on nothing that is not durable."""
 
 
 _EVENTS: dict[type, Callable[[Recoverer, Any, list[Effect]], None]] = {
     Call: Recoverer._called,
     Received: Recoverer._answered,
     Unanswered: Recoverer._answered,
+    Disconnected: Recoverer._ignore,
     MetadataAnswer: Recoverer._metadata_answered,
     TimerFired: Recoverer._timer_fired,
     BookiesChanged: Recoverer._bookies_changed,

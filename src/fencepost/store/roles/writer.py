@@ -22,6 +22,7 @@ from fencepost.store.roles.adds import Adds
 from fencepost.store.roles.interface import (
     BookiesChanged,
     Call,
+    Disconnected,
     Effect,
     Error,
     Event,
@@ -44,6 +45,7 @@ from fencepost.store.rules.adding import (
     may_append,
     may_replace_bookies,
     outcome_of_add,
+    outlives_connection,
 )
 from fencepost.store.rules.ensembles import Fragment, chosen, needs_change
 from fencepost.store.rules.metadata import (
@@ -216,6 +218,11 @@ class Writer:
         elif outcome is AddOutcome.UNAUTHORIZED:
             self._fail(Error.UNAUTHORIZED, effects)
 
+    def _disconnected(self, event: Disconnected, effects: list[Effect]) -> None:
+        safe = outlives_connection(self.adds.pushed, self.forced, self.settings.deferred_sync)
+        if not safe and event.bookie in self.adds.ensemble and self.status in (WriterStatus.OPEN, WriterStatus.DRAINING):
+            self._fail(Error.WRITE_FAILED, effects)
+
     def _confirm(self, effects: list[Effect]) -> None:
         confirmed = self.adds.confirm(self.changing_ensemble)
         for add in confirmed:
@@ -281,6 +288,7 @@ class Writer:
                 self._fail(Error.WRITE_FAILED, effects)
             else:
                 effects.append(Result(force.token, error=Error.WRITE_FAILED))
+                self._close_when_drained(effects)
             return
         force.forced.append(event.bookie)
         if is_forced(force.forced, self.adds.ensemble):
@@ -428,6 +436,7 @@ _EVENTS: dict[type, Callable[[Writer, Any, list[Effect]], None]] = {
     Call: Writer._called,
     Received: Writer._answered,
     Unanswered: Writer._answered,
+    Disconnected: Writer._disconnected,
     MetadataAnswer: Writer._metadata_answered,
     TimerFired: Writer._timer_fired,
     BookiesChanged: Writer._bookies_changed,

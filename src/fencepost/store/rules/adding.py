@@ -116,6 +116,15 @@ def may_replace_bookies(deferred_sync: bool) -> bool:
     return not deferred_sync
 
 
+def outlives_connection(pushed: int, forced: int, deferred_sync: bool) -> bool:
+    """Whether a ledger may go on when the connection to a bookie is gone, which may have been started anew.
+
+    With deferred sync it may have forgotten what it confirmed since the last force, and the next force would not tell. (The Java
+    client goes on.)
+    """
+    return not deferred_sync or pushed <= forced
+
+
 def is_beyond(lac: int, known: int) -> bool:
     """Whether a LAC says more than the one that is known, or was told, already."""
     return lac > known

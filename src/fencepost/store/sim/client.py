@@ -10,6 +10,7 @@ from fencepost.store.messages import Response
 from fencepost.store.roles.interface import (
     Call,
     CreateMetadata,
+    Disconnected,
     Effect,
     Event,
     ReadMetadata,
@@ -81,6 +82,10 @@ class ClientProcess:
     def unanswered(self, txn: int, bookie: str) -> None:
         """A bookie did not answer."""
         self.deliver(Unanswered(txn, bookie))
+
+    def disconnected(self, bookie: str) -> None:
+        """The connection to a bookie is gone."""
+        self.deliver(Disconnected(bookie))
 
     def _fire(self, timer: SetTimer) -> None:
         if self.alive:

@@ -35,6 +35,10 @@ class Client(Protocol):
         """A request will not be answered."""
         ...
 
+    def disconnected(self, bookie: str) -> None:
+        """A connection is gone."""
+        ...
+
 
 class Server(Protocol):
     """Who is connected to. ``starts`` counts how often it was started."""
@@ -175,9 +179,11 @@ class SimNetwork:
 
     def _reset(self, connection: Connection) -> None:
         """The client learns that a connection is gone."""
-        connection.usable = False
+        usable, connection.usable = connection.usable, False
         for txn in sorted(connection.waiting):
             self._give_up(connection, txn)
+        if usable and connection.client.alive:
+            connection.client.disconnected(connection.server.name)
 
     def _check(self, connection: Connection) -> None:
         """Give up the requests whose time is over. That shows a client that nothing comes through a half-open connection."""
@@ -185,9 +191,10 @@ class SimNetwork:
         deadlines, waiting, now = connection.deadlines, connection.waiting, self.schedule.now
         while deadlines and (deadlines[0][1] not in waiting or deadlines[0][0] <= now):
             _, txn = deadlines.popleft()
-            if txn in waiting:
-                connection.usable = connection.usable and connection.open
+            if txn in waiting and connection.open:
                 self._give_up(connection, txn)
+            elif txn in waiting:
+                self._reset(connection)
         if deadlines and not connection.checking:
             connection.checking = True
             self.schedule.at(deadlines[0][0], self._check, connection)

@@ -38,7 +38,7 @@ class Owner:
         case = cluster.case
         random = case.stream("writer")
         self.random = random.random
-        self.deferred = self.random() < 0.1
+        self.deferred = self.random() < 0.15
         settings = WriterSettings(
             case.ensemble,
             case.write_quorum,
