@@ -218,7 +218,7 @@ class Judge:
             raise Violation("no loss", f"{who} reads another entry {entry_id} than was appended")
 
     def told_lac(self, who: str, ledger: int, lac: int, before: int) -> None:
-        """A reader was told the LAC, and one before it."""
+        """A reader was told the LAC, and one before it asked."""
         if lac > self.confirmed(ledger):
             raise Violation("prefix", f"{who} is told that the LAC is {lac}, and confirmed is up to {self.ledgers[ledger].confirmed}")
         if lac < before:

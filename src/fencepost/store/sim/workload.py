@@ -165,16 +165,16 @@ class Follower:
         self.next = 0 if whole or self.random() < 0.5 else int(self.random() * cluster.case.entries)
         self.lac = -1
         self.ended = False
-        self.asked: dict[int, tuple[str, int]] = {}
+        self.asked: dict[int, tuple[str, int, int]] = {}
         cluster.schedule.at(start, self._ask, "open", -1)
 
     def _ask(self, operation: str, entry_id: int) -> None:
         # The role may answer at once, before its call returns with a token.
-        self.asked[self.process.calls + 1] = (operation, entry_id)
+        self.asked[self.process.calls + 1] = (operation, entry_id, self.lac)
         self.process.call(operation, *(() if entry_id < 0 else (entry_id,)))
 
     def _result(self, result: Result) -> None:
-        operation, entry_id = self.asked.pop(result.token)
+        operation, entry_id, lac_before = self.asked.pop(result.token)
         judge, name, after = self.cluster.judge, self.process.name, self.cluster.schedule.after
         if result.error:
             if result.error is Error.NO_ENTRY:
@@ -184,8 +184,8 @@ class Follower:
             if self.cluster.schedule.now < DEADLINE:
                 after(AGAIN, self._ask, operation, entry_id)
         elif operation in ("open", "lac"):
-            judge.told_lac(name, LEDGER, result.value, self.lac)
-            self.lac = result.value
+            judge.told_lac(name, LEDGER, result.value, lac_before)
+            self.lac = max(self.lac, result.value)
             if operation == "open":
                 after(0, self._ask, "tail", self.next)
         elif operation == "read":
