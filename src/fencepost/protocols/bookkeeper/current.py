@@ -9,8 +9,8 @@ on, and closes the ledger. Clients that recover can be at it together, and the o
 Variables, actions and enabling conditions are those of ``BookKeeperProtocol.tla`` and ``MessagePassing.tla`` (Jack Vanlightly,
 2020 to 2023), and so are the names and the number of states. Entry ids start at 1 and a LAC of 0 means that nothing is confirmed.
 What the original leaves out is off by default: ensembles larger than the write quorum, readers, and any choice of an ensemble but
-the first. What protects the ledger is on by default, and each protection is a constant, to see what it is there for. Two defaults
-are those of the original although there is better: ``recovery_waits_needlessly`` and ``recovery_freezes_lac``.
+the first. What protects the ledger is on by default, and each protection is a constant, to see what it is there for. Where there is
+better than the original, or closer to what a real client does, the original is the default: the last constants say it.
 """
 
 from __future__ import annotations
@@ -217,6 +217,15 @@ class BookKeeper(LedgerProtocol):
         True, "whether recovery keeps new fragments to itself until it closes the ledger"
     )
     recovery_freezes_lac: bool = constant(False, "whether recovery writes carry the LAC that recovery began with")
+    recovery_marks_first: bool = constant(
+        False, "whether recovery marks the ledger in one step and fences it in the next; in the original it is one"
+    )
+    recovery_watches_metadata: bool = constant(
+        True, "whether recovery changes the ensemble only while nobody has closed the ledger, as in the original"
+    )
+    bookies_keep_highest_lac: bool = constant(
+        False, "whether a bookie keeps the highest LAC that it was told, or the last one, as in the original"
+    )
 
     meta: LedgerMetadata = state(LedgerMetadata, held_by="zk")
     bookie: PerKey[ModelValue, LedgerOnBookie] = per_key(bookies, LedgerOnBookie)
@@ -400,7 +409,7 @@ class BookKeeper(LedgerProtocol):
         add = earliest_add(self.network, AddEntryRequest, c, b)
         require(add.recovery or not self.bookie[b].fenced)
         self.bookie[b].entries |= {add.entry}
-        self.bookie[b].lac = add.lac
+        self.bookie[b].lac = max(self.bookie[b].lac, add.lac) if self.bookies_keep_highest_lac else add.lac
         self.network.send(AddEntryResponse(add.entry, add.recovery, success=True), b, c)
 
     @action(b=bookies, c=clients, by="b")
@@ -505,20 +514,29 @@ class BookKeeper(LedgerProtocol):
 
     @action(c=clients)
     def client_starts_recovery(self, c: ModelValue) -> None:
-        """A client marks the ledger as in recovery, which it may be already, and asks every bookie of the last ensemble to fence it."""
+        """A client marks the ledger as in recovery, which it may be already, and asks every bookie of the last ensemble to fence it;
+        the two at once, or one after the other."""
         client = self.client[c]
         require(client.status is None)
+        if self.recovery_marks_first and client.meta_version is not None:
+            self._fence(c)
+            return
         require(self.meta.status in (LedgerStatus.OPEN, LedgerStatus.IN_RECOVERY))
-        fragments = self.meta.fragments
         self.meta.status = LedgerStatus.IN_RECOVERY
         self.meta.version += 1
-        client.status = ClientStatus.IN_RECOVERY
         client.meta_version = self.meta.version
+        client.fragments = self.meta.fragments
+        client.curr_fragment = self.meta.fragments[-1]
+        if not self.recovery_marks_first:
+            self._fence(c)
+
+    def _fence(self, c: ModelValue) -> None:
+        client = self.client[c]
+        ensemble = client.curr_fragment.ensemble
+        client.status = ClientStatus.IN_RECOVERY
         client.recovery_phase = RecoveryPhase.FENCING
-        client.fragments = fragments
-        client.curr_fragment = fragments[-1]
-        client.recovery_ensemble = fragments[-1].ensemble
-        self.network.send_all([(FenceRequest(), b) for b in fragments[-1].ensemble], c)
+        client.recovery_ensemble = ensemble
+        self.network.send_all([(FenceRequest(), b) for b in ensemble], c)
 
     @action(c=clients, b=bookies)
     def client_receives_fencing_read_lac_response(self, c: ModelValue, b: ModelValue) -> None:
@@ -623,7 +641,8 @@ class BookKeeper(LedgerProtocol):
     def recovery_client_changes_ensemble(self, c: ModelValue) -> None:
         """Recovery replaces all the bookies that did not answer a write, and tells nobody before it closes the ledger."""
         require(self.client[c].status is ClientStatus.IN_RECOVERY)
-        require(self.meta.status is LedgerStatus.IN_RECOVERY)
+        if self.recovery_watches_metadata:
+            require(self.meta.status is LedgerStatus.IN_RECOVERY)
         self._change_ensemble(c, in_metadata=not self.recovery_keeps_fragments)
         if not self.recovery_reads_stay:
             self.client[c].recovery_ensemble = self.client[c].curr_fragment.ensemble

@@ -28,6 +28,7 @@ from fencepost import (
     Record,
     action,
     assumption,
+    configuration,
     constant,
     invariant,
     model_values,
@@ -322,6 +323,11 @@ SWITCHES = (
 """The protections that are constants. Everybody has the key here, so that keys are checked makes no difference."""
 
 
+LOSS = "no_divergence_between_client_and_meta_data"
+ONE_COPY: Mapping[str, Any] = {"bookies": 2, "write_quorum": 1, "ack_quorum": 1}
+TWO_ENTRIES: Mapping[str, Any] = {"send_limit": 2, "inflight_limit": 2}
+
+
 def _clients_and_readers(protocol: Store) -> Iterable[ModelValue]:
     return (*protocol.clients, *protocol.readers)
 
@@ -394,6 +400,151 @@ class Store(LedgerProtocol):
         once=True,
         remember=True,
     )
+
+    configurations = {
+        "default": configuration(doc="three bookies, two of them in an ensemble: a very large space"),
+        "small": configuration(bookies=2, ack_quorum=1, doc="two bookies, no ensemble to change to"),
+        "strict": configuration(bookies=2, doc="the same, and both must confirm"),
+        "one-copy": configuration(**ONE_COPY, doc="one copy of each entry, and another bookie to change to"),
+        "two-entries": configuration(**ONE_COPY, **TWO_ENTRIES, doc="the same with two entries in flight"),
+        "lost-answers": configuration(
+            **ONE_COPY, metadata_answers_lost=True, doc="answers to writes of metadata are lost"
+        ),
+        "at-once": configuration(
+            **ONE_COPY, metadata_lags=False, doc="metadata are read, written and answered at once"
+        ),
+        "reads-ahead": configuration(
+            bookies=1,
+            write_quorum=1,
+            ack_quorum=1,
+            **TWO_ENTRIES,
+            reads_in_flight=2,
+            doc="a recovery reads two entries at once",
+        ),
+        "appends-while-changing": configuration(
+            bookies=2,
+            clients=1,
+            write_quorum=1,
+            ack_quorum=1,
+            send_limit=3,
+            inflight_limit=3,
+            appends_while_changing=True,
+            doc="the owner sends entries while it changes the ensemble",
+        ),
+        "striped": configuration(
+            bookies=3,
+            ensemble_size=3,
+            send_limit=2,
+            message_loss=False,
+            metadata_lags=False,
+            doc="entries striped over three bookies, two copies of each",
+        ),
+        "reader": configuration(
+            bookies=2, readers=1, message_loss=False, doc="somebody reads while the ledger is written and recovered"
+        ),
+        "crash": configuration(
+            bookies=2,
+            ack_quorum=1,
+            crashes=1,
+            message_loss=False,
+            doc="a bookie without a journal crashes, and comes back in limbo",
+        ),
+        "fenced-bookies-add": configuration(
+            bookies=2,
+            fenced_bookies_refuse=False,
+            expect=LOSS,
+            doc="a bookie that is fenced takes entries of the owner",
+        ),
+        "one-bookie-fenced": configuration(
+            bookies=2,
+            ack_quorum=1,
+            fencing_covers_ensemble=False,
+            expect="reads_begin_when_the_owner_is_fenced_off",
+            doc="recovery reads when one bookie is fenced",
+        ),
+        "reads-without-fencing": configuration(
+            bookies=2,
+            recovery_reads_fence=False,
+            expect=LOSS,
+            doc="defect 1 of the 4.13 protocol: a bookie changes its mind",
+        ),
+        "starts-at-the-lac": configuration(
+            **ONE_COPY,
+            send_limit=2,
+            recovery_starts_at_fragment=False,
+            expect=LOSS,
+            doc="defect 2 of the 4.13 protocol: recovery believes a bookie that came late",
+        ),
+        "reads-move-on": configuration(
+            **ONE_COPY,
+            **TWO_ENTRIES,
+            recovery_reads_stay=False,
+            expect=LOSS,
+            doc="recovery reads from the ensemble that it has changed to",
+        ),
+        "fragments-at-once": configuration(
+            **ONE_COPY,
+            recovery_keeps_fragments=False,
+            expect="all_acked_entries_are_readable",
+            doc="recovery tells of its ensemble before the entries are there",
+        ),
+        "hasty-negatives": configuration(
+            bookies=2,
+            ack_quorum=1,
+            negatives_cover_quorum=False,
+            expect=LOSS,
+            doc="recovery takes one bookie's word that there is no such entry",
+        ),
+        "closes-before-writing-back": configuration(
+            bookies=2,
+            write_back_before_close=False,
+            expect=LOSS,
+            doc="recovery closes before entries have an ack quorum",
+        ),
+        "unconditional-updates": configuration(
+            bookies=1,
+            write_quorum=1,
+            ack_quorum=1,
+            conditional_updates=False,
+            expect=LOSS,
+            doc="metadata are replaced whoever has changed them",
+        ),
+        "confirmations-kept": configuration(
+            clients=1,
+            **TWO_ENTRIES,
+            confirmations_withdrawn=False,
+            expect="all_committed_entries_reach_ack_quorum",
+            doc="a bookie that has left the ensemble counts",
+        ),
+        "confirmed-out-of-order": configuration(
+            bookies=1,
+            clients=1,
+            write_quorum=1,
+            ack_quorum=1,
+            **TWO_ENTRIES,
+            confirmed_in_order=False,
+            expect="all_acked_entries_are_readable",
+            doc="the LAC passes an entry that is not confirmed",
+        ),
+        "lac-runs-ahead": configuration(
+            bookies=2,
+            clients=1,
+            write_quorum=1,
+            ack_quorum=1,
+            **TWO_ENTRIES,
+            lac_waits_for_change=False,
+            expect="all_acked_entries_are_readable",
+            doc="the LAC goes on while the ensemble is being changed",
+        ),
+        "limbo-denies": configuration(
+            bookies=2,
+            ack_quorum=1,
+            crashes=1,
+            limbo_is_unknown=False,
+            expect=LOSS,
+            doc="a bookie in limbo says that it has no such entry",
+        ),
+    }
 
     # -- what is assumed of the constants ------------------------------------------------------------------------------
 
@@ -488,6 +639,7 @@ class Store(LedgerProtocol):
         """A bookie is fenced, and answers with its LAC. It need not have heard of the ledger before."""
         self.network.receive(FenceRequest, source=c, to=b)
         require(answer_to_fence(key_matches=True, protections=self.protections) is Code.OK)
+        require(is_fenced_by_read(is_of_last_entry=True, protections=self.protections))
         self.bookie[b].fenced = True
         self.network.send(FenceResponse(self.bookie[b].lac), b, c)
 
@@ -496,7 +648,7 @@ class Store(LedgerProtocol):
         """A bookie answers a read with the entry or with none. A recovery read fences it. In limbo it does not say that there is none."""
         read = self.network.receive(ReadRequest, source=c, to=b).message
         bookie = self.bookie[b]
-        if is_fenced_by_read(read.fence, self.protections):
+        if read.fence and is_fenced_by_read(is_of_last_entry=False, protections=self.protections):
             bookie.fenced = True
         entry = bookie.entry(read.entry_id)
         code = answer_to_read(
@@ -1016,9 +1168,10 @@ class Store(LedgerProtocol):
         closers = [c for c, lac in lacs.items() if statuses[c] is ClientStatus.CLOSED and lac == metadata.last_entry]
         return len(closers) == 1 and all(lac <= metadata.last_entry for lac in lacs.values())
 
-    @invariant(c=clients, entry_id=lambda protocol: protocol.entry_ids)
+    @invariant(c=clients, entry_id=lambda protocol: protocol.entry_ids, when=lambda protocol: not protocol.crashes)
     def all_acked_entries_are_readable(self, c: ModelValue, entry_id: int) -> bool:
-        """What a client that owns the ledger or has closed it takes for committed is stored by a bookie of its ensemble."""
+        """What a client that owns the ledger or has closed it takes for committed is stored by a bookie of its ensemble,
+        as long as no bookie loses its data."""
         if self.client[c].lac < entry_id or self.published_status(c) not in (ClientStatus.OPEN, ClientStatus.CLOSED):
             return True
         return any(self.bookie[b].entry(entry_id) is not None for b in self._write_set_of(entry_id))

@@ -1,0 +1,135 @@
+"""The protocol ``store``: how many states its configurations have, and what each protection is there for."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost import Options, Result, check
+from fencepost.store.checked.store import SWITCHES, Store
+from fencepost.store.rules.protections import Protections
+
+PAGE = Path(__file__).parents[3] / "docs" / "protocols" / "store.md"
+
+LARGE = {"default": None, "small": 1_065_807, "strict": 7_502_301, "two-entries": 8_503_425}
+"""Configurations that are in the page, with the states that they have, and take too long for a test."""
+
+# Distinct states, depth.
+HOLDS: dict[str, tuple[int, int]] = {
+    "one-copy": (12_141, 31),
+    "lost-answers": (30_509, 32),
+    "at-once": (6_175, 25),
+    "reads-ahead": (56_393, 32),
+    "appends-while-changing": (1_107_331, 30),
+    "striped": (766_203, 41),
+    "reader": (242_181, 35),
+    "crash": (259_441, 33),
+}
+
+# States in the shortest counterexample.
+VIOLATED: dict[str, int] = {
+    "fenced-bookies-add": 16,
+    "one-bookie-fenced": 8,
+    "reads-without-fencing": 16,
+    "starts-at-the-lac": 16,
+    "reads-move-on": 25,
+    "fragments-at-once": 15,
+    "hasty-negatives": 16,
+    "closes-before-writing-back": 16,
+    "unconditional-updates": 12,
+    "confirmations-kept": 11,
+    "confirmed-out-of-order": 6,
+    "lac-runs-ahead": 7,
+    "limbo-denies": 19,
+}
+
+NOT_SHOWN_BY_A_CONFIGURATION = {"recovery_freezes_lac"}
+"""It takes three clients and a reader: see ``test_dirty_reads.py``."""
+
+RESULTS: dict[str, Result] = {}
+
+
+def result_of(name: str) -> Result:
+    """What a check of a configuration says; each is checked once, however many tests ask."""
+    if name not in RESULTS:
+        RESULTS[name] = check(Store.configured(name))
+    return RESULTS[name]
+
+
+def test_every_configuration_is_checked() -> None:
+    assert set(Store.configurations) == {*LARGE, *HOLDS, *VIOLATED}
+
+
+@pytest.mark.parametrize("name", HOLDS)
+def test_configurations_that_hold(name: str) -> None:
+    result = result_of(name).must_hold()
+    assert (result.distinct_states, result.depth) == HOLDS[name]
+
+
+@pytest.mark.parametrize("name", VIOLATED)
+def test_configurations_that_do_not(name: str) -> None:
+    expected = Store.configurations[name].expect
+    assert len(result_of(name).must_violate(expected)) == VIOLATED[name]
+
+
+@pytest.mark.parametrize("name", VIOLATED)
+def test_what_is_violated_without_a_protection_holds_with_it(name: str) -> None:
+    (switch,) = [constant for constant in Store.configurations[name].constants if constant in SWITCHES]
+    protected = Store.configured(name, **{switch: True})
+    assert not check(protected, options=Options(max_depth=VIOLATED[name])).violations
+
+
+def test_every_protection_is_switched_off_somewhere() -> None:
+    off = {name for c in Store.configurations.values() for name in c.constants if name in SWITCHES}
+    assert off | NOT_SHOWN_BY_A_CONFIGURATION == set(SWITCHES)
+
+
+def test_switches_are_the_protections_of_the_rules() -> None:
+    """All but the one that needs somebody without the key."""
+    assert set(SWITCHES) | {"keys_are_checked"} == set(Protections._fields)
+    assert Store().protections == Protections()
+    assert all(not getattr(Store(**{name: False}).protections, name) for name in SWITCHES)
+
+
+def test_plain_python_agrees() -> None:
+    shallow = Options(workers=1, max_depth=7)
+    given: dict[str, Any] = {"bookies": 2, "ack_quorum": 1, "metadata_answers_lost": True}
+    plain, compiled = (check(Store(**given), engine=e, options=shallow) for e in ("reference", "embedded"))
+    assert plain.distinct_states == compiled.distinct_states
+    assert plain.actions == compiled.actions
+
+
+def test_every_action_is_taken() -> None:
+    result = check(Store.configured("one-copy", readers=1, crashes=1, message_loss=True), max_states=400_000)
+    assert [a.name for a in result.actions if not a.taken] == []
+
+
+def test_counts_up_to_symmetry() -> None:
+    result = check(Store.configured("lost-answers"), symmetry=True).must_hold()
+    assert (result.distinct_states, result.depth) == (15_255, 32)
+
+
+@pytest.mark.parametrize(
+    ("constants", "broken"),
+    [
+        ({"send_limit": 0}, "something_is_sent"),
+        ({"ack_quorum": 3}, "ack_quorum_within_write_quorum"),
+        ({"ensemble_size": 1}, "quorums_fit"),
+        ({"bookies": 1}, "enough_bookies_for_an_ensemble"),
+        ({"reads_in_flight": 0}, "something_is_read"),
+        ({"bookies": "b1,c1"}, "everybody_is_one"),
+    ],
+)
+def test_constants_that_make_no_sense_are_refused(constants: dict[str, Any], broken: str) -> None:
+    assert check(Store(**constants)).verdict == broken
+
+
+def test_the_page_has_these_counts_and_every_constant() -> None:
+    rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    table = {row[0].strip("`"): row for row in rows}
+    for name, count in {**LARGE, **{n: c for n, (c, _) in HOLDS.items()}, **VIOLATED}.items():
+        if count is not None:
+            assert f"{count:,}" in table[name], name
+    first = [re.findall(r"`(\w+)`", row[0]) for row in rows]
+    assert {name for names in first for name in names} >= set(Store().constants)
