@@ -35,13 +35,16 @@ from fencepost import (
     network,
     one_of,
     per_key,
+    refines,
     require,
     state,
     subsets,
 )
+from fencepost.protocols.bookkeeper import ledger
 from fencepost.protocols.bookkeeper.current import (
     NOT_KNOWN,
     OWNERS,
+    BookKeeper,
     ClientStatus,
     ReadRequest,
     ReadResponse,
@@ -100,7 +103,7 @@ from fencepost.store.rules.metadata import (
     to_tell_fragments,
     with_changed_ensemble,
 )
-from fencepost.store.rules.protections import Protections
+from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.rules.quorums import are_quorums, covers_ensemble, is_committed, write_set
 from fencepost.store.rules.reading import (
     ReadOutcome,
@@ -223,11 +226,11 @@ class Client(Record):
 
 
 class Reader(Record):
-    """One ordinary read: which entry, who was asked, who has answered that it lacks the entry, and what came of it."""
+    """One ordinary read: which entry, who was asked, who has answered, and what came of it."""
 
     entry_id: int | None = None
     asked: Bookies = frozenset()
-    negative: Bookies = frozenset()
+    answered: Bookies = frozenset()
     result: ReadResult | None = None
 
 
@@ -298,7 +301,7 @@ TYPES: Mapping[str, Test] = {
     "client.written_back": each(lambda protocol, entry_id: entry_id in protocol.entry_ids),
     "reader.entry_id": or_none(lambda protocol, entry_id: entry_id in protocol.entry_ids),
     "reader.asked": are_bookies,
-    "reader.negative": are_bookies,
+    "reader.answered": are_bookies,
     "reader.result": or_none(one_of_kind(ReadResult)),
     "crashed": at_least(0),
 }
@@ -330,6 +333,100 @@ TWO_ENTRIES: Mapping[str, Any] = {"send_limit": 2, "inflight_limit": 2}
 
 def _clients_and_readers(protocol: Store) -> Iterable[ModelValue]:
     return (*protocol.clients, *protocol.readers)
+
+
+# -- what `bookkeeper` makes of a state -------------------------------------------------------------------------------
+
+
+def _as_published(store: Store, ensemble: Ensemble) -> ledger.Ensemble:
+    """An ensemble as `bookkeeper` has it: without an order where that means nothing."""
+    return ensemble if ensemble and store.bookies_of_an_ensemble > store.write_quorum else frozenset(ensemble)
+
+
+def _fragments(store: Store, metadata: LedgerMetadata | None) -> tuple[ledger.Fragment, ...]:
+    fragments = () if metadata is None else metadata.fragments
+    return tuple(
+        ledger.Fragment(fragment.first_entry_id, _as_published(store, tuple(fragment.ensemble)), number)
+        for number, fragment in enumerate(fragments, start=1)
+    )
+
+
+def _known(store: Store, c: ModelValue) -> LedgerMetadata | None:
+    """The metadata that a client would have seen if the answer to its write had come at once."""
+    client = store.client[c]
+    taken = store._taken(c)
+    if taken is not None:
+        return taken
+    return None if client.status in (None, Status.MARKING) else client.seen
+
+
+def _version(store: Store, c: ModelValue) -> int | None:
+    client = store.client[c]
+    if store._taken(c) is not None and client.update is not None:
+        return client.update.version
+    return None if client.status in (None, Status.MARKING) else client.version
+
+
+def _current(store: Store, c: ModelValue) -> ledger.Fragment:
+    fragments = _fragments(store, _known(store, c))
+    return fragments[-1] if fragments else ledger.Fragment()
+
+
+def _confirmed(store: Store, c: ModelValue, entry_id: int) -> Bookies:
+    """Who has confirmed an entry: of what is not committed, nobody counts who is leaving the ensemble."""
+    client = store.client[c]
+    confirmed = client.confirmed[entry_id]
+    taken = store._taken(c)
+    return confirmed if taken is None or entry_id <= client.lac else confirmed & frozenset(current_ensemble(taken))
+
+
+def _lac(store: Store, c: ModelValue) -> int:
+    """How far the LAC would be if it did not wait for the ensemble to be changed."""
+    client = store.client[c]
+
+    def committed(entry_id: int) -> bool:
+        return is_committed(_confirmed(store, c, entry_id), store.ack_quorum)
+
+    return lac_reached(client.lac, client.lap, committed)
+
+
+def _pending(store: Store, c: ModelValue) -> frozenset[PendingAddOp]:
+    return frozenset(
+        op.replace(ensemble=_as_published(store, tuple(op.ensemble)))
+        for op in store.client[c].pending_add_ops
+        if op.entry.id > _lac(store, c)
+    )
+
+
+def _curr_read_entry(store: Store, c: ModelValue) -> int:
+    client = store.client[c]
+    return client.lap + 1 if client.last_read > client.lap else 0
+
+
+def _no_such_entry(store: Store, c: ModelValue) -> Bookies:
+    entry_id = _curr_read_entry(store, c)
+    return store.client[c].no_such_entry[entry_id] if entry_id else frozenset()
+
+
+PUBLISHED: Mapping[str, Any] = {
+    "meta.status": lambda self: None if self.meta.metadata is None else self.meta.metadata.status,
+    "meta.fragments": lambda self: _fragments(self, self.meta.metadata),
+    "meta.last_entry": lambda self: 0 if self.meta.metadata is None else max(self.meta.metadata.last_entry, 0),
+    "client.meta_version": _version,
+    "client.status": lambda self, c: self.published_status(c),
+    "client.fragments": lambda self, c: _fragments(self, _known(self, c)),
+    "client.curr_fragment.first_entry_id": lambda self, c: _current(self, c).first_entry_id,
+    "client.curr_fragment.ensemble": lambda self, c: _current(self, c).ensemble,
+    "client.curr_fragment.id": lambda self, c: _current(self, c).id,
+    "client.pending_add_ops": _pending,
+    "client.lac": _lac,
+    "client.confirmed": _confirmed,
+    "client.recovery_ensemble": lambda self, c: _as_published(self, self.client[c].recovery_ensemble),
+    "client.curr_read_entry": _curr_read_entry,
+    "client.no_such_entry": _no_such_entry,
+    "reader.asked": lambda self, r: self.reader[r].asked - self.reader[r].answered,
+}
+"""What the variables of `bookkeeper` are in a state of `store`. Those that are not named are the same in both."""
 
 
 class Store(LedgerProtocol):
@@ -1115,9 +1212,8 @@ class Store(LedgerProtocol):
         reader = self.reader[r]
         require(reader.result is None and b in reader.asked)
         response = self.network.receive(ReadResponse, source=b, to=r).message
-        if response.entry is None:
-            reader.negative |= {b}
-        reader.result = RESULTS[ordinary_read(response.entry is not None, reader.negative, (), reader.asked)]
+        reader.answered |= {b}
+        reader.result = RESULTS[ordinary_read(response.entry is not None, reader.answered, (), reader.asked)]
 
     @action(r=readers)
     def reader_gives_up(self, r: ModelValue) -> None:
@@ -1126,8 +1222,8 @@ class Store(LedgerProtocol):
         require(reader.result is None and reader.entry_id is not None)
         assert reader.entry_id is not None
         entry_id = reader.entry_id
-        failed = Those(reader.asked - reader.negative, lambda b: self._read_timed_out(r, b, entry_id))
-        verdict = ordinary_read(False, reader.negative, failed, reader.asked)
+        failed = Those(reader.asked - reader.answered, lambda b: self._read_timed_out(r, b, entry_id))
+        verdict = ordinary_read(False, reader.answered, failed, reader.asked)
         require(verdict is Verdict.UNKNOWN)
         reader.result = RESULTS[verdict]
 
@@ -1211,3 +1307,28 @@ class Store(LedgerProtocol):
         if reader.result is not ReadResult.OK or metadata is None or metadata.status is not LedgerStatus.CLOSED:
             return True
         return is_readable(reader.entry_id, 0, end_of(metadata)) if reader.entry_id is not None else True
+
+    # -- it is the checked protocol ------------------------------------------------------------------------------------
+
+    refines_bookkeeper = refines(
+        BookKeeper,
+        PUBLISHED,
+        constants={
+            "recovery_waits_needlessly": False,
+            "recovery_marks_first": lambda protocol: protocol.metadata_lags,
+            "recovery_watches_metadata": False,
+            "bookies_keep_highest_lac": True,
+            "strict_negative_reads": negatives_cover_quorum,
+        },
+        when=lambda protocol: protocol.is_published,
+        doc="Every step is a step of bookkeeper, or one that makes no difference there.",
+    )
+
+    @property
+    def is_published(self) -> bool:
+        """Whether this does no more than `bookkeeper` knows of."""
+        return (
+            self.protections == ALL
+            and self.reads_in_flight == 1
+            and not (self.crashes or self.appends_while_changing or self.metadata_answers_lost)
+        )
