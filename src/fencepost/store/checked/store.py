@@ -447,7 +447,12 @@ class Store(LedgerProtocol):
     message_loss: bool = constant(True, "whether messages can be lost, not only delayed")
     choose_ensembles: bool = constant(False, "whether any valid ensemble may be chosen, not only the first")
     metadata_lags: bool = constant(True, "whether metadata are read, written and answered one after the other")
-    metadata_answers_lost: bool = constant(False, "whether the answer to a write of metadata can be lost")
+    metadata_answers_lost: bool = constant(
+        False, "whether the answer to a change of the ensemble, or to the closing of the ledger, can be lost"
+    )
+    mark_answers_lost: bool = constant(
+        False, "whether the answer to a recovery that marks the ledger can be lost, so that it marks it again"
+    )
     appends_while_changing: bool = constant(
         False, "whether the owner sends entries while the ensemble is being changed"
     )
@@ -506,6 +511,11 @@ class Store(LedgerProtocol):
         "two-entries": configuration(**ONE_COPY, **TWO_ENTRIES, doc="the same with two entries in flight"),
         "lost-answers": configuration(
             **ONE_COPY, metadata_answers_lost=True, doc="answers to writes of metadata are lost"
+        ),
+        "marks-again": configuration(
+            **ONE_COPY,
+            mark_answers_lost=True,
+            doc="a recovery does not hear that it has marked the ledger, and marks it again",
         ),
         "at-once": configuration(
             **ONE_COPY, metadata_lags=False, doc="metadata are read, written and answered at once"
@@ -736,8 +746,8 @@ class Store(LedgerProtocol):
         """A bookie is fenced, and answers with its LAC. It need not have heard of the ledger before."""
         self.network.receive(FenceRequest, source=c, to=b)
         require(answer_to_fence(key_matches=True, protections=self.protections) is Code.OK)
-        require(is_fenced_by_read(is_of_last_entry=True, protections=self.protections))
-        self.bookie[b].fenced = True
+        if is_fenced_by_read(is_of_last_entry=True, protections=self.protections):
+            self.bookie[b].fenced = True
         self.network.send(FenceResponse(self.bookie[b].lac), b, c)
 
     @action(b=bookies, c=_clients_and_readers, by="b")
@@ -789,11 +799,9 @@ class Store(LedgerProtocol):
     def _may_lose_answer(self, c: ModelValue) -> bool:
         """Whether the answer to a write may be lost: of those to the marks of a recovery, of which there is no end, to the first."""
         client = self.client[c]
-        return self.metadata_answers_lost and not (
-            client.status is Status.MARKING
-            and client.seen is not None
-            and client.seen.status is LedgerStatus.IN_RECOVERY
-        )
+        if client.status is not Status.MARKING:
+            return self.metadata_answers_lost
+        return self.mark_answers_lost and client.seen is not None and client.seen.status is LedgerStatus.OPEN
 
     @action(c=clients)
     def client_receives_metadata(self, c: ModelValue) -> None:
@@ -1281,6 +1289,14 @@ class Store(LedgerProtocol):
         copies = [b for b in self._write_set_of(entry_id) if self.bookie[b].entry(entry_id) is not None]
         return is_committed(copies, self.ack_quorum)
 
+    @invariant(c=clients)
+    def whoever_closes_the_ledger_knows_its_end(self, c: ModelValue) -> bool:
+        """A client that was told that its ledger is closed at its LAC, by itself or by somebody else, was told the truth."""
+        if self.client[c].status not in (Status.CLOSED, Status.FOUND_CLOSED):
+            return True
+        metadata = self.meta.metadata
+        return metadata is not None and ends_at(metadata, self.client[c].lac, 0)
+
     @invariant(b=bookies)
     def no_out_of_order_entries(self, b: ModelValue) -> bool:
         """A bookie stores what the owner wrote, under the id that the owner wrote it as."""
@@ -1330,5 +1346,5 @@ class Store(LedgerProtocol):
         return (
             self.protections == ALL
             and self.reads_in_flight == 1
-            and not (self.crashes or self.appends_while_changing or self.metadata_answers_lost)
+            and not (self.crashes or self.appends_while_changing or self.mark_answers_lost)
         )
