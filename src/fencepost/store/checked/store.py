@@ -746,7 +746,7 @@ class Store(LedgerProtocol):
         """A bookie is fenced, and answers with its LAC. It need not have heard of the ledger before."""
         self.network.receive(FenceRequest, source=c, to=b)
         require(answer_to_fence(key_matches=True, protections=self.protections) is Code.OK)
-        if is_fenced_by_read(is_of_last_entry=True, protections=self.protections):
+        if is_fenced_by_read(True, is_of_last_entry=True, protections=self.protections):
             self.bookie[b].fenced = True
         self.network.send(FenceResponse(self.bookie[b].lac), b, c)
 
@@ -755,7 +755,7 @@ class Store(LedgerProtocol):
         """A bookie answers a read with the entry or with none. A recovery read fences it. In limbo it does not say that there is none."""
         read = self.network.receive(ReadRequest, source=c, to=b).message
         bookie = self.bookie[b]
-        if read.fence and is_fenced_by_read(is_of_last_entry=False, protections=self.protections):
+        if is_fenced_by_read(read.fence, protections=self.protections):
             bookie.fenced = True
         entry = bookie.entry(read.entry_id)
         code = answer_to_read(
