@@ -168,15 +168,6 @@ class _Recorder:
         self.read_only = lane is not None
         self.disabled = False
 
-    def _number(self, index: int) -> int:
-        return int(self.ids[index]) if index < len(self.ids) else 0
-
-    def _note_read(self, index: int) -> None:
-        if index not in self.seen:
-            self.seen.add(index)
-            slot = index if self.lane is None else 2 * index + self.lane
-            self.path.trail.append(("read", slot, self._number(index)))
-
     def read(self, slot: Slot) -> Value:
         index = self.store.slot(slot)
         if self.lane is None and index in self.path.writes:
@@ -196,7 +187,7 @@ class _Recorder:
         except NotAValue as error:
             raise NotAValue(f"{slot.name} is assigned {error}") from None
         # Reading what is overwritten makes the effect on the fingerprint a constant of the path.
-        self._note_read(index)
+        self.read(slot)
         self.path.writes[index] = self.store.intern(index, frozen)
 
     def choose(self, options: Sequence[Value]) -> Value:
