@@ -11,7 +11,7 @@ from engines.compare import answer, by_embedded, by_reference, disagreement
 from engines.random_protocols import seeded
 from spark.conftest import Here
 
-from fencepost import Protocol, action, invariant, one_of, require, state
+from fencepost import Protocol, action, check, constant, invariant, one_of, require, state
 from fencepost.engines import embedded
 from fencepost.engines.interface import Options
 from fencepost.engines.resources import resident_memory
@@ -190,3 +190,33 @@ def test_on_one_machine_it_is_memory_that_decides() -> None:
 
     assert not levels()
     assert levels(max_memory=3 * resident_memory())
+
+
+class Endless(Protocol):
+    """Counts two things; an action never returns where one of them is ``at``."""
+
+    at: int = constant(3)
+    left: int = state(0)
+    right: int = state(0)
+
+    @action
+    def add_left(self) -> None:
+        require(self.left < 5)
+        while self.left == self.at:
+            pass
+        self.left += 1
+
+    @action
+    def add_right(self) -> None:
+        require(self.right < 5)
+        self.right += 1
+
+
+def test_a_timeout_ends_an_action_that_never_returns_in_the_driver() -> None:
+    assert check(Endless(at=9), engine="spark", handover=2, workers=1).distinct_states == 36  # by now everything is compiled
+    result = check(Endless(), engine="spark", handover=2, timeout=2.0, workers=1)
+    assert (result.verdict, result.exit_code, result.limit) == ("not complete", 152, "the time limit of 2 seconds")
+    assert result.unfinished is not None and result.unfinished.what == "action add_left"
+    assert result.unfinished.state is not None and result.unfinished.state.variables()["left"] == 3
+    # Spark had been at work: the state is beyond the levels that are explored before.
+    assert result.engine == "spark" and result.depth > 2
