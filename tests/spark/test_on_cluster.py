@@ -53,6 +53,9 @@ sys.exit(main(sys.argv[3:]))
 """
 """The command line. From a given level on it waits, its job under way, until it may go on."""
 
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Of all virtual machines: what they run is over before it would pay to compile it well."""
+
 MASTER = re.compile(r"Starting Spark master at (spark://[\d.]+:\d+)")
 
 
@@ -97,7 +100,7 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
     home = os.path.dirname(pyspark.__file__)
     environment = {
         **os.environ, "SPARK_HOME": home, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "PYSPARK_PYTHON": sys.executable,
+        "JDK_JAVA_OPTIONS": QUICK, "PYSPARK_PYTHON": sys.executable,
     }  # fmt: skip
     log = folder / "log"
     base = "org.apache.spark.deploy"
