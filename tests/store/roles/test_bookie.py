@@ -301,3 +301,14 @@ def test_before_a_recovery_read_fenced() -> None:
     story.bookie.protections = Protections(recovery_reads_fence=False)
     assert story.ask(fence(0)) == [story.answer(ReadEntryResponse(1, 0, Code.OK, -1, body(0)))]
     assert story.ask(fence()) == [Journal(1, LedgerFenced(1))]
+
+
+def test_a_ledger_is_fenced_by_a_call_and_limbo_is_another_matter() -> None:
+    story = Story()
+    assert story.happen(Call(7, "fence", (1,))) == [Journal(1, LedgerFenced(1))]
+    assert story.sync() == [Result(7)]
+    story.happen(Call(8, "enter limbo", (1,)))
+    story.happen(Call(9, "fence", (1,)))
+    assert story.bookie.ledgers[1].limbo and story.bookie.ledgers[1].fenced
+    assert story.happen(Call(10, "leave limbo", (2,))) == [Journal(3, LimboChanged(2, False))]
+    assert not story.bookie.ledgers[2].fenced

@@ -316,6 +316,7 @@ def test_a_change_of_ensemble_whose_answer_was_lost_is_recognised() -> None:
     story.happen(TimerFired(timer.key))  # type: ignore[attr-defined]
     assert story.metadata(Outcome.OK, 1, ledger((0, "adc"))) == [Result(2, 0)]
     assert ("d", 0) in story.sent
+    assert story.happen(TimerFired(timer.key)) == [], "a timer that nobody waits for any more"  # type: ignore[attr-defined]
 
 
 def test_a_change_of_ensemble_that_was_lost_is_made_again() -> None:
@@ -353,6 +354,16 @@ def test_close_waits_for_what_is_under_way_and_ends_at_the_lac() -> None:
     assert story.call("close") == []
     assert story.metadata(Outcome.OK, 1) == [Result(4, 1), Result(6, 1)]
     assert story.call("close") == [Result(7, 1)]
+
+
+def test_a_close_fails_with_the_entries_that_it_waits_for_and_can_be_called_again() -> None:
+    story = Story("abc")
+    story.append()
+    story.call("close")
+    story.answer("b", 0, None)
+    assert story.answer("c", 0, None) == [Result(token, error=Error.NOT_ENOUGH_BOOKIES) for token in (2, 3)]
+    story.call("close")
+    assert story.metadata(Outcome.OK, 1) == [Result(4, -1)]
 
 
 def test_an_empty_ledger_is_closed() -> None:
