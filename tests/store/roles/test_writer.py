@@ -19,6 +19,7 @@ from fencepost.store.roles.interface import (
     BookiesChanged,
     Call,
     CreateMetadata,
+    Disconnected,
     Effect,
     Error,
     MetadataAnswer,
@@ -420,6 +421,37 @@ def test_with_deferred_sync_no_bookie_can_be_replaced() -> None:
     story = Story(deferred_sync=True)
     story.append()
     assert story.answer("b", 0, None) == [Result(2, error=Error.WRITE_FAILED)]
+
+
+def test_with_deferred_sync_a_bookie_that_may_have_forgotten_ends_the_writer() -> None:
+    story = Story(deferred_sync=True)
+    assert story.happen(Disconnected("b")) == [], "nothing was sent"
+    story.append()
+    story.answer("ab", 0)
+    story.call("force")
+    story.answer("abc", ForceLedger)
+    assert story.happen(Disconnected("b")) == [], "all is forced"
+    story.append()
+    assert story.happen(Disconnected("d")) == [], "it has nothing of this ledger"
+    assert story.happen(Disconnected("b")) == [Result(4, error=Error.WRITE_FAILED)]
+    assert story.call("close") == [WriteMetadata(2, 1, closed(ledger((0, "abc")), 0, 4), 0)]
+
+
+def test_what_is_confirmed_is_durable_without_deferred_sync() -> None:
+    story = Story()
+    story.append()
+    assert story.happen(Disconnected("b")) == []
+
+
+def test_a_close_goes_on_when_a_force_has_failed() -> None:
+    story = Story(deferred_sync=True)
+    story.append()
+    story.answer("ab", 0)
+    story.call("force")
+    assert story.call("close") == []
+    assert story.answer("b", ForceLedger, None) == [Result(3, error=Error.WRITE_FAILED)]
+    end = closed(ledger((0, "abc")), 0, 4)
+    assert story.answer("abc", ForceLedger) == [WriteMetadata(2, 1, end, 0)], "it forces by itself"
 
 
 def test_close_forces_what_was_confirmed() -> None:

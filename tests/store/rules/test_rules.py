@@ -201,6 +201,8 @@ def test_deferred_sync() -> None:
     assert adding.lac_of_owner(confirmed=7, forced=3, deferred_sync=True) == 3
     assert adding.is_forced("cab", "abc") and not adding.is_forced("ab", "abc")
     assert adding.may_replace_bookies(deferred_sync=False) and not adding.may_replace_bookies(deferred_sync=True)
+    assert [adding.outlives_connection(pushed, 3, deferred_sync=True) for pushed in (2, 3, 4)] == [True, True, False]
+    assert adding.outlives_connection(4, 3, deferred_sync=False)
     assert adding.is_beyond(3, 2) and not adding.is_beyond(3, 3) and not adding.is_beyond(2, 3)
 
 
