@@ -320,6 +320,22 @@ def test_a_change_of_ensemble_whose_answer_was_lost_is_recognised() -> None:
     assert story.happen(TimerFired(timer.key)) == [], "a timer that nobody waits for any more"  # type: ignore[attr-defined]
 
 
+def test_a_change_that_was_made_holds_even_if_the_next_one_can_not_be_made() -> None:
+    story = Story("abcd")
+    story.append()
+    story.answer("b", 0, None)
+    (timer,) = story.metadata(Outcome.UNKNOWN)
+    assert story.answer("c", 0, None) == []
+    story.happen(BookiesChanged(("a", "d")))
+    story.append()
+    story.happen(TimerFired(timer.key))  # type: ignore[attr-defined]
+    assert story.metadata(Outcome.OK, 1, ledger((0, "adc"))) == [], "there is nobody for c"
+    assert story.writer.adds.ensemble == ("a", "d", "c")
+    assert story.answer("a", 1) == [] and story.answer("b", 1) == [], "b left the ensemble, whether it has the entry or not"
+    assert story.answer("a", 0) == [] and story.answer("d", 0) == [Result(2, 0)]
+    assert story.answer("d", 1) == [Result(3, 1)]
+
+
 def test_a_change_of_ensemble_that_was_lost_is_made_again() -> None:
     story = change_ensemble()
     (timer,) = story.metadata(Outcome.UNKNOWN)

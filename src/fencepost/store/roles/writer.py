@@ -243,30 +243,23 @@ class Writer:
             self._fail(Error.WRITE_FAILED, effects)
 
     def _change_ensemble(self, effects: list[Effect]) -> None:
+        """Go on with the ensemble that is in the metadata now, and replace in it who has failed."""
         metadata = self.view.known()
         ensemble = current_ensemble(metadata)
         what_next = to_change_ensemble(metadata.status, needs_change(ensemble, self.adds.failed))
         if what_next is Next.GIVE_UP:
             self._fail(Error.LEDGER_FENCED, effects)
-        elif what_next is Next.DONE:
-            self._ensemble_changed(effects)
-        else:
-            changed = self.adds.replacement(ensemble, self.bookies)
-            if changed is not None:
-                effects.append(self.view.write(with_changed_ensemble(metadata, changed, self.adds.confirmed)))
-            elif self.adds.may_go_on():
-                self.changing_ensemble = False
-                self._confirm(effects)
-            else:
-                self._fail(Error.NOT_ENOUGH_BOOKIES, effects)
-
-    def _ensemble_changed(self, effects: list[Effect]) -> None:
-        self.adds.change_ensemble(current_ensemble(self.view.known()), effects)
-        if self.adds.failed:
-            self._change_ensemble(effects)
-        else:
+            return
+        if ensemble != self.adds.ensemble:
+            self.adds.change_ensemble(ensemble, effects)
+        changed = self.adds.replacement(ensemble, self.bookies)
+        if what_next is Next.WRITE and changed is not None:
+            effects.append(self.view.write(with_changed_ensemble(metadata, changed, self.adds.confirmed)))
+        elif what_next is Next.DONE or self.adds.may_go_on():
             self.changing_ensemble = False
             self._confirm(effects)
+        else:
+            self._fail(Error.NOT_ENOUGH_BOOKIES, effects)
 
     # -- force, and the LAC told by itself -----------------------------------------------------------------------------
 
@@ -412,8 +405,6 @@ class Writer:
             self._fail(Error.NO_LEDGER, effects)
         elif self.status is WriterStatus.CLOSING:
             self._close_metadata(effects)
-        elif seen is Seen.WRITTEN:
-            self._ensemble_changed(effects)
         else:
             self._change_ensemble(effects)
 
