@@ -23,11 +23,11 @@ STEPS = 5000
 class AnyOrder(Cluster):
     """A cluster in which what happens next is drawn: events of any role, timers, lost messages and answers, bookies killed and started."""
 
-    def __init__(self, random: Random, protections: Protections) -> None:
-        super().__init__("abcde", protections)
+    def __init__(self, bookies: str, random: Random, protections: Protections) -> None:
+        super().__init__(bookies, protections)
         self.random = random
         self.drop = lambda source, target, message: random.random() < 0.03
-        self.kills = 2
+        self.kills = 0
 
     def run(self) -> None:
         """Nothing happens before it is drawn."""
@@ -47,7 +47,7 @@ class AnyOrder(Cluster):
 
     def step(self) -> bool:
         """Let one thing happen; False if nothing can any more."""
-        if self.random.random() < 0.003 and self.kills and not self.down:
+        if self.random.random() < 0.006 and self.kills and not self.down:
             self.kills -= 1
             name = self.random.choice(sorted(self.bookies))
             self.down.add(name)
@@ -100,8 +100,8 @@ class AnyOrder(Cluster):
 def life_of_a_ledger(seed: int, protections: Protections = ALL) -> list[str]:
     """What is wrong with the end of it. Raises if it has none."""
     random = Random(seed)
-    cluster = AnyOrder(random, protections)
     size, write_quorum, ack_quorum = random.choice([(3, 3, 2), (3, 2, 2), (2, 2, 1), (3, 3, 3), (4, 3, 2)])
+    cluster = AnyOrder("abcdef"[: size + random.randrange(3)], random, protections)
     settings = WriterSettings(
         size, write_quorum, ack_quorum, in_flight_limit=4, creation_token=seed, explicit_lac_interval=random.choice([0, 50])
     )
@@ -113,6 +113,7 @@ def life_of_a_ledger(seed: int, protections: Protections = ALL) -> list[str]:
     created = cluster.call(writer, "create")
     while created not in cluster.results:
         assert cluster.step()
+    cluster.kills = 3
     data = {cluster.call(writer, "append", b"entry %d" % n): b"entry %d" % n for n in range(12)}
     opened = cluster.call(reader, "open")
     tails: dict[int, int] = {}
