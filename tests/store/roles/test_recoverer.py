@@ -231,6 +231,7 @@ def test_an_empty_ledger() -> None:
     story = begin()
     story.read("a", 0, LACK)
     assert story.read("b", 0, LACK) == story.closes(-1, (0, "abc"))
+    assert story.read("c", 0, Code.UNAUTHORIZED) == [], "too late to matter"
     assert story.metadata(Outcome.OK, 5) == [Result(7, closed(ledger((0, "abc")), -1, 0))]
 
 

@@ -224,6 +224,7 @@ def test_the_fragment_of_an_entry() -> None:
         ("ac", "abcd", None),
         ("b", "", None),
         ("bd", "abcde", "aec"),
+        ("ac", "ddde", "dbe"),
     ],
 )
 def test_failed_bookies_are_replaced_in_their_places(failed: str, candidates: str, ensemble: str | None) -> None:

@@ -391,6 +391,7 @@ class Recoverer:
                 self._read_length(effects)
             else:
                 self.status = RecoveryStatus.CLOSING
+                self.requests.clear()  # what is still to be answered can change nothing any more
                 self._close(effects)
 
     def _read_length(self, effects: list[Effect]) -> None:

@@ -43,7 +43,7 @@ def replaced(ensemble: Sequence[B], failed: Collection[B], candidates: Iterable[
 
     Bookies that did not fail keep their places, so that they keep their entries.
     """
-    fresh = iter([b for b in candidates if b not in ensemble and b not in failed])
+    fresh = iter([b for b in dict.fromkeys(candidates) if b not in ensemble and b not in failed])
     changed = tuple(next(fresh, None) if b in failed else b for b in ensemble)
     return None if None in changed else changed  # type: ignore[return-value]
 
