@@ -184,6 +184,7 @@ class BookieProcess:
         history = self.cluster.judge.ledgers[request.ledger]
         self.asked_for[connection.number, txn] = (request, self.name in history.fenced)
         self.deliver(Asked(connection.number, txn, request))
+        self._tell_judge()
 
     def deliver(self, event: Event) -> None:
         """Give the role an event, and do what it wants."""
@@ -191,10 +192,9 @@ class BookieProcess:
         carry = self._carry
         for effect in effects:
             carry[type(effect)](effect)
-        if not self.replaying:
-            self._tell_judge()
 
     def _tell_judge(self) -> None:
+        """What the bookie knows of its ledgers. Only requests change that, once it has started."""
         for ledger, known in self.role.ledgers.items():
             self.cluster.judge.knows(self.name, ledger, known.lac, known.fenced)
 

@@ -108,13 +108,13 @@ def drawn(seed: int, profile: str = DEFAULT, protections: Protections = ALL) -> 
         seed,
         profile,
         faults,
-        entries=2 + int(random() * random() * 120),
+        entries=2 + int(random() * random() * 200),
         bookies=ensemble + ack_quorum - 1 + int(random() * 2),
         ensemble=ensemble,
         write_quorum=write_quorum,
         ack_quorum=ack_quorum,
         recoverers=(2 + int(random() * 3) if "races" in faults else int(random() * 2)),
-        readers=int(random() * 3),
+        readers=int(random() * 4),
         protections=protections,
     )
 

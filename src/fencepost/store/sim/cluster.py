@@ -24,7 +24,7 @@ from fencepost.store.sim.network import SimNetwork
 from fencepost.store.sim.schedule import Schedule
 from fencepost.store.sim.story import Story
 
-LIMIT = 25_000
+LIMIT = 40_000
 """Events after which a run is given up: something goes round in circles."""
 
 

@@ -127,8 +127,8 @@ class Heir:
         settings = RecovererSettings(
             PASSWORD,
             in_flight_limit=(1, 2, 5)[int(random.random() * 3)],
-            restart_delay=2_000 + int(random.random() * AGAIN),
-            restart_jitter=AGAIN,
+            restart_delay=5_000 + int(random.random() * 25_000),
+            restart_jitter=30_000,
             metadata_retry_delay=AGAIN,
         )
         self.process = ClientProcess(name, cluster, random, Recoverer(LEDGER, settings, cluster.case.protections), self._result)

@@ -1,0 +1,154 @@
+"""Runs and campaigns: the same seed is the same run everywhere, profiles hold, a protection that is off is found, what fails is shrunk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from patience import PATIENCE
+
+from fencepost.errors import OptionError
+from fencepost.store.rules.protections import ALL
+from fencepost.store.sim import campaign as campaigns
+from fencepost.store.sim.campaign import Campaign, Tally
+from fencepost.store.sim.case import FAULTS, PROFILES, SETTINGS, drawn, settings_of, with_settings
+from fencepost.store.sim.faults import Faults, planned
+from fencepost.store.sim.report import exit_code, replay_command
+from fencepost.store.sim.run import simulate
+from fencepost.store.sim.shrink import shrunk
+from fencepost.store.sim.story import Story
+
+HASHES = """
+from fencepost.store.sim.case import drawn
+from fencepost.store.sim.run import simulate
+for seed in range(1, 13):
+    print(simulate(drawn(seed)).trace_hash)
+print(simulate(drawn(7, "beyond")).trace_hash)
+"""
+
+SOURCE = Path(__file__).parents[3] / "src"
+
+
+def hashes(python: str, hash_seed: str) -> str:
+    """What a process prints for a few seeds."""
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(SOURCE)}
+    done = subprocess.run([python, "-c", HASHES], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    return done.stdout
+
+
+def test_the_same_seed_is_the_same_run_whatever_the_hash_seed() -> None:
+    found = {hashes(sys.executable, hash_seed) for hash_seed in ("0", "1", "4711")}
+    assert len(found) == 1
+    assert len(set(found.pop().split())) == 13
+
+
+@pytest.mark.parametrize("version", ["python3.11", "python3.12", "python3.13"])
+def test_the_same_seed_is_the_same_run_on_every_python(version: str) -> None:
+    python = shutil.which(version)
+    if python is None or subprocess.run([python, "-c", "import fencepost.store.sim.run"], env={**os.environ, "PYTHONPATH": str(SOURCE)}, capture_output=True).returncode:
+        pytest.skip(f"there is no {version} here with what Fencepost needs")
+    assert hashes(python, "0") == hashes(sys.executable, "0")
+
+
+def test_a_run_that_is_told_is_the_run_that_is_not() -> None:
+    case = drawn(3)
+    assert simulate(case, Story()).trace_hash == simulate(case).trace_hash
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_no_promise_is_broken(profile: str) -> None:
+    for seed in range(1, 31):
+        assert simulate(drawn(seed, profile)).violation is None
+
+
+def test_every_kind_of_fault_happens() -> None:
+    done = {fault.kind for seed in range(1, 31) for fault in planned(drawn(seed))}
+    assert done == {kind for kind in FAULTS if hasattr(Faults, kind)}
+
+
+def test_a_fault_that_is_left_out_changes_no_other() -> None:
+    case = drawn(3)
+    faults = planned(case)
+    fewer = planned(replace(case, left_out=(faults[1].number,)))
+    assert [(f.number, f.time, f.random.getstate()) for f in fewer] == [
+        (f.number, f.time, f.random.getstate()) for f in (*faults[:1], *faults[2:])
+    ]
+
+
+FOUND_WITHIN = {
+    "fenced_bookies_refuse": ("everything", 50),
+    "recovery_reads_fence": ("everything", 100),
+    "recovery_keeps_fragments": ("everything", 50),
+    "write_back_before_close": ("everything", 50),
+    "conditional_updates": ("everything", 50),
+    "confirmed_in_order": ("everything", 100),
+    "limbo_is_unknown": ("everything", 150),
+    "keys_are_checked": ("everything", 50),
+}
+"""Protections without which one of the first seeds of a profile breaks a promise. The others take more seeds: see the page on the simulator."""
+
+
+@pytest.mark.parametrize("protection", FOUND_WITHIN)
+def test_a_protection_that_is_off_is_found(protection: str) -> None:
+    profile, seeds = FOUND_WITHIN[protection]
+    tally = campaigns.run(Campaign(range(1, seeds + 1), profile, ALL.replace(**{protection: False})))
+    assert tally.failed is not None
+    assert exit_code(tally) == 12
+
+
+def test_a_campaign_comes_to_the_same_with_any_number_of_jobs() -> None:
+    def came_to(tally: Tally) -> tuple[object, ...]:
+        failed = tally.failed and (tally.failed.case, str(tally.failed.violation))
+        return tally.seeds, tally.events, tally.virtual, tally.trace_hash, failed
+
+    for protections in (ALL, ALL.replace(recovery_keeps_fragments=False)):
+        campaign = Campaign(range(1, 31), protections=protections)
+        assert came_to(campaigns.run(campaign)) == came_to(campaigns.run(replace(campaign, jobs=2)))
+
+
+def test_what_was_done_when_a_campaign_is_interrupted_is_kept() -> None:
+    def interrupt(tally: Tally) -> None:
+        if tally.seeds >= 8:
+            raise KeyboardInterrupt
+
+    tally = campaigns.run(Campaign(range(1, 1000)), interrupt)
+    assert (tally.interrupted, tally.seeds, exit_code(tally)) == (True, 8, 130)
+
+
+def test_what_fails_is_shrunk_to_a_case_that_can_be_replayed() -> None:
+    protections = ALL.replace(write_back_before_close=False)
+    failed = campaigns.run(Campaign(range(1, 50), "everything", protections)).failed
+    assert failed is not None
+    smallest = shrunk(failed)
+    assert smallest.violation is not None and failed.violation is not None
+    assert smallest.violation.promise == failed.violation.promise
+    assert smallest.events < failed.events
+    again = with_settings(drawn(failed.case.seed, "everything", protections), settings_of(smallest.case))
+    assert simulate(again).trace_hash == smallest.trace_hash
+    assert f"--replay {failed.case.seed} --without write_back_before_close -D " in replay_command(smallest.case)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"size": "3"}, "a case has no size"),
+        ({"entries": "many"}, "'many' is not a whole number"),
+        ({"faults": "delays,earthquakes"}, "there is no fault earthquakes"),
+        ({"ack_quorum": "9"}, "an ack quorum is at most a write quorum"),
+        ({"entries": "100000"}, "give no number above 1000"),
+    ],
+)
+def test_what_can_not_be_set_is_told(settings: dict[str, str], complaint: str) -> None:
+    with pytest.raises(OptionError, match=complaint):
+        with_settings(drawn(1), settings)
+
+
+def test_all_settings_can_be_set_and_written_down() -> None:
+    settings = {name: "3" for name in SETTINGS if name != "faults"} | {"faults": "delays,bit_rot"}
+    case = with_settings(drawn(1), settings)
+    assert {**settings_of(case), **{n: str(getattr(case, n)) for n in SETTINGS if n not in ("faults", "left_out")}} == settings
