@@ -613,7 +613,7 @@ class Store(LedgerProtocol):
             write_quorum=1,
             ack_quorum=1,
             conditional_updates=False,
-            expect=LOSS,
+            expect="whoever_closes_the_ledger_knows_its_end",
             doc="metadata are replaced whoever has changed them",
         ),
         "confirmations-kept": configuration(
