@@ -212,6 +212,18 @@ def test_that_there_is_no_such_entry_is_believed_if_all_say_so() -> None:
     assert story.metadata(OPEN) == [Result(2, error=Error.NO_ENTRY)]
 
 
+def test_a_read_in_doubt_waits_for_the_metadata_as_they_are_now() -> None:
+    story = Story()
+    story.call("read", 3)
+    for bookie in "abc":
+        story.answer(bookie, LACK)
+    assert story.happen(MetadataAnswer(story.metadata_txn, Outcome.UNKNOWN)) == []
+    assert story.timer() == [ReadMetadata(3, 1, watch=True)]
+    assert story.happen(MetadataChanged(1)) == [ReadMetadata(4, 1, watch=True)]
+    assert story.happen(MetadataAnswer(3, Outcome.OK, 3, OPEN)) == [], "of a question that was asked before the change"
+    assert story.metadata(OPEN) == [Result(2, error=Error.NO_ENTRY)]
+
+
 def test_a_read_that_somebody_did_not_answer_is_no_negative() -> None:
     story = Story()
     story.call("read", 3)

@@ -370,6 +370,43 @@ def test_fragments_that_are_told_at_once() -> None:
     assert story.read("b", 1, LACK) == story.closes(0, (0, "adc"), version=5)
 
 
+def tell_fragments() -> Story:
+    story = begin(Protections(recovery_keeps_fragments=False), in_flight_limit=1)
+    story.read("a", 0, body(0))
+    story.write("b", 0, None)
+    return story
+
+
+def test_fragments_whose_telling_was_lost_are_told_again() -> None:
+    story = tell_fragments()
+    story.read("a", 1, LACK)
+    assert story.read("b", 1, LACK) == [], "nothing is closed meanwhile"
+    assert story.metadata(Outcome.BAD_VERSION) == [ReadMetadata(4, 1)]
+    assert story.metadata(Outcome.OK, 4, recovering((0, "abc"))) == [WriteMetadata(5, 1, recovering((0, "adc")), 4)]
+    assert story.write("a", 0) == []
+    assert story.write("c", 0) == [], "the ensemble is still being changed"
+    assert story.metadata(Outcome.OK, 5) == story.closes(0, (0, "adc"), version=5)
+
+
+def test_a_bookie_that_fails_while_fragments_are_told_is_replaced_after_it() -> None:
+    story = tell_fragments()
+    assert story.write("c", 0, None) == []
+    assert story.metadata(Outcome.OK, 5) == [WriteMetadata(4, 1, recovering((0, "ade")), 5)]
+
+
+def test_fragments_can_not_be_told_when_another_recovery_has_begun() -> None:
+    story = tell_fragments()
+    story.metadata(Outcome.BAD_VERSION)
+    (timer,) = story.metadata(Outcome.OK, 5, recovering((0, "abc")))
+    assert isinstance(timer, SetTimer) and timer.key == ("restart", 1)
+
+
+def test_a_bookie_that_refuses_the_key_of_a_write_back() -> None:
+    story = begin()
+    story.read("a", 0, body(0))
+    assert story.write("b", 0, Code.UNAUTHORIZED) == [Result(7, error=Error.UNAUTHORIZED)]
+
+
 def test_not_enough_bookies() -> None:
     story = begin()
     story.happen(BookiesChanged(tuple("abc")))
