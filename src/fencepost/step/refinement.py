@@ -232,6 +232,7 @@ class Refinement:
         ]
         self._of: dict[int, _Source] = {}
         self._own_slots: dict[int, Slot] = {}
+        self._orders: dict[tuple[str, frozenset[tuple[str, bytes]]], list[Action]] = {}
         self._touched: dict[int, tuple[int, ...]] = {}
         self._decided: dict[tuple[Any, ...], tuple[int, list[int]] | None] = {}
         self._starts: set[tuple[tuple[int, int], ...]] | None = None
@@ -581,7 +582,11 @@ class Refinement:
         if taken is None:
             return self.actions
         mine = _bound(taken.parameters)
-        return sorted(self.actions, key=lambda a: (a.name != taken.name, _bound(a.parameters) != mine))
+        order = self._orders.get((taken.name, mine))
+        if order is None:
+            order = sorted(self.actions, key=lambda a: (a.name != taken.name, _bound(a.parameters) != mine))
+            self._orders[taken.name, mine] = order
+        return order
 
     def _find(self, before: Side, wanted: Row, order: Sequence[Action]) -> tuple[int, list[int]] | None:
         """An action of the other protocol that does just this, and how it chooses. Raises what one raised if none does it."""
@@ -857,8 +862,8 @@ def _key(row: Row) -> tuple[tuple[int, int], ...]:
     return tuple(sorted((index, number) for index, number in row.items() if number))
 
 
-def _bound(parameters: Mapping[str, Value]) -> dict[str, bytes]:
-    return {name: encode(value) for name, value in parameters.items()}
+def _bound(parameters: Mapping[str, Value]) -> frozenset[tuple[str, bytes]]:
+    return frozenset((name, encode(value)) for name, value in parameters.items())
 
 
 def _titled(name: str, keys: Sequence[Value]) -> str:
