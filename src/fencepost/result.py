@@ -26,7 +26,7 @@ EXIT_CODES = {
 class Violation:
     """Something that does not hold, with the shortest behaviour that shows it (of a simulation, with the one that it met).
 
-    ``kind`` is ``invariant``, ``step_invariant``, ``always_eventually``, ``eventually_always``, ``leads_to`` (whose trace is a lasso,
+    ``kind`` is ``invariant``, ``step_invariant``, ``refinement``, ``always_eventually``, ``eventually_always``, ``leads_to`` (whose trace is a lasso,
     and ``fairness`` says how its loop meets each demand of fairness), ``deadlock``, or one of two that have no trace: ``assumption``, and
     ``sometimes``, whose ``never`` says with which parameters it is true in no state.
     In a simulation ``walk`` is the number of the walk that met it, after ``walked`` states, and the trace is what was left of it.

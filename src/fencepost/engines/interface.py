@@ -117,8 +117,8 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Found:
-    """A violation: ``kind`` is ``invariant``, ``step_invariant``, ``deadlock`` or a temporal kind; or a witness: ``kind`` is ``sometimes``,
-    and ``name`` has the parameters too. ``path`` leads to it from ``initial`` by the numbers of roots and of choices. For a step invariant the last step is the one that breaks it; for a temporal property
+    """A violation: ``kind`` is ``invariant``, ``step_invariant``, ``refinement``, ``deadlock`` or a temporal kind; or a witness: ``kind`` is ``sometimes``,
+    and ``name`` has the parameters too. ``path`` leads to it from ``initial`` by the numbers of roots and of choices. For a step invariant, and for a refinement unless the path is empty, the last step is the one that breaks it; for a temporal property
     the states from number ``loop`` on (the initial one is 0) repeat for ever, and ``fairness`` says how that is fair.
 
     In a simulation ``walk`` is the number of the walk that found it, and ``walked`` how many states it had by then.

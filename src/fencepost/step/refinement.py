@@ -259,7 +259,11 @@ class Refinement:
         except OptionError as error:
             raise OptionError(f"refinement {self.name}: {error}") from None
         for assumption in other.declared("assumption"):
-            if not assumption.function(other):
+            try:
+                holds = bool(assumption.function(other))
+            except Exception as error:
+                raise self._wrong(f"can not tell whether {assumption.name} of {other.name} holds: {type(error).__name__}: {error}") from error
+            if not holds:
                 raise OptionError(f"refinement {self.name}: with its constants, assumption {assumption.name} of {other.name} is false")
         return other
 
