@@ -49,6 +49,8 @@ REST = 5_000
 """Microseconds without a record after which a journal gets the empty group that proves the last one to be durable."""
 
 _ENTRY = struct.Struct(">qqI")
+ENTRY_HEADER = _ENTRY.size
+"""Bytes before each entry in its file, which say which one it is."""
 
 
 class BookieProcess:

@@ -16,6 +16,9 @@ from fencepost.store.rules.protections import ALL, Protections
 HORIZON = 400_000
 """Microseconds after which nothing goes wrong any more."""
 
+DEADLINE = 10 * HORIZON
+"""When a ledger that can be closed has to be closed and read, at the latest."""
+
 NETWORK = ("delays", "breaks", "half_open", "partitions")
 CRASHES = ("bookie_crashes", "power_failures", "client_crashes", "lost_answers", "expired_sessions")
 DISKS = ("slow_disks", "failed_syncs", "bit_rot", "full_disks", "wiped_disks")

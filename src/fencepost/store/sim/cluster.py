@@ -15,7 +15,7 @@ from fencepost.store.records import EntryAdded
 from fencepost.store.roles.interface import Effect, Event, Role
 from fencepost.store.rules.metadata import DigestType
 from fencepost.store.sim.bookie import BookieProcess
-from fencepost.store.sim.case import HORIZON, Case
+from fencepost.store.sim.case import DEADLINE, HORIZON, Case
 from fencepost.store.sim.client import ClientProcess
 from fencepost.store.sim.faults import SLOW_MESSAGES, UNSTEADY, Faults
 from fencepost.store.sim.judge import Judge, Violation
@@ -137,9 +137,10 @@ class Cluster:
         try:
             while not finished():
                 if not step():
-                    raise Violation("liveness", "nothing happens any more, and the ledgers are not all closed and read")
-                if self.events > LIMIT:
-                    raise Violation("liveness", f"after {self.events:,} events the ledgers are not all closed and read")
+                    raise Violation("liveness", "nothing happens any more, and the ledger is not closed and read")
+                if self.events > LIMIT or self.schedule.now > DEADLINE:
+                    after = f"after {self.events:,} events and {self.schedule.now / 1e6:.1f} s of virtual time"
+                    raise Violation("liveness", f"{after} the ledger is not closed and read")
         except Violation as found:
             violation = found
             if self.story is not None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from fencepost.store.sim.bookie import ENTRIES, ENTRY_HEADER
 from fencepost.store.sim.case import FAULTS, HORIZON, Case, near
 
 if TYPE_CHECKING:
@@ -147,10 +148,12 @@ class Faults:
             bookie.failing_syncs = 1
 
     def full_disks(self, random: Random) -> None:
-        """A disk has hardly any room left for a while; or its bookie notices in time, and takes nothing from owners."""
+        """A disk has hardly any room left for a while; or it is slow since it is nearly full, and its bookie takes nothing from owners."""
         bookie = self._bookie(random)
         if bookie is not None and random.random() < 0.5:
-            bookie.set_read_only(True)
+            bookie.slow = 1 + int(random.random() * 40)
+            self.cluster.schedule.after(20_000, setattr, bookie, "slow", 1)
+            self.cluster.schedule.after(int(random.random() * 2_000), bookie.set_read_only, True)
             self.cluster.schedule.after(int(random.random() * 200_000), bookie.set_read_only, False)
         elif bookie is not None:
             self.cluster.note(bookie.name, "disk is nearly full")
@@ -168,6 +171,9 @@ class Faults:
         if length:
             self.damaged.add(bookie.name)
             bit = int(random.random() * length * 8)
+            if name == ENTRIES and bookie.index and random.random() < 0.5:  # where it is noticed by the bookie
+                places = sorted(bookie.index.values())
+                bit = places[int(random.random() * len(places))][0] * 8 + int(random.random() * 8 * ENTRY_HEADER)
             self.cluster.note(bookie.name, f"bit {bit} of file {name} is flipped")
             bookie.disk.files[name].flip(bit)
 

@@ -232,9 +232,8 @@ class Judge:
     def ended(self, who: str, ledger: int, last_entry: int) -> None:
         """A client was told that the ledger is closed, and where."""
         metadata = self.ledgers[ledger].metadata
-        assert metadata is not None
-        if metadata.status is not LedgerStatus.CLOSED or metadata.last_entry != last_entry:
-            raise Violation("one close", f"{who} is told that the ledger is closed at entry {last_entry}, and it is {metadata.status.value}")
+        if metadata is None or metadata.status is not LedgerStatus.CLOSED or metadata.last_entry != last_entry:
+            raise Violation("one close", f"{who} is told that the ledger is closed at entry {last_entry}, and it is not")
 
     def past_end(self, who: str, ledger: int, entry_id: int) -> None:
         """A reader was told that the ledger ended before an entry."""

@@ -11,7 +11,7 @@ from fencepost.store.roles.reader import Reader, ReaderSettings
 from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.metadata import DigestType
-from fencepost.store.sim.case import HORIZON, near
+from fencepost.store.sim.case import DEADLINE, HORIZON, near
 from fencepost.store.sim.client import ClientProcess
 from fencepost.store.sim.judge import Violation
 
@@ -25,9 +25,6 @@ PASSWORD = b"fencepost"
 
 AGAIN = 15_000
 """Microseconds after which a client tries again what has failed."""
-
-DEADLINE = 20 * HORIZON
-"""When a ledger that can be closed has to be closed and read, at the latest."""
 
 
 class Owner:
