@@ -10,7 +10,7 @@ from docs.documents import DOCS, EXAMPLES, ROOT, Block, blocks, documents, is_ex
 
 import fencepost
 from fencepost import errors
-from fencepost.cli import _check_options, _explore_options, _Parser
+from fencepost.cli import _check_options, _explore_options, _Parser, _simulate_store_options
 from fencepost.loading import load
 from fencepost.trace.json import data
 
@@ -87,9 +87,11 @@ def test_the_command_line_page_has_every_option_and_no_other() -> None:
     page = (DOCS / "command-line.md").read_text()
     parser = _Parser()
     _check_options(parser)
-    exploring = _Parser()
+    exploring, simulating = _Parser(), _Parser()
     _explore_options(exploring)
-    options = {option for action in (*parser._actions, *exploring._actions) for option in action.option_strings} | {"--debug"}
+    _simulate_store_options(simulating)
+    actions = (*parser._actions, *exploring._actions, *simulating._actions)
+    options = {option for action in actions for option in action.option_strings} | {"--debug"}
     described = set(re.findall(r"^\| `(-\w+|--[\w-]+)", page, flags=re.M)) | set(re.findall(r"^\| `-h`, `(--help)`", page, flags=re.M))
     assert described == options
 
