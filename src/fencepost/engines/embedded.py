@@ -564,22 +564,22 @@ class Explorer:
             if at >= self.level_size:
                 return True
             begin = time.monotonic()
-            rest = order[at:]
-            done = self._run_workers(rest, block)
+            done = self._run_workers(order, at, block)
             self.seconds["expand"] += time.monotonic() - begin
-            at += min(len(rest), done * block * self.workers)
+            at = min(self.level_size, at + done * block * self.workers)
             self.expanded = at
             self._settle()
             if at < self.level_size and self.shared.stop[0]:
                 return False
 
-    def _run_workers(self, order: Array, block: int) -> int:
-        """Run the kernel on every core until it comes back; how many rounds were done. Watches limits meanwhile."""
+    def _run_workers(self, order: Array, first: int, block: int) -> int:
+        """Run the kernel on every core, from place ``first`` of the level on, until it comes back; how many rounds were done. Watches
+        limits meanwhile."""
         self.shared.barrier[0] = 0
         self.shared.stop[:] = 0
         futures: list[Future[int]] = [
             self.pool.submit(
-                kernel.expand, t, self.workers, self.compiled, self.old, self.new, self.work[t], self.labels[t], self.shared, order, 0, block,
+                kernel.expand, t, self.workers, self.compiled, self.old, self.new, self.work[t], self.labels[t], self.shared, order, first, block,
                 self.wide, self._actions_matter, self.region,
             )
             for t in range(self.workers)

@@ -597,22 +597,22 @@ def follow(pool, places, cells, row, entry, out, n, stack):
 
 
 @njit
-def expand(worker, workers, c, old, new, w, labels, shared, order, first_round, block, wide, actions, region):
-    """Expand a level from ``first_round`` on, as one of ``workers``; the round to go on from, the same for all.
+def expand(worker, workers, c, old, new, w, labels, shared, order, first, block, wide, actions, region):
+    """Expand a level from place ``first`` on, as one of ``workers``; how many rounds were done, the same for all.
 
     ``order``: positions of the level's states, by fingerprint. ``actions``: whether the actions of successors are evaluated (they
     are not on the last level of a depth limit). It ends early, between rounds, when ``shared.stop`` is set or some worker has
     many parked states.
     """
     total = order.size
-    rounds = (total + block * workers - 1) // (block * workers)
+    rounds = (total - first + block * workers - 1) // (block * workers)
     arrivals = 0
     base = worker * region
     leaf_base = worker * (new.leaves.size // workers)
-    this_round = first_round
+    this_round = 0
     while this_round < rounds:
         turn = this_round & 1
-        begin = min(total, (this_round * workers + worker) * block)
+        begin = min(total, first + (this_round * workers + worker) * block)
         generate(
             c, old, w, labels, order, begin, min(total, begin + block), workers,
             shared.fp[turn, worker], shared.high[turn, worker], shared.ref[turn, worker], shared.filled[turn, worker], wide,
@@ -620,7 +620,7 @@ def expand(worker, workers, c, old, new, w, labels, shared, order, first_round, 
         shared.parks[turn, worker, 0] = w.counts[PARKS]
         if worker == 0:
             shared.leave[turn, 0] = shared.stop[0]
-            shared.stop[1] = begin
+            shared.stop[1] = begin - first
         if workers > 1:
             arrivals += workers
             atomic_add(shared.barrier, 0, 1)

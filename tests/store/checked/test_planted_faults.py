@@ -266,3 +266,10 @@ def test_a_planted_fault_is_found(
     assert getattr(store, rule) is getattr(owner, rule), "the protocol calls the very function of the rules"
     monkeypatch.setattr(store, rule, fault(getattr(store, rule)))
     check(Store(**constants), invariants=[finds], options=Options(workers=1)).must_violate(finds)
+
+
+def test_a_step_is_told_that_comes_late_in_a_level_of_which_python_was_asked_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A level is expanded in several runs if Python is asked much. A step that is none has its place in the level, not in the run."""
+    monkeypatch.setattr(store, "may_close", lambda end_known, unconfirmed, *_: end_known)
+    result = check(Store(**STRICT), engine="embedded", invariants=[REFINEMENT], options=Options(workers=1))
+    assert len(result.must_violate(REFINEMENT)) == 16
