@@ -212,7 +212,7 @@ FAULTS: list[tuple[str, Callable[[Rule], Rule], str, dict[str, Any], str]] = [
         "still_confirmed",
         instead(lambda confirmed, replaced, *_: confirmed),
         "a bookie that has left the ensemble still counts",
-        TWO_ENTRIES | ALONE,
+        {"bookies": 3} | TWO_ENTRIES | ALONE,
         ACK_QUORUM,
     ),
     (
@@ -268,7 +268,9 @@ def test_a_planted_fault_is_found(
     check(Store(**constants), invariants=[finds], options=Options(workers=1)).must_violate(finds)
 
 
-def test_a_step_is_told_that_comes_late_in_a_level_of_which_python_was_asked_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_is_told_that_comes_late_in_a_level_of_which_python_was_asked_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A level is expanded in several runs if Python is asked much. A step that is none has its place in the level, not in the run."""
     monkeypatch.setattr(store, "may_close", lambda end_known, unconfirmed, *_: end_known)
     result = check(Store(**STRICT), engine="embedded", invariants=[REFINEMENT], options=Options(workers=1))

@@ -54,8 +54,15 @@ def variant(**changes: Any) -> type[Protocol]:
         {**ONE_COPY, "metadata_answers_lost": True},
         {**ONE_BOOKIE, **TWO_ENTRIES},
         {"bookies": 2, "readers": 1, "message_loss": False},
-        {"bookies": 3, "ensemble_size": 3, "send_limit": 2, "message_loss": False, "metadata_lags": False, "clients": 1},
-        {"choose_ensembles": True, "clients": 1},
+        {
+            "bookies": 3,
+            "ensemble_size": 3,
+            "send_limit": 2,
+            "message_loss": False,
+            "metadata_lags": False,
+            "clients": 1,
+        },
+        {"bookies": 3, "choose_ensembles": True, "clients": 1},
     ],
     ids=str,
 )

@@ -12,7 +12,7 @@ It is the life of one ledger, as `bookkeeper` tells it, with the names of that p
 - A bookie that lost everything in a crash is back, in limbo (``crashes``).
 
 What a role does at once about several bookies or entries is a step for each entry here: so there are more behaviours, and not fewer. A
-message that makes no difference any more is never received. Entry ids start at 1 and a LAC of 0 means that nothing is confirmed.
+message that makes no difference any more is never received. That it is `bookkeeper` is declared, and checked: see ``PUBLISHED``. Entry ids start at 1 and a LAC of 0 means that nothing is confirmed.
 """
 
 from __future__ import annotations
@@ -434,7 +434,7 @@ class Store(LedgerProtocol):
 
     name: ClassVar[str] = "store"
 
-    bookies: tuple[ModelValue, ...] = model_values("b", 3, "the bookies that are available")
+    bookies: tuple[ModelValue, ...] = model_values("b", 2, "the bookies that are available")
     clients: tuple[ModelValue, ...] = model_values(
         "c", 2, "those who may create the ledger, or recover it", symmetric=True
     )
@@ -504,9 +504,9 @@ class Store(LedgerProtocol):
     )
 
     configurations = {
-        "default": configuration(doc="three bookies, two of them in an ensemble: a very large space"),
-        "small": configuration(bookies=2, ack_quorum=1, doc="two bookies, no ensemble to change to"),
-        "strict": configuration(bookies=2, doc="the same, and both must confirm"),
+        "default": configuration(doc="two bookies, no ensemble to change to, and both must confirm"),
+        "three-bookies": configuration(bookies=3, doc="the same with another bookie to change to: a very large space"),
+        "small": configuration(ack_quorum=1, doc="the same, and one confirmation is enough"),
         "one-copy": configuration(**ONE_COPY, doc="one copy of each entry, and another bookie to change to"),
         "two-entries": configuration(**ONE_COPY, **TWO_ENTRIES, doc="the same with two entries in flight"),
         "lost-answers": configuration(
@@ -617,6 +617,7 @@ class Store(LedgerProtocol):
             doc="metadata are replaced whoever has changed them",
         ),
         "confirmations-kept": configuration(
+            bookies=3,
             clients=1,
             **TWO_ENTRIES,
             confirmations_withdrawn=False,
