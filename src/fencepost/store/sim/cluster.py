@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,7 +131,7 @@ class Cluster:
 
     # -- a run --------------------------------------------------------------------------------------------------------
 
-    def run(self, finished: Any) -> Outcome:
+    def run(self, finished: Callable[[], bool]) -> Outcome:
         """Go on until ``finished()`` is true, or something is violated."""
         violation = None
         step = self.schedule.step

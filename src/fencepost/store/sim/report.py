@@ -63,7 +63,7 @@ def story_of(tally: Tally, smallest: Outcome | None = None) -> str:
         if smallest is not None and smallest.case != tally.failed.case:
             assert smallest.violation is not None
             lines += [
-                f"A smaller one, of {numbers.plural(smallest.events, 'event')} where that has {smallest_of(tally.failed)}:",
+                f"A smaller one, of {numbers.plural(smallest.events, 'event')} where that has {numbers.count(tally.failed.events)}:",
                 f"  {replay_command(smallest.case)}",
                 f"  {smallest.violation.what}",
             ]
@@ -79,11 +79,6 @@ def story_of(tally: Tally, smallest: Outcome | None = None) -> str:
     width = max(len(value) for _, value, _ in rows)
     lines += [f"  {name:<14}{value:<{width}}  {remark}".rstrip() for name, value, remark in rows]
     return "\n".join(lines)
-
-
-def smallest_of(outcome: Outcome) -> str:
-    """The size of a run in words."""
-    return numbers.count(outcome.events)
 
 
 def data(tally: Tally, smallest: Outcome | None = None) -> dict[str, Any]:
