@@ -59,13 +59,16 @@ PROMISES = {
 
 @dataclass
 class History:
-    """What is known of one ledger. ``stored`` are the bookies that have ever durably held the right bytes of each entry."""
+    """What is known of one ledger. ``stored`` are the bookies that have ever durably held the right bytes of each entry; ``excused``
+    those that lost it with their disk while the metadata did not name them.
+    """
 
     key: bytes
     appended: list[bytes] = field(default_factory=list)
     acknowledged: int = -1
     confirmed: int = -1
     stored: dict[int, set[str]] = field(default_factory=dict)
+    excused: dict[int, set[str]] = field(default_factory=dict)
     metadata: LedgerMetadata | None = None
     fenced: set[str] = field(default_factory=set)
     lacs: dict[str, int] = field(default_factory=dict)
@@ -105,6 +108,7 @@ class Judge:
         history = self.ledgers[ledger]
         if entry_id < len(history.appended) and data == history.appended[entry_id]:
             history.stored.setdefault(entry_id, set()).add(bookie)
+            history.excused.get(entry_id, set()).discard(bookie)
 
     def answered(self, bookie: str, request: Request, response: Response, was_fenced: bool, durable: bool) -> None:
         """A bookie answers. ``was_fenced``: it had answered a fencing read before it was asked; ``durable``: what it took is on its disk."""
@@ -140,8 +144,15 @@ class Judge:
             raise Violation("fencing", f"{bookie} has answered a fencing read, and does not know any more that it is fenced")
 
     def forgot(self, bookie: str, ledger: int) -> None:
-        """A bookie whose disk was lost knows nothing of a ledger that does not name it: it need not be fenced any more."""
-        self.ledgers[ledger].fenced.discard(bookie)
+        """A bookie whose disk was lost knows nothing of a ledger that does not name it: it need not be fenced any more.
+
+        It may have held entries of a recovery that keeps its ensemble to itself. They are lost with the disk, and no more than that is.
+        """
+        history = self.ledgers[ledger]
+        history.fenced.discard(bookie)
+        for entry_id, bookies in history.stored.items():
+            if bookie in bookies:
+                history.excused.setdefault(entry_id, set()).add(bookie)
 
     def restarted(self, bookie: str, has: Callable[[int, int], bool]) -> None:
         """A bookie was started, and ``has`` tells which entries it has, or does not deny. It may have forgotten a LAC that no entry brought."""
@@ -150,7 +161,8 @@ class Judge:
             metadata = history.metadata
             for entry_id, bookies in history.stored.items():
                 asked = metadata is not None and bookie in _write_set(metadata, entry_id)
-                if asked and bookie in bookies and not has(ledger, entry_id):
+                excused = bookie in history.excused.get(entry_id, ())
+                if asked and bookie in bookies and not excused and not has(ledger, entry_id):
                     raise Violation("refusal", f"{bookie} starts without entry {entry_id}, which it had")
 
     # -- the metadata service -----------------------------------------------------------------------------------------
