@@ -82,15 +82,15 @@ def test_an_interrupt_while_states_are_written_leaves_none_and_tells_what_was_fo
     here: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("pyarrow")
-    from fencepost.states import files
+    from pyarrow.parquet import ParquetWriter
 
-    encoded = files.encoded
+    write_table = ParquetWriter.write_table
 
-    def interrupting(group: Any) -> Any:
+    def interrupting(*given: Any, **options: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        return encoded(group)
+        write_table(*given, **options)
 
-    monkeypatch.setattr(files, "encoded", interrupting)
+    monkeypatch.setattr(ParquetWriter, "write_table", interrupting)
     ran = here("check", "counter.py", "--engine", "embedded", "--states", "space")
     assert (ran.code, ran.err) == (130, "")
     assert ran.out.startswith("INTERRUPTED") and "4 distinct states found" in ran.out

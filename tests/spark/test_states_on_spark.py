@@ -82,7 +82,7 @@ def contents(space: StateSpace) -> list[Any]:
             continue
         read = space.dataset(name).to_table()
         # A file of a level can not know which parts of values are never null, as one of a whole search does.
-        schema = schema_of(kinds_of(read.schema), read.schema.metadata).arrow
+        schema = schema_of(kinds_of(read.schema), read.schema.metadata)
         read = pa.table([completed(read.column(field.name).combine_chunks(), field.type) for field in schema], schema=schema)
         text = pa.schema([field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field for field in read.schema])
         found += [read.schema, read.schema.metadata, read.cast(text).sort_by([(column, "ascending") for column in key])]

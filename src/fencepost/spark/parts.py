@@ -8,6 +8,7 @@ and their parameters are known from the start.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from fencepost.spark import level
 from fencepost.spark.level import Plan, Sheet
 from fencepost.states.columns import Kinds
 from fencepost.states.files import BLOCK, Part, Place, writing
-from fencepost.states.parquet import RowGroup
 from fencepost.storage import open_storage
 
 SOME = BLOCK // 4
@@ -31,7 +31,7 @@ def write_states(plan: Plan, home: int, c: Compiled) -> Part | None:
     columns = sheet.columns.value
     schema = columns.schema()
 
-    def blocks() -> Iterator[RowGroup]:
+    def blocks() -> Iterator[Any]:
         for fps, outcomes, rows in level.read_states(plan, home, BLOCK):
             yield columns.states(schema, sheet.depth, fps, fps ^ c.delta[outcomes], c.outcome_root[outcomes], rows)
 
@@ -46,7 +46,7 @@ def write_steps(plan: Plan, home: int, c: Compiled, old: Arena, work: Work) -> P
     roots = np.arange(plan.roots, dtype=np.uint16)
     no_demands = np.zeros((plan.roots, 0), np.uint64)
 
-    def blocks() -> Iterator[RowGroup]:
+    def blocks() -> Iterator[Any]:
         for begin in range(0, len(old.fp), SOME):
             order: Array = np.arange(begin, min(begin + SOME, len(old.fp)))
             counts, targets, taken, _ = steps_of(c, old, work, order, roots, no_demands)
@@ -69,6 +69,6 @@ def _sheet(plan: Plan) -> Sheet:
     return plan.sheet
 
 
-def _written(sheet: Sheet, table: str, home: int, blocks: Iterator[RowGroup]) -> Part | None:
+def _written(sheet: Sheet, table: str, home: int, blocks: Iterator[Any]) -> Part | None:
     with writing(sheet.place):
         return Place(open_storage(sheet.place), table).write(home, blocks)

@@ -25,12 +25,12 @@ from fencepost.states.kinds import (
     agree,
     converted,
     from_column,
+    is_keyed_by_parts,
     merged,
     plain,
     to_column,
 )
 from fencepost.states.manifest import EDGES, FIXED, about
-from fencepost.states.shredding import Field, Shreds, field_of, leaves_of, shredded
 from fencepost.step import Stepper
 from fencepost.step.state import Store
 from fencepost.trace.words import kind_of
@@ -40,12 +40,12 @@ try:
 except ImportError:
     raise OptionError("states needs pyarrow, which is not installed: pip install 'fencepost[spark]'") from None
 
-from fencepost.states.parquet import Coded, Numbers, RowGroup, Schema
-
 FEW = 1 << 12
-"""Values of a part of the state up to which all of them go into every dictionary, and are shredded once for all."""
+"""Values of a part of the state up to which all of them are laid out once for all blocks of rows."""
 
-TEXT = pa.dictionary(pa.int32(), pa.string())
+STRING = pa.string()
+TEXT = pa.dictionary(pa.int32(), STRING)
+"""Text as a column; as a part of other values it is a :data:`STRING`."""
 SCALARS = {"int": pa.int64(), "bool": pa.bool_(), "float": pa.float64()}
 
 ABOUT, KINDS = b"fencepost", b"fencepost.columns"
@@ -55,26 +55,38 @@ Kinds = dict[str, Kind]
 
 
 def arrow_type(kind: Kind, text: Any = TEXT) -> Any:
-    """The type of a column in which anything may be null. ``text``: that of text, which is a dictionary unless it is a part of other values."""
-    return type_of(field_of("", kind), text)
+    """The type of a column in which anything may be null. ``text``: that of a column of text."""
+    return field_of("", kind, text=text).type
 
 
-def type_of(field: Field, text: Any = TEXT) -> Any:
-    """The type that Arrow has for a field."""
-    if not field.parts:
-        return SCALARS.get(field.shape, text)
-    parts = [pa.field(part.name, type_of(part, pa.string()), part.optional) for part in field.parts]
-    if field.shape == "struct":
-        return pa.struct(parts)
-    return pa.map_(*parts) if field.shape == "map" else pa.list_(*parts)
+def field_of(name: str, kind: Kind, values: Sequence[Plain] | None = None, text: Any = STRING) -> Any:
+    """The field for values of a kind. ``values`` are all that it will ever hold, and what is null in none of them is not nullable; without
+    them anything is.
+    """
+    nullable = values is None or any(value is None for value in values)
+    present = None if values is None else [value for value in values if value is not None]
+    if not isinstance(kind, dict):
+        return pa.field(name, SCALARS.get(str(kind), text), nullable)
+    if "struct" in kind:
+        return pa.field(name, pa.struct([field_of(part, of, _each(present, part)) for part, of in kind["struct"].items()]), nullable)
+    parts = None if present is None else [part for value in present for part in value]
+    if "map" not in kind:
+        return pa.field(name, pa.list_(field_of("element", kind.get("set", kind.get("list")), parts)), nullable)
+    key, value = (field_of(called, of, _each(parts, n)) for n, (called, of) in enumerate(zip(("key", "value"), kind["map"], strict=True)))
+    if is_keyed_by_parts(kind):
+        return pa.field(name, pa.list_(pa.field("element", pa.struct([key, value]), parts is None)), nullable)
+    return pa.field(name, pa.map_(key.with_nullable(False), value), nullable)
 
 
-def schema_of(kinds: Kinds, metadata: dict[bytes, bytes], fields: Sequence[Field] = ()) -> Schema:
+def _each(values: Sequence[Plain] | None, part: Any) -> list[Plain] | None:
+    return None if values is None else [value[part] for value in values]
+
+
+def schema_of(kinds: Kinds, metadata: dict[bytes, bytes], fields: Sequence[Any] = ()) -> Any:
     """The schema of a file with columns of these kinds. ``fields``: those in which not everything may be null."""
     known = {field.name: field for field in fields}
-    whole = tuple(known.get(name) or field_of(name, kind) for name, kind in kinds.items())
-    told = {**metadata, KINDS: json.dumps(kinds, ensure_ascii=False).encode()}
-    return Schema(whole, pa.schema([pa.field(field.name, type_of(field), field.optional) for field in whole], metadata=told))
+    whole = [known.get(name) or field_of(name, kind, text=TEXT) for name, kind in kinds.items()]
+    return pa.schema(whole, metadata={**metadata, KINDS: json.dumps(kinds, ensure_ascii=False).encode()})
 
 
 def kinds_of(schema: Any) -> Kinds:
@@ -85,7 +97,7 @@ def kinds_of(schema: Any) -> Kinds:
 
 def rewritten(table: Any, kinds: Kinds) -> Any:
     """Rows of a file with columns of these kinds: its own, or kinds that theirs were merged to, and columns that it lacks, which are null."""
-    held, schema = kinds_of(table.schema), schema_of(kinds, {ABOUT: table.schema.metadata[ABOUT]}).arrow
+    held, schema = kinds_of(table.schema), schema_of(kinds, {ABOUT: table.schema.metadata[ABOUT]})
     columns = []
     for field in schema:
         if field.name not in held:
@@ -131,7 +143,7 @@ class Column:
         self.late = late
         self.kind: Kind = None
         self.plain: list[tuple[Kind, Plain]] = []
-        self._leaves: tuple[Field, list[Shreds]] | None = None
+        self._lookup: tuple[Any, Any] | None = None
 
     def learn(self, values: Sequence[Value]) -> None:
         """Take in the values that were numbered since."""
@@ -141,25 +153,32 @@ class Column:
             kind, value = (None, None) if self.late and number == 0 else self._read(values[number])
             self.plain.append((kind, value))
             self.kind = merged(self.kind, kind)
-        self._leaves = None
+        self._lookup = None
 
     def _read(self, value: Any) -> tuple[Kind, Plain]:
         if not self.is_cell:
             return plain(value)
         return plain(value[0]) if value else (None, None)
 
-    def field(self) -> Field:
-        """The field for the values that there are: what is null in none of them is not optional."""
-        return field_of(self.name, self.kind, self._converted(self.plain))
+    def field(self) -> Any:
+        """The field for the values that there are: what is null in none of them can not be null."""
+        return field_of(self.name, self.kind, self._converted(self.plain), TEXT)
 
-    def coded(self, field: Field, ids: Array) -> Coded:
+    def array(self, field: Any, ids: Array) -> Any:
         """The column for these numbers of values."""
         if len(self.plain) > FEW:
             present, ids = np.unique(ids, return_inverse=True)
-            return Coded(ids, shredded(field, self._converted([self.plain[number] for number in present.tolist()])))
-        if self._leaves is None or self._leaves[0] != field:
-            self._leaves = field, shredded(field, self._converted(self.plain))
-        return Coded(ids, self._leaves[1])
+            return gathered(self._values(field, [self.plain[number] for number in present.tolist()]), ids)
+        if self._lookup is None or self._lookup[0] != field:
+            self._lookup = field, self._values(field, self.plain)
+        return gathered(self._lookup[1], ids)
+
+    def _values(self, field: Any, values: Iterable[tuple[Kind, Plain]]) -> Any:
+        """Values as a column holds them."""
+        found = self._converted(values)
+        if field.type == TEXT:
+            return coded(*dictionary(found))
+        return pa.array([to_column(value, self.kind) for value in found], field.type)
 
     def _converted(self, values: Iterable[tuple[Kind, Plain]]) -> list[Plain]:
         return [converted(value, kind, self.kind) for kind, value in values]
@@ -176,6 +195,11 @@ def coded(codes: Array, texts: Any) -> Any:
     """A column of text: for each row the place of its text, or -1."""
     missing = codes < 0
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing if missing.any() else None), texts)
+
+
+def gathered(values: Any, numbers: Array) -> Any:
+    """An array of the values with these numbers."""
+    return values.take(pa.array(numbers))
 
 
 class Columns:
@@ -197,7 +221,7 @@ class Columns:
             "action": [root.name if root else None for root in steps],
             "parameters": [parameters_text(root.parameters) if root else None for root in steps],
         }
-        self._taken_by_root = {name: shredded(field_of(name, "text"), [*texts, None]) for name, texts in told.items()}
+        self._taken_by_root = {name: coded(*dictionary([*texts, None])) for name, texts in told.items()}
 
     @property
     def version(self) -> int:
@@ -219,46 +243,36 @@ class Columns:
         # A part that never held anything but None is text.
         self.kinds = {**FIXED, **{part.name: part.kind or "text" for part in known}}
 
-    def fields(self) -> list[Field]:
+    def fields(self) -> list[Any]:
         """The fields of the parts of the state, for a table that has no other values than those that are known."""
         return [part.field() for part in self._parts if part.name in self.kinds]
 
-    def schema(self, fields: Sequence[Field] = ()) -> Schema:
+    def schema(self, fields: Sequence[Any] = ()) -> Any:
         """The schema of ``states``, as far as it is known. ``fields``: what is certain of the parts."""
         return schema_of(self.kinds, self.metadata, fields)
 
-    def states(self, schema: Schema, depths: int | Array, fingerprints: Array, parents: Array, roots: Array, rows: Array) -> RowGroup:
-        """States as rows of the table: by their depths, their fingerprints, those of the parents and the numbers of the roots that led here
+    def states(self, schema: Any, depths: int | Array, fingerprints: Array, parents: Array, roots: Array, rows: Array) -> Any:
+        """States as a table: by their depths, their fingerprints, those of the parents and the numbers of the roots that led here
         (-1 for initial states, which have no parents), and the numbers of their values, of which later slots may be missing.
         """
-        n, fields = len(fingerprints), {field.name: field for field in schema.fields}
-        columns: dict[str, Numbers | Coded] = {
-            "fingerprint": _numbers("fingerprint", fingerprints, rising=True),
-            "depth": _depth(np.broadcast_to(np.int64(depths), n)),
-            "parent": _numbers("parent", parents, roots < 0),
+        n = len(fingerprints)
+        columns = {
+            "fingerprint": pa.array(fingerprints.view(np.int64)),
+            "depth": pa.array(np.broadcast_to(np.int64(depths), n)),
+            "parent": pa.array(parents.view(np.int64), mask=roots < 0),
             **self._taken(roots),
         }
         cells = np.ascontiguousarray(rows.T)
         for index, part in enumerate(self._parts):
-            if part.name in fields:
-                columns[part.name] = part.coded(fields[part.name], cells[index] if index < len(cells) else np.zeros(n, np.uint8))
-        return RowGroup(schema, n, [columns[field.name] for field in schema.fields])
+            if part.name in self.kinds:
+                columns[part.name] = part.array(schema.field(part.name), cells[index] if index < len(cells) else np.zeros(n, np.uint8))
+        return pa.table([columns[name] for name in schema.names], schema=schema)
 
-    def edges(self, sources: Array, targets: Array, roots: Array) -> RowGroup:
-        """Steps as rows of the table, by the fingerprints they go from and to and the numbers of their roots."""
-        columns: dict[str, Numbers | Coded] = {"source": _numbers("source", sources), "target": _numbers("target", targets), **self._taken(roots)}
-        return RowGroup(schema_of(dict(EDGES), self.metadata), len(sources), [columns[name] for name in EDGES])
+    def edges(self, sources: Array, targets: Array, roots: Array) -> Any:
+        """Steps as a table, by the fingerprints they go from and to and the numbers of their roots."""
+        columns = {"source": pa.array(sources.view(np.int64)), "target": pa.array(targets.view(np.int64)), **self._taken(roots)}
+        return pa.table([columns[name] for name in EDGES], schema=schema_of(dict(EDGES), self.metadata))
 
-    def _taken(self, roots: Array) -> dict[str, Numbers | Coded]:
-        ids = np.where(roots < 0, self._no_step, roots)
-        return {name: Coded(ids, leaves) for name, leaves in self._taken_by_root.items()}
-
-
-def _numbers(name: str, fingerprints: Array, missing: Array | None = None, rising: bool = False) -> Numbers:
-    (leaf,) = leaves_of(field_of(name, "int"))
-    return Numbers(leaf, fingerprints.view(np.int64), missing, rising)
-
-
-def _depth(depths: Array) -> Coded:
-    least = int(depths.min())
-    return Coded(depths - least, shredded(field_of("depth", "int"), range(least, int(depths.max()) + 1)))
+    def _taken(self, roots: Array) -> dict[str, Any]:
+        numbers = np.where(roots < 0, self._no_step, roots)
+        return {name: gathered(texts, numbers) for name, texts in self._taken_by_root.items()}

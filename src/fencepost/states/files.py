@@ -10,7 +10,6 @@ another kind, is then written again (:meth:`Place.rewrite`).
 from __future__ import annotations
 
 import uuid
-from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -19,26 +18,23 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import fencepost
-from fencepost.engines.resources import cores
 from fencepost.errors import SystemFailure
 from fencepost.states.columns import Kinds, kinds_of, rewritten, schema_of
 from fencepost.states.manifest import File
-from fencepost.states.parquet import Encoded, ParquetFile, RowGroup, Schema, encoded
 from fencepost.storage import Storage, reason
 
 BLOCK = 1 << 17
 """Rows that are written together: a row group."""
 FILE_ROWS = 1 << 22
 """Rows after which a file is full."""
-MOST_ENCODERS = 4
-"""Threads that encode row groups, each of which has one in memory."""
 
 UNFINISHED = "_"
 """What the name of a file begins with that is no part of the table."""
 
 FINGERPRINTS = {"states": ("fingerprint", "parent"), "edges": ("source", "target")}
-"""The columns of each table that hold random numbers: there is nothing to compress, and no value is there twice."""
+"""The columns of each table that hold random numbers: there is nothing to compress, and few values are there twice."""
+RISING = {"states": "fingerprint", "edges": "source"}
+"""The one of them by which rows are in order for the most part, so that differences take less room than numbers."""
 
 
 class Part(File, frozen=True):
@@ -54,22 +50,31 @@ class Place:
         self.storage = storage.below(table)
         self.table = table
 
-    def open(self, name: str, schema: Schema) -> ParquetFile:
-        """A file to write rows of this schema to."""
+    def open(self, name: str, schema: Any) -> Any:
+        """A file to write tables with this schema to."""
+        plain = FINGERPRINTS[self.table]
+        flat = [field.name for field in schema if not pa.types.is_nested(field.type)]
+        encoded = [path for field in schema if field.name not in plain for path in _leaves(field.name, field.type)]
+        compression = {**dict.fromkeys(encoded, "zstd"), **dict.fromkeys(plain, "none")}
         files, folder = self.storage.arrow()
-        return ParquetFile(files.open_output_stream(f"{folder}/{name}"), schema, f"fencepost version {fencepost.__version__}")
+        # No reader skips rows by the least and the greatest element of lists, which take time to find.
+        return pq.ParquetWriter(
+            f"{folder}/{name}", schema, filesystem=files, use_dictionary=encoded or False, compression=compression, write_statistics=flat,
+            column_encoding={RISING[self.table]: "DELTA_BINARY_PACKED"},
+        )  # fmt: skip
 
-    def write(self, order: int, groups: Iterable[RowGroup]) -> Part | None:
-        """Write rows of one schema as a new file; nothing if there are none."""
-        name, file = fresh_name(), None
+    def write(self, order: int, blocks: Iterable[Any]) -> Part | None:
+        """Write tables of one schema as a new file; nothing if there are none."""
+        name, rows, file = fresh_name(), 0, None
         try:
-            for group in groups:
-                file = file or self.open(name, group.schema)
-                file.write(encoded(group))
+            for block in blocks:
+                file = file or self.open(name, block.schema)
+                file.write_table(block, row_group_size=BLOCK)
+                rows += block.num_rows
         finally:
             if file is not None:
                 file.close()
-        return Part(name, file.rows, self.size(name), order) if file is not None else None
+        return Part(name, rows, self.size(name), order) if file is not None else None
 
     def size(self, name: str) -> int:
         """The size of a file in bytes."""
@@ -78,30 +83,11 @@ class Place:
 
     def rewrite(self, order: int, name: str, kinds: Kinds) -> Part:
         """Write a file anew, with columns of these kinds."""
-        fresh, file = fresh_name(), None
         files, folder = self.storage.arrow()
         with pq.ParquetFile(f"{folder}/{name}", filesystem=files) as old:
-            try:
-                for number in range(old.num_row_groups):
-                    group = rewritten(old.read_row_group(number), kinds)
-                    file = file or self._reopen(fresh, group.schema)
-                    file.write_table(group, row_group_size=BLOCK)
-            finally:
-                if file is not None:
-                    file.close()
-            return Part(fresh, old.metadata.num_rows, self.size(fresh), order)
-
-    def _reopen(self, name: str, schema: Any) -> Any:
-        """A file to write what was read from another one to."""
-        plain = FINGERPRINTS[self.table]
-        flat = [field.name for field in schema if not pa.types.is_nested(field.type)]
-        encoded = [path for field in schema if field.name not in plain for path in _leaves(field.name, field.type)]
-        compression = {**dict.fromkeys(encoded, "zstd"), **dict.fromkeys(plain, "none")}
-        files, folder = self.storage.arrow()
-        # No reader skips rows by the least and the greatest element of lists, which take time to find.
-        return pq.ParquetWriter(
-            f"{folder}/{name}", schema, filesystem=files, use_dictionary=encoded or False, compression=compression, write_statistics=flat
-        )
+            part = self.write(order, (rewritten(old.read_row_group(group), kinds) for group in range(old.num_row_groups)))
+        assert part is not None
+        return part
 
     def kinds(self, name: str) -> Kinds:
         """The kinds of the columns of a file."""
@@ -139,42 +125,35 @@ def writing(directory: object) -> Iterator[None]:
 class Files:
     """The files of one table, as the driver of a search keeps them.
 
-    It writes rows itself (:meth:`write`), or takes files that others wrote (:meth:`take`). Other threads encode row groups while the next
-    are laid out; what goes wrong there is raised by a later call.
+    It writes rows itself (:meth:`write`), or takes files that others wrote (:meth:`take`). One thread encodes and writes a block while
+    the next is laid out; what goes wrong there is raised by the next call.
     """
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.listed: list[File] = []
         self._kinds: list[Kinds | None] = []  # of each file, None if they are yet to be looked up
-        self._file: ParquetFile | None = None
+        self._file: Any = None
         self._name = ""
         self._open: Kinds = {}  # of the columns of the file that is being written
         self._in_file = 0
-        self._encoders = min(cores(), MOST_ENCODERS)
-        self._threads = ThreadPoolExecutor(self._encoders)
-        self._encoding: deque[Future[Encoded]] = deque()  # what is to be written next, in order
+        self._thread = ThreadPoolExecutor(1)
+        self._last: Future[None] | None = None
 
     @property
     def rows(self) -> int:
         """How many there are in all files, the one included that is being written."""
         return sum(file.rows for file in self.listed) + self._in_file
 
-    def write(self, kinds: Kinds, group: RowGroup) -> None:
+    def write(self, kinds: Kinds, table: Any) -> None:
         """Add rows, with columns of these kinds, which are those of the file that is open, if one is. A new one is begun when it is full."""
         if self._file is None or self._in_file >= FILE_ROWS:
             self.close()
             self._name, self._open = fresh_name(), kinds
-            self._file = self.place.open(self._name, group.schema)
-        self._put(self._encoders - 1)
-        self._encoding.append(self._threads.submit(encoded, group))
-        self._in_file += group.rows
-
-    def _put(self, left: int) -> None:
-        """Write what is encoded, until so many row groups are left."""
-        assert self._file is not None
-        while len(self._encoding) > left:
-            self._file.write(self._encoding.popleft().result())
+            self._file = self.place.open(self._name, table.schema)
+        self._wait()
+        self._last = self._thread.submit(self._file.write_table, table, row_group_size=BLOCK)
+        self._in_file += table.num_rows
 
     def take(self, kinds: Kinds, parts: Iterable[Part]) -> None:
         """Add files that other processes wrote, with columns of these kinds: all of them, or none if the disk refuses one."""
@@ -189,15 +168,18 @@ class Files:
     def _next(self) -> int:
         return len(self.listed) + 1
 
+    def _wait(self) -> None:
+        last, self._last = self._last, None
+        if last is not None:
+            last.result()
+
     def close(self) -> None:
         """Complete the file that is being written."""
         if self._file is None:
             return
-        try:
-            self._put(0)
-        finally:
-            file, self._file = self._file, None
-            file.close()
+        self._wait()
+        file, self._file = self._file, None
+        file.close()
         name = part_name(self._next)
         self.place.storage.rename(self._name, name)
         self.listed.append(File(name, self._in_file, self.place.size(name)))
@@ -207,8 +189,8 @@ class Files:
     def abandon(self) -> None:
         """Let go of the file that is being written: it will not be needed."""
         file, self._file, self._in_file = self._file, None, 0
-        self._threads.shutdown(cancel_futures=True)
-        self._encoding.clear()
+        # An interrupt may come while a block is being written, and nobody else may touch the file until it is.
+        self._thread.shutdown()
         with suppress(OSError, pa.ArrowException):  # a full disk takes no ending either
             if file is not None:
                 file.close()
@@ -255,7 +237,7 @@ class Files:
     def finish(self, kinds: Kinds, metadata: dict[bytes, bytes]) -> None:
         """Complete the table, whose columns have turned out to be of these kinds. There is at least one file, so that any reader knows them."""
         self.close()
-        self._threads.shutdown()
+        self._thread.shutdown()
         for number, name in self.stale(kinds):
             self.replace(kinds, self.place.rewrite(number, name, kinds))
         if not self.listed:
