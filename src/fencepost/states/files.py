@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
@@ -139,6 +140,7 @@ class Files:
         self._in_file = 0
         self._thread = ThreadPoolExecutor(1)
         self._last: Future[None] | None = None
+        self._writing = Lock()  # held by whoever uses the file
 
     @property
     def rows(self) -> int:
@@ -152,8 +154,13 @@ class Files:
             self._name, self._open = fresh_name(), kinds
             self._file = self.place.open(self._name, table.schema)
         self._wait()
-        self._last = self._thread.submit(self._file.write_table, table, row_group_size=BLOCK)
+        self._last = self._thread.submit(self._append, self._file, table)
         self._in_file += table.num_rows
+
+    def _append(self, file: Any, table: Any) -> None:
+        with self._writing:
+            if file.is_open:
+                file.write_table(table, row_group_size=BLOCK)
 
     def take(self, kinds: Kinds, parts: Iterable[Part]) -> None:
         """Add files that other processes wrote, with columns of these kinds: all of them, or none if the disk refuses one."""
@@ -189,11 +196,11 @@ class Files:
     def abandon(self) -> None:
         """Let go of the file that is being written: it will not be needed."""
         file, self._file, self._in_file = self._file, None, 0
-        # An interrupt may come while a block is being written, and nobody else may touch the file until it is.
-        self._thread.shutdown()
-        with suppress(OSError, pa.ArrowException):  # a full disk takes no ending either
+        # An interrupt may come at any time, even before the executor knows of the thread that it has started and could wait for it.
+        with self._writing, suppress(OSError, pa.ArrowException):  # a full disk takes no ending either
             if file is not None:
                 file.close()
+        self._thread.shutdown(cancel_futures=True)
 
     def stand(self, files: Iterable[File]) -> None:
         """Speak of these files alone, which are the first ones."""
