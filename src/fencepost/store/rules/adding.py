@@ -119,8 +119,7 @@ def may_replace_bookies(deferred_sync: bool) -> bool:
 def outlives_connection(pushed: int, forced: int, deferred_sync: bool) -> bool:
     """Whether a ledger may go on when the connection to a bookie is gone, which may have been started anew.
 
-    With deferred sync it may have forgotten what it confirmed since the last force, and the next force would not tell. (The Java
-    client goes on.)
+    With deferred sync it may have forgotten what it confirmed since the last force, and the next force would not tell.
     """
     return not deferred_sync or pushed <= forced
 
