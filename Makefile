@@ -41,7 +41,7 @@ run: $(STAMP) ## Find the data loss of the BookKeeper 4.13 protocol and write it
 	esac
 
 test: lint ## Lint, check types and run the tests
-	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 lint: $(STAMP) ## Run ruff and mypy
 	@$(BIN)/ruff check
