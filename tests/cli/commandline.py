@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fencepost
+from fencepost.engines.interface import COMPILING
 
 COUNTER = '''
 from fencepost import *
@@ -99,6 +100,11 @@ class Ran:
         assert len(lines) == 1, f"{len(lines)} lines on standard error:\n{self.err}"
         assert lines[0].startswith("fencepost: "), lines[0]
         return lines[0].removeprefix("fencepost: ")
+
+
+def silent(err: str) -> str:
+    """What a command said on standard error, but for the announcement of a first compilation, which depends on what ran before."""
+    return err.replace(f"{COMPILING}\n", "")
 
 
 def environment(**extra: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from cli.commandline import COMMAND, COUNTER, Ran, environment
+from cli.commandline import COMMAND, COUNTER, Ran, environment, silent
 from patience import PATIENCE
 
 from fencepost.cli import main
@@ -25,7 +25,7 @@ def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tm
         capsys.readouterr()
         code = main(arguments)
         captured = capsys.readouterr()
-        return Ran(code, captured.out, captured.err)
+        return Ran(code, captured.out, silent(captured.err))
 
     return run
 
@@ -48,6 +48,6 @@ def process(tmp_path: Path) -> Callable[..., Ran]:
             cwd=tmp_path,
             env=env or environment(),
         )
-        return Ran(ran.returncode, ran.stdout or "", ran.stderr)
+        return Ran(ran.returncode, ran.stdout or "", silent(ran.stderr))
 
     return run
