@@ -11,19 +11,17 @@ import argparse
 import contextlib
 import functools
 import gc
-import math
+import importlib
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from fencepost import errors, extras, interrupts, loading
+from fencepost import arguments, errors, extras, interrupts, loading, output
 from fencepost.errors import FencepostError, OptionError, ProtocolRaised, SystemFailure
-from fencepost.spec.values import printable
 
 if TYPE_CHECKING:
     from fencepost.engines.interface import Options
@@ -35,10 +33,15 @@ if TYPE_CHECKING:
     from fencepost.trace.dot import Graph
     from fencepost.trace.reading import Written
 
-LONGEST = 2_000
-"""Characters of a complaint after which its middle is left out."""
+STORE_COMMANDS = {
+    "cluster": "start a ledger store on this machine, see how it is, and hurt it",
+    "metadata": "run the metadata service",
+    "bookie": "run a bookie, and look after it",
+    "ledger": "create, write, read and recover ledgers",
+}
+"""Commands in modules of :mod:`fencepost.commands` by the same names, which have ``add_options(parser)`` and ``run(given)``."""
 
-COMMANDS = ("check", "explore", "list", "show", "query", "witness", "diff", "simulate-store")
+COMMANDS = ("check", "explore", "list", "show", "query", "witness", "diff", "simulate-store", *STORE_COMMANDS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +63,7 @@ def _main(given: list[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that can not show → is no reason to fail
     # What the author's Python prints is none of the results.
-    with warnings.catch_warnings(), _output_is(sys.stdout), contextlib.redirect_stdout(sys.stderr):
+    with warnings.catch_warnings(), output.goes_to(sys.stdout), contextlib.redirect_stdout(sys.stderr):
         if not debug:
             warnings.simplefilter("ignore")
         try:
@@ -94,22 +97,22 @@ def _failed(error: BaseException, debug: bool) -> int:
         message = f"the machine failed: {error.strerror or error}{file}"
     else:
         message = f"a fault in Fencepost: {type(error).__name__}: {error} (--debug shows where)"
-    _complain(message, error, debug)
+    output.complain(message, error, debug)
     return code
 
 
 def _told(code: int) -> int:
     """``code``, once all that was said is really out."""
-    _put("")
+    output.put("")
     return code
 
 
 def _run(given: list[str]) -> int:
-    parser = _parser()
+    parser = _parser(given[0] if given else "")
     # The protocol may come after the option: its name is none of the option's.
     given = ["--symmetry=" if argument == "--symmetry" else argument for argument in given]
     if not given:
-        _say(parser.format_help().rstrip())
+        output.say(parser.format_help().rstrip())
         return errors.HOLDS
     first = given[0]
     if not first.startswith("-") and first not in COMMANDS:
@@ -120,11 +123,11 @@ def _run(given: list[str]) -> int:
         raise OptionError(f"there is no command {first}: {hint}")
     parsed, unknown = parser.parse_known_args(given)
     if unknown:
-        raise OptionError(_unknown_option(unknown[0], parsed))
+        raise OptionError(_unknown_option(unknown[0], _parser_of(parser, given), parsed.command))
     if parsed.version:
         from fencepost import __version__
 
-        _say(f"fencepost {__version__}")
+        output.say(f"fencepost {__version__}")
         return errors.HOLDS
     if parsed.command is None:
         parser.error(f"give a command: {', '.join(COMMANDS[:-1])} or {COMMANDS[-1]}")
@@ -136,27 +139,16 @@ def _run(given: list[str]) -> int:
 # -- what is typed ----------------------------------------------------------------------------------------------------
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse, whose errors are ours: one line and exit code 151."""
-
-    def print_help(self, file: Any = None) -> None:
-        _say(self.format_help().rstrip())
-
-    def error(self, message: str) -> NoReturn:
-        if message.startswith("the following arguments are required: PROTOCOL"):
-            message = "give a protocol: a name that fencepost list shows, or a .py file"
-        raise OptionError(f"{message.removeprefix('argument ')} (see {self.prog} --help)")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+def _parser(command: str) -> argparse.ArgumentParser:
+    """The parser of all commands. Options of the store's are there only for ``command``, since its module takes time to import."""
+    parser = arguments.Parser(
         prog="fencepost",
         description="Checks replicated-log protocols written as ordinary Python.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="store_true", help="print the version")
-    parser.set_defaults(command=None)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    parser.set_defaults(command=None, debug=False)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=arguments.Parser)
 
     listing = commands.add_parser("list", help="the shipped protocols and their configurations", allow_abbrev=False)
     listing.set_defaults(run=_list)
@@ -185,8 +177,38 @@ def _parser() -> argparse.ArgumentParser:
     )
     simulating.set_defaults(run=_simulate_store)
     _simulate_store_options(simulating)
-    for command in (listing, showing, checking, exploring, asking, reaching, comparing, simulating):
-        command.add_argument("--debug", action="store_true", help="show Python's traceback when something goes wrong")
+    for name, purpose in STORE_COMMANDS.items():
+        of_store = commands.add_parser(name, help=purpose, allow_abbrev=False)
+        if name == command:
+            with extras.named(f"fencepost {name}"):
+                module = importlib.import_module(f"fencepost.commands.{name}")
+            module.add_options(of_store)
+            of_store.set_defaults(run=module.run)
+    for each in commands.choices.values():
+        _add_debug(each)
+    return parser
+
+
+def _add_debug(parser: argparse.ArgumentParser) -> None:
+    for subparsers in _subparsers(parser):
+        for each in subparsers.values():
+            _add_debug(each)
+    parser.add_argument(
+        "--debug", action="store_true", default=argparse.SUPPRESS, help="show Python's traceback when something goes wrong"
+    )
+
+
+def _subparsers(parser: argparse.ArgumentParser) -> list[dict[str, argparse.ArgumentParser]]:
+    """The commands of a command, by their names."""
+    return [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+
+
+def _parser_of(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of the command, or the command of a command, that is given."""
+    for subparsers in _subparsers(parser):
+        for position, word in enumerate(given):
+            if word in subparsers:
+                return _parser_of(subparsers[word], given[position + 1 :])
     return parser
 
 
@@ -200,15 +222,15 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--continue", action="store_true", dest="keep_going", help="go on after a violation")
 
     limits = parser.add_argument_group("limits (a search that reaches one ends with exit code 152)")
-    limits.add_argument("--max-states", metavar="N", type=_count, help="distinct states")
-    limits.add_argument("--max-depth", metavar="N", type=_count, help="levels, the initial states being the first")
-    limits.add_argument("--max-memory", metavar="SIZE", type=_size, help="memory of the process: 16GiB, 500M")
-    limits.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="seconds")
+    limits.add_argument("--max-states", metavar="N", type=arguments.count, help="distinct states")
+    limits.add_argument("--max-depth", metavar="N", type=arguments.count, help="levels, the initial states being the first")
+    limits.add_argument("--max-memory", metavar="SIZE", type=arguments.size, help="memory of the process: 16GiB, 500M")
+    limits.add_argument("--timeout", metavar="SECONDS", type=arguments.seconds, help="seconds")
 
     told = parser.add_argument_group("results")
     _behaviour_options(told)
     told.add_argument(
-        "--states", metavar="DIR", type=_place, help="every state as a table, in Parquet files, in a new directory or at a URL: see fencepost query"
+        "--states", metavar="DIR", type=arguments.place, help="every state as a table, in Parquet files, in a new directory or at a URL: see fencepost query"
     )
     told.add_argument("--edges", action="store_true", help="with --states: every step too")
     told.add_argument("--profile", action="store_true", help="say where the time went")
@@ -220,7 +242,7 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="auto, embedded (compiled), reference (plain Python), spark, or simulate (random walks)",
     )
-    running.add_argument("--workers", metavar="N", type=_workers, help="threads; by default one for each core")
+    running.add_argument("--workers", metavar="N", type=arguments.workers, help="threads; by default one for each core")
     running.add_argument(
         "--checking", action="store_true", help="catch a protocol that depends on more than its state; slow"
     )
@@ -231,25 +253,25 @@ def _check_options(parser: argparse.ArgumentParser) -> None:
         help="explore one state of each that differ only in who is who: among the members of all constants that are declared "
         "symmetric, or of --symmetry=NAME,...",
     )
-    running.add_argument("--checkpoint", metavar="DIR", type=_place, help="save the search there while it runs")
-    running.add_argument("--resume", metavar="DIR", type=_place, help="go on from a saved search")
+    running.add_argument("--checkpoint", metavar="DIR", type=arguments.place, help="save the search there while it runs")
+    running.add_argument("--resume", metavar="DIR", type=arguments.place, help="go on from a saved search")
     walking = parser.add_argument_group("random walks (--engine simulate, which never finds that a protocol holds)")
     walking.add_argument(
-        "--walks", metavar="N", type=_count, help="how many; by default 10,000, with --timeout as many as it allows"
+        "--walks", metavar="N", type=arguments.count, help="how many; by default 10,000, with --timeout as many as it allows"
     )
-    walking.add_argument("--depth", metavar="N", type=_count, help="the most states of a walk; by default 100")
-    walking.add_argument("--seed", metavar="N", type=_number, help="the seed of all that is random; by default any")
-    walking.add_argument("--walk", metavar="N", type=_number, help="take walk N of a seed again, and show it whole")
+    walking.add_argument("--depth", metavar="N", type=arguments.count, help="the most states of a walk; by default 100")
+    walking.add_argument("--seed", metavar="N", type=arguments.number, help="the seed of all that is random; by default any")
+    walking.add_argument("--walk", metavar="N", type=arguments.number, help="take walk N of a seed again, and show it whole")
     running.add_argument(
-        "--fingerprint-bits", metavar="64|128", type=_bits, default=64, help="128 beyond a billion states"
+        "--fingerprint-bits", metavar="64|128", type=arguments.bits, default=64, help="128 beyond a billion states"
     )
 
     spark = parser.add_argument_group("on Spark (--engine spark, whose checkpoints can be at a URL; --engine simulate with --master)")
     _spark_options(spark)
     spark.add_argument(
-        "--handover", metavar="N", type=_count, help="the largest level that is expanded in this process (1,000,000, or what memory allows)"
+        "--handover", metavar="N", type=arguments.count, help="the largest level that is expanded in this process (1,000,000, or what memory allows)"
     )
-    spark.add_argument("--checkpoint-every", metavar="N", type=_count, help="levels between two checkpoints (1)")
+    spark.add_argument("--checkpoint-every", metavar="N", type=arguments.count, help="levels between two checkpoints (1)")
 
 
 def _explore_options(parser: argparse.ArgumentParser) -> None:
@@ -262,13 +284,13 @@ def _explore_options(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--path", metavar="PATH", help="with a path: what comes after # in a link")
 
     served = parser.add_argument_group("the page")
-    served.add_argument("--port", metavar="N", type=_port, help="its port; by default 8413, or any if that is taken")
+    served.add_argument("--port", metavar="N", type=arguments.port, help="its port; by default 8413, or any if that is taken")
     served.add_argument("--no-open", action="store_true", help="open no browser")
 
     limits = parser.add_argument_group("limits of a search")
-    limits.add_argument("--max-memory", metavar="SIZE", type=_size, default=4 << 30, help="memory of its process: 4GiB by default")
-    limits.add_argument("--timeout", metavar="SECONDS", type=_seconds, default=300.0, help="seconds: 300 by default")
-    limits.add_argument("--workers", metavar="N", type=_workers, help="threads; by default one for each core")
+    limits.add_argument("--max-memory", metavar="SIZE", type=arguments.size, default=4 << 30, help="memory of its process: 4GiB by default")
+    limits.add_argument("--timeout", metavar="SECONDS", type=arguments.seconds, default=300.0, help="seconds: 300 by default")
+    limits.add_argument("--workers", metavar="N", type=arguments.workers, help="threads; by default one for each core")
 
 
 def _constant_options(parser: argparse._ActionsContainer) -> None:
@@ -293,7 +315,7 @@ def _behaviour_options(told: Any) -> None:
 def _query_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("space", metavar="DIR", help="what fencepost check --states DIR wrote")
     parser.add_argument("sql", metavar="SQL", help="a question over the tables states and edges")
-    parser.add_argument("--rows", metavar="N", type=_count, default=50, help="the most rows to print (50); files get all")
+    parser.add_argument("--rows", metavar="N", type=arguments.count, default=50, help="the most rows to print (50); files get all")
     parser.add_argument("--json", metavar="FILE", help="all rows as JSON; - is standard output, which then has nothing else")
     parser.add_argument("--csv", metavar="FILE", help="all rows as CSV; - is standard output")
     _answer_options(parser)
@@ -327,18 +349,18 @@ def _spark_options(parser: Any) -> None:
         "--master", metavar="URL", help="where Spark is; by default where spark-submit or spark-defaults.conf says, or this machine"
     )
     parser.add_argument(
-        "--conf", metavar="KEY=VALUE", action="append", default=[], type=_setting, help="a setting of Spark; can be given several times"
+        "--conf", metavar="KEY=VALUE", action="append", default=[], type=arguments.setting, help="a setting of Spark; can be given several times"
     )
 
 
 def _simulate_store_options(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what is simulated")
-    what.add_argument("--seeds", metavar="A..B", type=_seeds, default=range(1, 1001), help="the seeds, one run for each; by default 1..1000")
+    what.add_argument("--seeds", metavar="A..B", type=arguments.seeds, default=range(1, 1001), help="the seeds, one run for each; by default 1..1000")
     what.add_argument("--profile", metavar="NAME", default="everything", help="what may go wrong: calm, network, crashes, disks, races, everything or beyond")
     what.add_argument("--without", metavar="PROTECTION", action="append", default=[], help="switch a protection of the ledger off (repeatable)")
-    what.add_argument("--jobs", metavar="N", type=_workers, help="processes; by default one for each core")
+    what.add_argument("--jobs", metavar="N", type=arguments.workers, help="processes; by default one for each core")
     one = parser.add_argument_group("one run")
-    one.add_argument("--replay", metavar="SEED", type=_number, help="run one seed, and tell it step by step")
+    one.add_argument("--replay", metavar="SEED", type=arguments.number, help="run one seed, and tell it step by step")
     one.add_argument("-D", metavar="NAME=VALUE", dest="define", action="append", default=[], help="with --replay: set what the seed would choose, as entries=3 (repeatable)")
     told = parser.add_argument_group("results")
     told.add_argument("--json", metavar="FILE", nargs="?", const="-", help="the result as JSON; by default to standard output, which then has nothing else on it")
@@ -346,114 +368,15 @@ def _simulate_store_options(parser: argparse.ArgumentParser) -> None:
     told.add_argument("--html", metavar="FILE", help="with --replay: the run as one page with its sequence diagram")
 
 
-def _unknown_option(given: str, parsed: argparse.Namespace) -> str:
+def _unknown_option(given: str, parser: argparse.ArgumentParser, command: str | None) -> str:
     if not given.startswith("-"):
+        if command in STORE_COMMANDS:
+            return f"{given} is one argument too many: see {parser.prog} --help"
         return f"{given} is one argument too many: give one protocol at a time"
-    parser = _Parser()
-    given_by = {
-        "check": _check_options,
-        "explore": _explore_options,
-        "query": _query_options,
-        "witness": _witness_options,
-        "diff": _diff_options,
-        "simulate-store": _simulate_store_options,
-    }.get(parsed.command)
-    if given_by is not None:
-        given_by(parser)
-    options = ["--debug", "--help", *(o for a in parser._actions for o in a.option_strings)]
+    options = [option for action in parser._actions for option in action.option_strings]
     near = get_close_matches(given.partition("=")[0], options, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"see fencepost {parsed.command or ''} --help".replace("  ", " ")
+    hint = f"did you mean {near[0]}?" if near else f"see {parser.prog} --help"
     return f"there is no option {given}: {hint}"
-
-
-def _count(text: str) -> int:
-    return _number(text, least=1)
-
-
-def _number(text: str, least: int = 0) -> int:
-    try:
-        number = int(text.replace(",", "_"))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if number < least:
-        raise argparse.ArgumentTypeError(f"{text} is too small: give at least {least}")
-    return number
-
-
-def _seeds(text: str) -> range:
-    first, dots, last = text.partition("..")
-    start = _number(first)
-    stop = _number(last) if dots else start
-    if stop < start:
-        raise argparse.ArgumentTypeError(f"{text} has no seeds: give the smaller one first")
-    return range(start, stop + 1)
-
-
-def _workers(text: str) -> int:
-    number = _count(text)
-    if number > 1024:
-        raise argparse.ArgumentTypeError(f"{text} is too many: give at most 1024")
-    return number
-
-
-def _bits(text: str) -> int:
-    if text not in ("64", "128"):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither 64 nor 128")
-    return int(text)
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, given, value = text.partition("=")
-    if not given or not name.startswith("spark."):
-        raise argparse.ArgumentTypeError(f"{text!r} is no setting of Spark: give one like spark.executor.memory=4g")
-    return name, value
-
-
-def _place(text: str) -> Path | str:
-    """A folder, or a URL."""
-    if not text:
-        raise argparse.ArgumentTypeError("it is given no name: name a directory")
-    return text if "://" in text else Path(text)
-
-
-def _port(text: str) -> int:
-    number = _count(text)
-    if number > 65_535:
-        raise argparse.ArgumentTypeError(f"{text} is no port: give at most 65535")
-    return number
-
-
-_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-
-
-def _size(text: str) -> int:
-    """Bytes. ``K``, ``M``, ``G``, ``T`` and ``KiB`` ... are powers of 1024, ``KB`` ... powers of 1000."""
-    lower = text.strip().lower().replace(" ", "")
-    number = lower.rstrip("kmgtib")
-    unit = lower[len(number) :]
-    base = 1000 if len(unit) == 2 and unit.endswith("b") else 1024
-    power = _UNITS.get(unit.removesuffix("ib") if unit.endswith("ib") and len(unit) == 3 else unit.removesuffix("b"))
-    try:
-        count = float(number) * base**power if power is not None else -1.0
-    except ValueError:
-        count = -1.0
-    if power is None or not math.isfinite(count) or count < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size: write 16GiB or 500M")
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{text} is too small")
-    return int(count)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not math.isfinite(seconds):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    if seconds <= 0:
-        raise argparse.ArgumentTypeError(f"{text} is too short: give more than 0 seconds")
-    return seconds
 
 
 # -- list and show ----------------------------------------------------------------------------------------------------
@@ -462,21 +385,21 @@ def _seconds(text: str) -> float:
 def _list(_: argparse.Namespace) -> int:
     from fencepost.describe import listing
 
-    _say(listing([(name, loading.load(name)) for name in loading.shipped_names()]))
+    output.say(listing([(name, loading.load(name)) for name in loading.shipped_names()]))
     return errors.HOLDS
 
 
 def _show(given: argparse.Namespace) -> int:
     from fencepost.describe import description
 
-    _say(description(loading.load(given.protocol), _width()))
+    output.say(description(loading.load(given.protocol), _width()))
     return errors.HOLDS
 
 
 def _width() -> int:
     """How wide text may be: as wide as the terminal, within reason."""
     try:
-        return max(40, min(110, os.get_terminal_size(_stdout().fileno()).columns))
+        return max(40, min(110, os.get_terminal_size(output.stdout().fileno()).columns))
     except (OSError, ValueError, AttributeError):
         return 100
 
@@ -615,7 +538,7 @@ def _explore(given: argparse.Namespace) -> int:
         raise OptionError(f"{'--path' if written is None else f'--trace {given.trace}'}: {error}") from error
     bound = app.listen(given.port)
     address = app.address(explorer, bound.getsockname()[1])
-    _say(f"{protocol.name}: {address}   (Ctrl-C ends it)")
+    output.say(f"{protocol.name}: {address}   (Ctrl-C ends it)")
     if not given.no_open:
         import webbrowser
 
@@ -697,7 +620,7 @@ class _Results:
         writers += [functools.partial(self._write, option, path, result) for option, path in self.files.items()]
         for wrong in (result.error, result.failure):
             if wrong is not None:
-                _complain(str(wrong), wrong, self.given.debug)
+                output.complain(str(wrong), wrong, self.given.debug)
         for write in writers:
             # What can not be written keeps nothing else from being told.
             try:
@@ -709,27 +632,27 @@ class _Results:
     def _print(self, result: Result) -> None:
         """Standard output."""
         if self.json_alone:
-            _say(self._json(result))
+            output.say(self._json(result))
             return
         _tell_story(result, self.given.profile)
         if self.given.profile and not result.profile:
-            _say(f"\nThe {result.engine} engine keeps no profile: ask for one with --engine embedded.")
+            output.say(f"\nThe {result.engine} engine keeps no profile: ask for one with --engine embedded.")
         if result.table is not None:
-            _say("\n" + _written(result.table))
+            output.say("\n" + _written(result.table))
         elif result.interrupted and self.given.states is not None:
-            _say(f"\nThe state space was not written to {self.given.states}.")
+            output.say(f"\nThe state space was not written to {self.given.states}.")
         trace = _trace(result)
         for expression in self.given.eval:
-            _say("\n" + _evaluated(expression, trace))
+            output.say("\n" + _evaluated(expression, trace))
         expectation = self._judged(result)
         if expectation:
-            _say("\n" + expectation)
+            output.say("\n" + expectation)
 
     def _write(self, option: str, path: str, result: Result) -> None:
         text = self._text(option, result)
         if text is None:
             if not self.json_alone:
-                _say(f"\nThere is no counterexample, so --{option} {path} was not written.")
+                output.say(f"\nThere is no counterexample, so --{option} {path} was not written.")
             return
         try:
             with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -740,7 +663,7 @@ class _Results:
                     os.remove(path)  # half a file is worse than none
             raise SystemFailure(f"--{option} {path} could not be written: {error.strerror}") from error
         if option == "html" and not self.json_alone:
-            _say(f"\nThe whole story as a page: {path}")
+            output.say(f"\nThe whole story as a page: {path}")
 
     def _text(self, option: str, result: Result) -> str | None:
         """What goes to a file; None if it shows a counterexample and there is none."""
@@ -818,16 +741,16 @@ def _tell_story(result: Result, profile: bool) -> None:
     """Print the whole result: in colour for a terminal, else as plain text."""
     from fencepost.report.text import render, story
 
-    out = _stdout()
+    out = output.stdout()
     if out is None or not out.isatty():
-        _say(story(result, profile=profile).rstrip("\n"))
+        output.say(story(result, profile=profile).rstrip("\n"))
         return
     from rich.console import Console
 
     console = Console(file=out, highlight=False)
     with console.capture() as captured:
         console.print(render(result, profile=profile))
-    _put(captured.get().rstrip("\n") + "\n")
+    output.put(captured.get().rstrip("\n") + "\n")
 
 
 def _written(table: Table) -> str:
@@ -916,11 +839,11 @@ def _query(given: argparse.Namespace) -> int:
                 _write_rows(option, path, render(answer.columns, answer.rows()))
         if "-" not in (given.json, given.csv):
             rows = answer.first(given.rows + 1)
-            _say(told.aligned(answer.columns, rows[: given.rows]))
+            output.say(told.aligned(answer.columns, rows[: given.rows]))
             if len(rows) > given.rows:
-                _say(f"\nThere are more rows: --rows N prints more than {given.rows:,}, --csv and --json write all.")
+                output.say(f"\nThere are more rows: --rows N prints more than {given.rows:,}, --csv and --json write all.")
     if not space.manifest.complete:
-        _complain(f"{given.space} is not complete: {space.manifest.ended or 'the search ended early'}", None, False)
+        output.complain(f"{given.space} is not complete: {space.manifest.ended or 'the search ended early'}", None, False)
     return errors.HOLDS
 
 
@@ -934,7 +857,7 @@ def _by(given: argparse.Namespace) -> By:
 def _write_rows(option: str, path: str, lines: Iterator[str]) -> None:
     if path == "-":
         for line in lines:
-            _put(line)
+            output.put(line)
         return
     try:
         with open(path, "w", encoding="utf-8") as file:
@@ -956,7 +879,7 @@ def _witness(given: argparse.Namespace) -> int:
     found = where(space, given.where, _by(given))
     if found is None:
         whole = "" if space.manifest.complete else f", which is not complete: {space.manifest.ended or 'the search ended early'}"
-        _say(f"None of the {space.manifest.states:,} states of {given.space} satisfies {given.where}{whole}.")
+        output.say(f"None of the {space.manifest.states:,} states of {given.space} satisfies {given.where}{whole}.")
         return errors.NOT_REACHED
     return results.tell(witnessed(witness(space, *found), given.where))
 
@@ -977,7 +900,7 @@ def _diff(given: argparse.Namespace) -> int:
 
         _write_rows("json", given.json, iter([dumps(data(found, traces), indent=2), "\n"]))
     if given.json != "-":
-        _say(story(found, traces, _width()))
+        output.say(story(found, traces, _width()))
     return errors.HOLDS
 
 
@@ -1060,7 +983,7 @@ def _tell_simulated(given: argparse.Namespace, text: str, document: dict[str, An
 
         _write_rows("json", given.json, iter([dumps(document, indent=2), "\n"]))
     if given.json != "-":
-        _say(text)
+        output.say(text)
 
 
 @contextlib.contextmanager
@@ -1073,70 +996,6 @@ def _seeds_progress() -> Iterator[Callable[[int, int, int], None]]:
 
     with Seeds(sys.stderr) as line:
         yield line.report
-
-
-# -- saying things ----------------------------------------------------------------------------------------------------
-
-
-_output: ContextVar[Any] = ContextVar("fencepost_output")
-
-
-@contextlib.contextmanager
-def _output_is(stream: Any) -> Iterator[None]:
-    token = _output.set(stream)
-    try:
-        yield
-    finally:
-        _output.reset(token)
-
-
-def _stdout() -> Any:
-    """Where results go: standard output, of which the author's Python sees nothing. None if there is none."""
-    return _output.get(sys.stdout)
-
-
-def _say(text: str) -> None:
-    """Print lines to standard output. What could do something to a terminal, which names and docstrings can hold, is escaped."""
-    _put("\n".join(map(printable, text.split("\n"))) + "\n")
-
-
-def _put(text: str) -> None:
-    """Write to standard output. Quiet if nobody listens any more; :class:`SystemFailure` if it can not be written."""
-    out = _stdout()
-    if out is None:
-        return
-    try:
-        out.write(text)
-        out.flush()
-    except BrokenPipeError:
-        _discard_output()
-    except OSError as error:
-        _discard_output()
-        raise SystemFailure(f"standard output can not be written: {error.strerror}") from error
-
-
-def _discard_output() -> None:
-    """Send what is still in the buffer nowhere, so that Python does not fail to write it once more when it ends."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, _stdout().fileno())
-        os.close(nowhere)
-
-
-def _complain(message: str, error: BaseException | None, debug: bool) -> None:
-    """One line on standard error; with ``debug`` the traceback of what was at fault before it."""
-    if sys.stderr is None:
-        return
-    with contextlib.suppress(OSError, ValueError):
-        if debug:
-            import traceback
-
-            traceback.print_exception(error)
-        line = printable(" ".join(message.split("\n")).strip())
-        if len(line) > LONGEST:
-            line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
-        sys.stderr.write(f"fencepost: {line}\n")
-        sys.stderr.flush()
 
 
 if __name__ == "__main__":

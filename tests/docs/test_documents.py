@@ -10,7 +10,8 @@ from docs.documents import DOCS, EXAMPLES, ROOT, Block, blocks, documents, is_ex
 
 import fencepost
 from fencepost import errors
-from fencepost.cli import _check_options, _explore_options, _Parser, _simulate_store_options
+from fencepost.arguments import Parser
+from fencepost.cli import _check_options, _explore_options, _simulate_store_options
 from fencepost.loading import load
 from fencepost.trace.json import data
 
@@ -85,9 +86,9 @@ def test_the_language_page_names_every_attribute(public: str) -> None:
 
 def test_the_command_line_page_has_every_option_and_no_other() -> None:
     page = (DOCS / "command-line.md").read_text()
-    parser = _Parser()
+    parser = Parser()
     _check_options(parser)
-    exploring, simulating = _Parser(), _Parser()
+    exploring, simulating = Parser(), Parser()
     _explore_options(exploring)
     _simulate_store_options(simulating)
     actions = (*parser._actions, *exploring._actions, *simulating._actions)

@@ -1,0 +1,116 @@
+"""The arguments of commands as they are typed: the parser, and one function for each kind of value.
+
+A function takes the text of an option and gives its value, or raises ``argparse.ArgumentTypeError`` with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fencepost import output
+from fencepost.errors import OptionError
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, whose errors are ours: one line and exit code 151."""
+
+    def print_help(self, file: Any = None) -> None:
+        output.say(self.format_help().rstrip())
+
+    def error(self, message: str) -> NoReturn:
+        if message.startswith("the following arguments are required: PROTOCOL"):
+            message = "give a protocol: a name that fencepost list shows, or a .py file"
+        raise OptionError(f"{message.removeprefix('argument ')} (see {self.prog} --help)")
+
+
+def count(text: str) -> int:
+    return number(text, least=1)
+
+
+def number(text: str, least: int = 0) -> int:
+    try:
+        number = int(text.replace(",", "_"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if number < least:
+        raise argparse.ArgumentTypeError(f"{text} is too small: give at least {least}")
+    return number
+
+
+def seeds(text: str) -> range:
+    first, dots, last = text.partition("..")
+    start = number(first)
+    stop = number(last) if dots else start
+    if stop < start:
+        raise argparse.ArgumentTypeError(f"{text} has no seeds: give the smaller one first")
+    return range(start, stop + 1)
+
+
+def workers(text: str) -> int:
+    number = count(text)
+    if number > 1024:
+        raise argparse.ArgumentTypeError(f"{text} is too many: give at most 1024")
+    return number
+
+
+def bits(text: str) -> int:
+    if text not in ("64", "128"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither 64 nor 128")
+    return int(text)
+
+
+def setting(text: str) -> tuple[str, str]:
+    name, given, value = text.partition("=")
+    if not given or not name.startswith("spark."):
+        raise argparse.ArgumentTypeError(f"{text!r} is no setting of Spark: give one like spark.executor.memory=4g")
+    return name, value
+
+
+def place(text: str) -> Path | str:
+    """A folder, or a URL."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is given no name: name a directory")
+    return text if "://" in text else Path(text)
+
+
+def port(text: str) -> int:
+    number = count(text)
+    if number > 65_535:
+        raise argparse.ArgumentTypeError(f"{text} is no port: give at most 65535")
+    return number
+
+
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def size(text: str) -> int:
+    """Bytes. ``K``, ``M``, ``G``, ``T`` and ``KiB`` ... are powers of 1024, ``KB`` ... powers of 1000."""
+    lower = text.strip().lower().replace(" ", "")
+    number = lower.rstrip("kmgtib")
+    unit = lower[len(number) :]
+    base = 1000 if len(unit) == 2 and unit.endswith("b") else 1024
+    power = _UNITS.get(unit.removesuffix("ib") if unit.endswith("ib") and len(unit) == 3 else unit.removesuffix("b"))
+    try:
+        count = float(number) * base**power if power is not None else -1.0
+    except ValueError:
+        count = -1.0
+    if power is None or not math.isfinite(count) or count < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: write 16GiB or 500M")
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text} is too small")
+    return int(count)
+
+
+def seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    if seconds <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is too short: give more than 0 seconds")
+    return seconds
