@@ -62,6 +62,8 @@ def _real(place: Path | str) -> str:
 class Storage:
     """A folder of this machine. Raises :class:`fencepost.SystemFailure` for whatever the disk refuses."""
 
+    is_remote = False
+
     def __init__(self, place: str) -> None:
         self.place = place
 
@@ -203,6 +205,8 @@ class Storage:
 
 class Remote(Storage):
     """A folder behind a URL: ``hdfs://``, ``s3://``, ``gs://``, ``file://``."""
+
+    is_remote = True
 
     def __init__(self, place: str) -> None:
         super().__init__(place.rstrip("/"))

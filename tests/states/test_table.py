@@ -180,7 +180,7 @@ def test_kinds_of_columns(tmp_path: Path) -> None:
     assert forgotten and all(row["seen.2"] is None for row in forgotten)
     for path in (tmp_path / "space" / "states").iterdir():
         held = json.loads(pq.read_schema(path).metadata[b"fencepost"])
-        assert (held["protocol"], held["schema"], held["shown"]) == ("zoo", 2, {"limit": "3"})
+        assert (held["protocol"], held["schema"], held["shown"]) == ("zoo", 3, {"limit": "3"})
 
 
 def test_many_small_files_hold_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,6 +320,31 @@ def test_only_the_files_that_the_manifest_names_are_read(tmp_path: Path, monkeyp
     with pytest.raises(SystemFailure, match=rf"is damaged: states/{file.name} is missing; check again"):
         space.files("states")
     space.files("edges")
+
+
+def test_a_flipped_bit_is_refused(tmp_path: Path) -> None:
+    directory = tmp_path / "space"
+    file = Path(written(Later(), directory).files("states")[0])
+    whole = file.read_bytes()
+    for bit in range(0, len(whole) * 8, len(whole) // 5):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(flipped)
+        with pytest.raises(SystemFailure, match=rf"is damaged: states/{file.name} is not what was written; check again"):
+            StateSpace(directory).files("states")
+    file.write_bytes(whole)
+    StateSpace(directory).files("states")
+
+
+def test_the_parts_of_files_have_checksums_for_readers_that_do_not_know_the_manifest(tmp_path: Path) -> None:
+    file = Path(written(Later(), tmp_path / "space").files("states")[0])
+    content = bytearray(file.read_bytes())
+    with pq.ParquetFile(file) as whole:
+        page = whole.metadata.row_group(0).column(0)
+    content[page.data_page_offset + page.total_compressed_size - 1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(OSError, match="CRC"):
+        pq.ParquetFile(file, page_checksum_verification=True).read()
 
 
 class Bad(Zoo):

@@ -44,7 +44,8 @@ def _table(spark: Any, space: StateSpace, table: str, columns: Mapping[str, Kind
     from pyspark.sql import types
 
     schema = types.StructType([types.StructField(name, _type(kind)) for name, kind in columns.items()])
-    return spark.read.schema(schema).parquet(*space.files(table))
+    reader = spark.read.schema(schema).option("parquet.page.verify-checksum.enabled", True)
+    return reader.parquet(*space.files(table))
 
 
 def _type(kind: Kind) -> Any:

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fencepost.digest import running
 from fencepost.errors import SystemFailure
 from fencepost.states.columns import Kinds, kinds_of, rewritten, schema_of
 from fencepost.states.manifest import File
@@ -51,36 +52,32 @@ class Place:
         self.storage = storage.below(table)
         self.table = table
 
-    def open(self, name: str, schema: Any) -> Any:
+    def open(self, name: str, schema: Any) -> PartWriter:
         """A file to write tables with this schema to."""
         plain = FINGERPRINTS[self.table]
         flat = [field.name for field in schema if not pa.types.is_nested(field.type)]
         encoded = [path for field in schema if field.name not in plain for path in _leaves(field.name, field.type)]
         compression = {**dict.fromkeys(encoded, "zstd"), **dict.fromkeys(plain, "none")}
         files, folder = self.storage.arrow()
+        stream = DigestedStream(files.open_output_stream(f"{folder}/{name}"))
         # No reader skips rows by the least and the greatest element of lists, which take time to find.
-        return pq.ParquetWriter(
-            f"{folder}/{name}", schema, filesystem=files, use_dictionary=encoded or False, compression=compression, write_statistics=flat,
-            column_encoding={RISING[self.table]: "DELTA_BINARY_PACKED"},
+        writer = pq.ParquetWriter(
+            pa.PythonFile(stream, "w"), schema, use_dictionary=encoded or False, compression=compression, write_statistics=flat,
+            column_encoding={RISING[self.table]: "DELTA_BINARY_PACKED"}, write_page_checksum=True,
         )  # fmt: skip
+        return PartWriter(name, writer, stream)
 
     def write(self, order: int, blocks: Iterable[Any]) -> Part | None:
         """Write tables of one schema as a new file; nothing if there are none."""
-        name, rows, file = fresh_name(), 0, None
+        file = None
         try:
             for block in blocks:
-                file = file or self.open(name, block.schema)
-                file.write_table(block, row_group_size=BLOCK)
-                rows += block.num_rows
+                file = file or self.open(fresh_name(), block.schema)
+                file.write(block)
         finally:
             if file is not None:
                 file.close()
-        return Part(name, rows, self.size(name), order) if file is not None else None
-
-    def size(self, name: str) -> int:
-        """The size of a file in bytes."""
-        files, folder = self.storage.arrow()
-        return int(files.get_file_info(f"{folder}/{name}").size)
+        return file.part(order) if file is not None else None
 
     def rewrite(self, order: int, name: str, kinds: Kinds) -> Part:
         """Write a file anew, with columns of these kinds."""
@@ -90,10 +87,88 @@ class Place:
         assert part is not None
         return part
 
+    def rewritten(self, file: File) -> File | None:
+        """What :meth:`rewrite` made of a file; None if it holds something else."""
+        files, folder = self.storage.arrow()
+        path = f"{folder}/{file.name}"
+        try:
+            with pq.ParquetFile(path, filesystem=files, page_checksum_verification=True) as whole:
+                rows = sum(block.num_rows for block in whole.iter_batches())
+        except (OSError, pa.ArrowException):
+            return None
+        digest = self.storage.digest(file.name)
+        if rows != file.rows or digest is None:
+            return None
+        return File(file.name, rows, int(files.get_file_info(path).size), digest)
+
     def kinds(self, name: str) -> Kinds:
         """The kinds of the columns of a file."""
         files, folder = self.storage.arrow()
         return kinds_of(pq.read_schema(f"{folder}/{name}", filesystem=files))
+
+
+class DigestedStream:
+    """A stream to a file, with a running digest and the number of all bytes that went through it. pyarrow takes it for a file."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.digest = running()
+        self.bytes = 0
+
+    def write(self, data: Any) -> int:
+        """Write bytes."""
+        self.stream.write(data)
+        self.digest.update(data)
+        self.bytes += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Bytes that were written are out of this process."""
+        self.stream.flush()
+
+    def tell(self) -> int:
+        """The number of bytes so far."""
+        return self.bytes
+
+    def close(self) -> None:
+        """Nothing more is written."""
+        self.stream.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the stream is closed."""
+        return bool(self.stream.closed)
+
+
+class PartWriter:
+    """A file of a table that is being written, under the name that it has until it is complete."""
+
+    def __init__(self, name: str, writer: Any, stream: DigestedStream) -> None:
+        self.name = name
+        self.rows = 0
+        self._writer = writer
+        self._stream = stream
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more can be written."""
+        return bool(self._writer.is_open)
+
+    def write(self, table: Any) -> None:
+        """Add rows."""
+        self._writer.write_table(table, row_group_size=BLOCK)
+        self.rows += table.num_rows
+
+    def close(self) -> None:
+        """Complete the file."""
+        try:
+            self._writer.close()
+        finally:
+            self._stream.close()
+
+    def part(self, order: int) -> Part:
+        """The file, once it is closed."""
+        return Part(self.name, self.rows, self._stream.bytes, self._stream.digest.hexdigest(), order)
 
 
 def _leaves(path: str, type: Any) -> list[str]:
@@ -134,8 +209,7 @@ class Files:
         self.place = place
         self.listed: list[File] = []
         self._kinds: list[Kinds | None] = []  # of each file, None if they are yet to be looked up
-        self._file: Any = None
-        self._name = ""
+        self._file: PartWriter | None = None
         self._open: Kinds = {}  # of the columns of the file that is being written
         self._in_file = 0
         self._thread = ThreadPoolExecutor(1)
@@ -151,21 +225,21 @@ class Files:
         """Add rows, with columns of these kinds, which are those of the file that is open, if one is. A new one is begun when it is full."""
         if self._file is None or self._in_file >= FILE_ROWS:
             self.close()
-            self._name, self._open = fresh_name(), kinds
-            self._file = self.place.open(self._name, table.schema)
+            self._open = kinds
+            self._file = self.place.open(fresh_name(), table.schema)
         self._wait()
         self._last = self._thread.submit(self._append, self._file, table)
         self._in_file += table.num_rows
 
-    def _append(self, file: Any, table: Any) -> None:
+    def _append(self, file: PartWriter, table: Any) -> None:
         with self._writing:
             if file.is_open:
-                file.write_table(table, row_group_size=BLOCK)
+                file.write(table)
 
     def take(self, kinds: Kinds, parts: Iterable[Part]) -> None:
         """Add files that other processes wrote, with columns of these kinds: all of them, or none if the disk refuses one."""
         self.close()
-        taken = [(part, File(part_name(n), part.rows, part.bytes)) for n, part in enumerate(sorted(parts, key=lambda p: p.order), self._next)]
+        taken = [(part, _named(n, part)) for n, part in enumerate(sorted(parts, key=lambda p: p.order), self._next)]
         for part, file in taken:
             self.place.storage.rename(part.name, file.name)
         self.listed += [file for _, file in taken]
@@ -187,9 +261,9 @@ class Files:
         self._wait()
         file, self._file = self._file, None
         file.close()
-        name = part_name(self._next)
-        self.place.storage.rename(self._name, name)
-        self.listed.append(File(name, self._in_file, self.place.size(name)))
+        part = _named(self._next, file.part(0))
+        self.place.storage.rename(file.name, part.name)
+        self.listed.append(part)
         self._kinds.append(self._open)
         self._in_file = 0
 
@@ -215,16 +289,19 @@ class Files:
                 self.place.storage.remove(name)
 
     def damage(self) -> str | None:
-        """What is wrong with a file that is spoken of, if anything is. One that was written again has another size, but as many rows."""
-        files, folder = self.place.storage.arrow()
+        """What is wrong with a file that is spoken of, if anything is. One may have been written again, with other columns, before the end."""
         sizes = self.place.storage.sizes()
-        for file in self.listed:
+        for number, file in enumerate(self.listed):
             if file.name not in sizes:
                 return f"there is no {self.place.storage.place}/{file.name}"
-            with suppress(OSError, pa.ArrowException):
-                if sizes[file.name] == file.bytes or pq.read_metadata(f"{folder}/{file.name}", filesystem=files).num_rows == file.rows:
-                    continue
-            return f"{self.place.storage.place}/{file.name} is not what was written"
+            found: File | None = file
+            if sizes[file.name] != file.bytes:
+                found = self.place.rewritten(file)
+            elif not self.place.storage.is_remote and self.place.storage.digest(file.name) != file.digest:
+                found = None
+            if found is None:
+                return f"{self.place.storage.place}/{file.name} is not what was written"
+            self.listed[number] = found
         return None
 
     def stale(self, kinds: Kinds) -> list[tuple[int, str]]:
@@ -239,7 +316,7 @@ class Files:
         """Put a file that :meth:`Place.rewrite` wrote, ``order`` telling of which, in the place of that one."""
         old = self.listed[part.order]
         self.place.storage.rename(part.name, old.name)
-        self.listed[part.order], self._kinds[part.order] = File(old.name, part.rows, part.bytes), kinds
+        self.listed[part.order], self._kinds[part.order] = File(old.name, part.rows, part.bytes, part.digest), kinds
 
     def finish(self, kinds: Kinds, metadata: dict[bytes, bytes]) -> None:
         """Complete the table, whose columns have turned out to be of these kinds. There is at least one file, so that any reader knows them."""
@@ -248,12 +325,17 @@ class Files:
         for number, name in self.stale(kinds):
             self.replace(kinds, self.place.rewrite(number, name, kinds))
         if not self.listed:
-            empty = fresh_name()
-            self.place.open(empty, schema_of(kinds, metadata)).close()
-            self.take(kinds, [Part(empty, 0, self.place.size(empty), 0)])
+            empty = self.place.open(fresh_name(), schema_of(kinds, metadata))
+            empty.close()
+            self.take(kinds, [empty.part(0)])
         for name in self.place.storage.names():
             if name.startswith(UNFINISHED):
                 self.place.storage.remove(name)
+
+
+def _named(number: int, part: Part) -> File:
+    """The n-th file of a table."""
+    return File(part_name(number), part.rows, part.bytes, part.digest)
 
 
 def part_name(number: int) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import decode
 from fencepost.states.kinds import Kind
 from fencepost.step.state import Store
-from fencepost.storage import open_storage
+from fencepost.storage import Storage, open_storage
 from fencepost.trace.words import constant_text
 
-SCHEMA = 2
+SCHEMA = 3
 """The version of what the files hold and how."""
 
 NAME = "manifest.json"
@@ -51,11 +52,12 @@ class About(msgspec.Struct):
 
 
 class File(msgspec.Struct, frozen=True):
-    """A file of a table."""
+    """A file of a table. ``digest`` is that of its bytes; see :mod:`fencepost.digest`."""
 
     name: str
     rows: int
     bytes: int
+    digest: str
 
 
 class Manifest(About):
@@ -105,6 +107,7 @@ class StateSpace:
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = directory
+        self._compared: set[str] = set()
         content = open_storage(directory).load(NAME)
         if content is None:
             raise SystemFailure(f"{directory} holds no state space: there is no {NAME} in it (fencepost check PROTOCOL --states {directory} makes one)")
@@ -132,15 +135,31 @@ class StateSpace:
         """The files of ``states`` or ``edges``, and no others that may be there: absolute, since Spark stays in the directory that it was
         started in.
 
-        Raises :class:`fencepost.SystemFailure` if one is missing, or is not of the size that it had.
+        Raises :class:`fencepost.SystemFailure` if one is missing, or is not what was written: on this machine to the byte. At a URL only
+        sizes are looked at, since Spark compares the checksum of every page that it reads.
         """
         storage = open_storage(self.directory).below(table)
+        files = self.manifest.files.get(table, [])
         sizes = storage.sizes()
-        for file in self.manifest.files.get(table, ()):
+        for file in files:
             if sizes.get(file.name) != file.bytes:
-                what = "is not what was written" if file.name in sizes else "is missing"
-                raise SystemFailure(f"{self.directory} is damaged: {table}/{file.name} {what}; check again")
-        return [f"{storage.place}/{file.name}" for file in self.manifest.files.get(table, ())]
+                raise self._damaged(table, file, "is not what was written" if file.name in sizes else "is missing")
+        if not storage.is_remote:
+            self._compare(storage, table, files)
+        return [f"{storage.place}/{file.name}" for file in files]
+
+    def _compare(self, storage: Storage, table: str, files: Sequence[File]) -> None:
+        """Compare the digests of files, once for each table."""
+        if table in self._compared:
+            return
+        with ThreadPoolExecutor(os.cpu_count()) as threads:  # a digest leaves Python to the others
+            for file, found in zip(files, threads.map(lambda file: storage.digest(file.name), files), strict=True):
+                if found != file.digest:
+                    raise self._damaged(table, file, "is not what was written")
+        self._compared.add(table)
+
+    def _damaged(self, table: str, file: File, what: str) -> SystemFailure:
+        return SystemFailure(f"{self.directory} is damaged: {table}/{file.name} {what}; check again")
 
     def dataset(self, table: str) -> Any:
         """``states`` or ``edges`` as a data set of pyarrow's. Raises as :meth:`files`."""
