@@ -25,7 +25,8 @@ from fencepost.spec.network import Network
 from fencepost.spec.protocol import JUDGED, TEMPORAL, Declared, Protocol
 from fencepost.spec.values import NotAValue, Value, freeze, show
 from fencepost.step.deadline import Deadline
-from fencepost.step.refinement import CHANGE, After, Change, Changes, Part, Refinement, Side, Steps
+from fencepost.step.mapping import Part, Side
+from fencepost.step.refinement import CHANGE, After, Change, Changes, Refinement, Steps
 from fencepost.step.state import State, Store
 
 if TYPE_CHECKING:
@@ -272,8 +273,8 @@ class Stepper:
         assert isinstance(declared, spec.Refinement)
         with self.deadline.evaluating(f"what refinement {declared.name} refines"):
             refinement = self.refinements[declared.name] = Refinement(declared, self.protocol, self.store)
-        for part in refinement.parts:
-            refinement.numbers[part] = len(self.roots)
+        for part in refinement.mapping.parts:
+            refinement.mapping.numbers[part] = len(self.roots)
             computed = Declared(MAPPING, partial(_is_computed, refinement, part), name=f"{part.name} of {declared.name}")
             self.roots.append(Root(len(self.roots), computed, {}))
 
@@ -474,14 +475,14 @@ class Stepper:
             width = max(len(ids), len(after))
             before_it, after_it = ([*row, *[0] * (width - len(row))] for row in (ids, after))
             slots = frozenset(slot for slot in range(width) if before_it[slot] != after_it[slot])
-            change = Change(-1, slots, frozenset(refinement.numbers.values()))
+            change = Change(-1, slots, frozenset(refinement.mapping.numbers.values()))
         else:
             change = self.changes.known[number]
             recorder.path.trail.append(("read", CHANGE, number))
 
         def step(before: _Recorder) -> Steps:
             later = _Recorder(store, after, (), before.path, lane=1)
-            return Steps(Side(refinement, before), Side(refinement, After(store, change, before, later)))
+            return Steps(Side(refinement.mapping, before), Side(refinement.mapping, After(store, change, before, later)))
 
         return refinement.allows(
             step(recorder),
@@ -688,7 +689,7 @@ def _bindings(declared: Declared, protocol: Protocol, deadline: Deadline) -> lis
 
 def _is_computed(refinement: Refinement, part: Part, state: Protocol) -> bool:
     """Computes a part of the state of the protocol that is refined. What it reads is all that matters."""
-    refinement.compute(part, state.__dict__["_cursor"])
+    refinement.mapping.compute(part, state.__dict__["_cursor"])
     return True
 
 

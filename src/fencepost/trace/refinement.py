@@ -16,8 +16,9 @@ from fencepost.spec import refinement as spec
 from fencepost.spec.context import Slot
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Value
+from fencepost.step.mapping import Side
 from fencepost.step.recorder import is_authors
-from fencepost.step.refinement import Action, After, Change, Refinement, Row, Side, Steps, Trial, Way
+from fencepost.step.refinement import Action, After, Change, Refinement, Row, Steps, Trial, Way
 from fencepost.trace.behaviour import Trace
 from fencepost.trace.evidence import Reader
 from fencepost.trace.words import tell_slot
@@ -123,10 +124,10 @@ def _step(trace: Trace, refinement: Refinement) -> Refuted:
     slots = frozenset(
         slot for slot, (old, new) in enumerate(itertools.zip_longest(before.ids, after.ids, fillvalue=0)) if old != new
     )
-    refinement.numbers = {part: number for number, part in enumerate(refinement.parts)}
-    change = Change(-1, slots, frozenset(refinement.numbers.values()))
-    side = Side(refinement, Reader(before))
-    wanted = Steps(side, Side(refinement, After(refinement.store, change, Reader(before), Reader(after)))).difference(change)
+    refinement.mapping.numbers = {part: number for number, part in enumerate(refinement.mapping.parts)}
+    change = Change(-1, slots, frozenset(refinement.mapping.numbers.values()))
+    side = Side(refinement.mapping, Reader(before))
+    wanted = Steps(side, Side(refinement.mapping, After(refinement.store, change, Reader(before), Reader(after)))).difference(change)
     step = trace.steps[-1]
     taken = next(a for a in trace.protocol.declared("action") if a.name == step.action)
     order = refinement.in_order(Action(-1, taken, dict(step.parameters)))
@@ -172,7 +173,7 @@ def _differences(refinement: Refinement, side: Side, effect: Row) -> tuple[Diffe
 def _start(trace: Trace, refinement: Refinement) -> Refuted:
     """How the first state differs from the initial state of the other protocol that is nearest to it."""
     others = refinement.others
-    mine = dict(enumerate(Side(refinement, Reader(trace.initial)).row(trace.initial.ids)))
+    mine = dict(enumerate(Side(refinement.mapping, Reader(trace.initial)).row(trace.initial.ids)))
     apart = [{slot for slot in {**mine, **its} if mine.get(slot, 0) != its.get(slot, 0)} for its in refinement.initial()]
     nearest = min(range(len(apart)), key=lambda number: len(apart[number]), default=None)
     if nearest is None:
