@@ -109,6 +109,37 @@ def test_random_walks_find_what_brute_force_does() -> None:
 # -- by hand ----------------------------------------------------------------------------------------------------------
 
 
+class Counters(Protocol):
+    """Two counters; ``together`` says whether one step moves both."""
+
+    together: bool = constant(True)
+    left: int = state(0)
+    right: int = state(0)
+
+    @action
+    def move(self) -> None:
+        require(self.left < 3)
+        self.left += 1
+        if self.together:
+            self.right += 1
+
+
+def test_one_variable_is_two_of_the_other_protocol() -> None:
+    class One(Protocol):
+        counter: int = state(0)
+
+        @action
+        def move(self) -> None:
+            require(self.counter < 3)
+            self.counter += 1
+
+        both: Any = refines(Counters, {"left": "counter", "right": "counter"}, constants={"together": True})
+        only_one: Any = refines(Counters, {"left": "counter", "right": "counter"}, constants={"together": False})
+
+    for result in everywhere(One, keep_going=True):
+        assert [violation.name for violation in result.violations] == ["only_one"]
+
+
 class Counter(Protocol):
     """It counts to a limit."""
 
