@@ -21,6 +21,10 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     ledger: int
 
 
+class BookieMessage(msgspec.Struct, frozen=True, gc=False):
+    """A request or a response about the bookie, or the connection, and no ledger."""
+
+
 class AddEntry(Message, frozen=True, gc=False):
     """Store an entry. ``recovery``: a fenced bookie takes it too. ``deferred_sync``: answer before it is durable."""
 
@@ -42,8 +46,8 @@ class AddEntryResponse(Message, frozen=True, gc=False):
 class ReadEntry(Message, frozen=True, gc=False):
     """Send an entry, or with entry id -1 the last one that there is. ``fence``: and take nothing more from the owner; needs the master key.
 
-    ``previous_lac``: a long poll, with entry id -1. It is answered once the LAC is beyond it, with the entry after it, or after
-    ``wait`` microseconds without one.
+    ``previous_lac``: a long poll. It is answered once the LAC is beyond it, or after ``wait`` microseconds: with ``piggyback``, which
+    goes with entry id -1, by the entry after it if that is confirmed, and else by the entry that is asked for.
     """
 
     entry_id: int
@@ -51,10 +55,14 @@ class ReadEntry(Message, frozen=True, gc=False):
     master_key: bytes | None = None
     previous_lac: int | None = None
     wait: int = 0
+    piggyback: bool = True
 
 
 class ReadEntryResponse(Message, frozen=True, gc=False):
-    """The entry that was asked for, if the code is OK; and the highest LAC that the bookie was told."""
+    """The entry that was asked for, if the code is OK; and the highest LAC that the bookie was told.
+
+    ``entry_id`` is the one that was asked for, -1 for the last; after a long poll it is that of the entry in ``body``, if one came along.
+    """
 
     entry_id: int
     code: Code
@@ -98,5 +106,92 @@ class ForceLedgerResponse(Message, frozen=True, gc=False):
     code: Code
 
 
-Request = AddEntry | ReadEntry | ReadLac | WriteLac | ForceLedger
-Response = AddEntryResponse | ReadEntryResponse | ReadLacResponse | WriteLacResponse | ForceLedgerResponse
+class BatchRead(Message, frozen=True, gc=False):
+    """Send the entries from ``entry_id`` on, without a gap: the first, and more while they are no more than ``max_count`` and the response
+    takes no more than ``max_size`` bytes; zero or less: as many, and as much, as the bookie allows. ``fence`` as in :class:`ReadEntry`.
+    """
+
+    entry_id: int
+    max_count: int = 0
+    max_size: int = 0
+    fence: bool = False
+    master_key: bytes | None = None
+
+
+class BatchReadResponse(Message, frozen=True, gc=False):
+    """The bodies of entries one after another from ``entry_id`` on, the first that was asked for; none unless the code is OK."""
+
+    entry_id: int
+    code: Code
+    bodies: tuple[bytes, ...] = ()
+
+
+class ListEntries(Message, frozen=True, gc=False):
+    """Tell which entries of the ledger there are."""
+
+
+class ListEntriesResponse(Message, frozen=True, gc=False):
+    """The entries that there are, as runs from a first to a last id, ascending and apart."""
+
+    code: Code
+    runs: tuple[tuple[int, int], ...] = ()
+
+
+class GetBookieInfo(BookieMessage, frozen=True, gc=False):
+    """Tell how large the bookie's disks are, if ``total``, and how much of them is free, if ``free``."""
+
+    total: bool = True
+    free: bool = True
+
+
+class GetBookieInfoResponse(BookieMessage, frozen=True, gc=False):
+    """The sizes that were asked for, in bytes."""
+
+    code: Code
+    total: int | None = None
+    free: int | None = None
+
+
+class Auth(BookieMessage, frozen=True, gc=False):
+    """A step of an authentication by a plug-in."""
+
+    plugin: str
+    payload: bytes = b""
+
+
+class AuthResponse(BookieMessage, frozen=True, gc=False):
+    """The other side's step. A bookie without plug-ins says by :data:`NO_AUTHENTICATION` that it needs none."""
+
+    code: Code
+    plugin: str
+    payload: bytes = b""
+
+
+NO_AUTHENTICATION = "AuthDisabledPlugin"
+
+
+class StartTls(BookieMessage, frozen=True, gc=False):
+    """Go on under TLS: after the response, the next bytes are the client's first of the handshake."""
+
+
+class StartTlsResponse(BookieMessage, frozen=True, gc=False):
+    """Whether the bookie goes on under TLS."""
+
+    code: Code
+
+
+Request = (
+    AddEntry | ReadEntry | BatchRead | ReadLac | WriteLac | ForceLedger | ListEntries | GetBookieInfo | Auth | StartTls
+)
+Response = (
+    AddEntryResponse
+    | ReadEntryResponse
+    | BatchReadResponse
+    | ReadLacResponse
+    | WriteLacResponse
+    | ForceLedgerResponse
+    | ListEntriesResponse
+    | GetBookieInfoResponse
+    | AuthResponse
+    | StartTlsResponse
+)

@@ -260,6 +260,41 @@ class Found(Event, frozen=True, gc=False):
     body: bytes | None = None
 
 
+class FindRuns(Effect, frozen=True, gc=False):
+    """Find which entries of a ledger there are; a :class:`RunsFound` comes back."""
+
+    number: int
+    ledger: int
+
+
+class RunsFound(Event, frozen=True, gc=False):
+    """The entries that there are, as runs from a first to a last id, ascending and apart. ``IO_ERROR``: that can not be read."""
+
+    number: int
+    code: Code
+    runs: tuple[tuple[int, int], ...] = ()
+
+
+class Measure(Effect, frozen=True, gc=False):
+    """Find how large the disks with entries are and how much of them is free; a :class:`Measured` comes back."""
+
+    number: int
+
+
+class Measured(Event, frozen=True, gc=False):
+    """The size of the disks and what is free of it, in bytes."""
+
+    number: int
+    total: int
+    free: int
+
+
+class Forget(Effect, frozen=True, gc=False):
+    """Keep nothing of a ledger any more, which was deleted: :class:`LookUp` finds none of the entries stored before."""
+
+    ledger: int
+
+
 class Stop(Effect, frozen=True, gc=False):
     """The role can not go on, for this reason: the process ends."""
 

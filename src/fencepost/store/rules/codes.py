@@ -14,6 +14,7 @@ class Code(enum.Enum):
     BAD_REQUEST = 404
     IO_ERROR = 501
     UNAUTHORIZED = 502
+    BAD_VERSION = 503
     FENCED = 504
     READ_ONLY = 505
     TOO_MANY_REQUESTS = 506

@@ -54,6 +54,39 @@ def answer_to_poll(code: Code) -> Code:
     return Code.OK if code is Code.NO_ENTRY else code
 
 
+def answer_to_list_entries(*, known_ledger: bool, limbo: bool, unreadable: bool = False, protections: Protections = ALL) -> Code:
+    """What a bookie answers that is asked which entries it has. In limbo it may have lost some that it is not to say it lacks."""
+    return answer_to_read_lac(known_ledger=known_ledger, limbo=limbo, unreadable=unreadable, protections=protections)
+
+
+def answer_to_batch_read(first: Code, bodies: int) -> Code:
+    """What a bookie answers to a batch read, given its answer to a read of the ``first`` entry and how many it found from there on.
+
+    A batch is cut off where an entry is lacking or can not be read, and only a read of that entry alone says why.
+    """
+    return Code.OK if bodies else first
+
+
+def is_batch_over(taken: int, size: int, max_count: int, max_size: int) -> bool:
+    """Whether a batch that has so many entries, and so many bytes, takes no more; a limit of zero or less is none."""
+    return (0 < max_count <= taken) or (0 < max_size <= size)
+
+
+def batch_takes(taken: int, size: int, max_size: int) -> bool:
+    """Whether a batch takes an entry with which it would have so many bytes. The first one is taken however large it is."""
+    return not taken or max_size <= 0 or size <= max_size
+
+
+def batch_size(asked_for: int, limit: int) -> int:
+    """The bytes that a response to a batch read may have: what the reader asks for, up to the bookie's own limit."""
+    return min(asked_for, limit) if asked_for > 0 else limit
+
+
+def may_begin(under_way: int, limit: int) -> bool:
+    """Whether a bookie begins with one more look-up, or lets one more reader wait; else it answers that these are too many."""
+    return under_way < limit
+
+
 # -- whoever reads ----------------------------------------------------------------------------------------------------
 
 

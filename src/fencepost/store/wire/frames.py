@@ -1,0 +1,77 @@
+"""Frames: four bytes of length, big endian and not counting themselves, and the payload, which is one message."""
+
+from __future__ import annotations
+
+import struct
+
+from fencepost.errors import FencepostError
+
+DEFAULT_LIMIT = 5 * 1024 * 1024
+"""The largest payload that is taken, in bytes, unless it is set otherwise (BookKeeper's ``nettyMaxFrameSizeBytes``)."""
+
+_LENGTH = struct.Struct(">i")
+LENGTH_SIZE = _LENGTH.size
+
+
+class WireError(FencepostError):
+    """The bytes are not the protocol's. Nothing that follows them on the connection can be understood: it is to be closed."""
+
+
+class RefusedError(WireError):
+    """A request that can not be served, and can be answered: ``answer`` is the frame to send. The connection may go on."""
+
+    def __init__(self, message: str, answer: bytes) -> None:
+        super().__init__(message)
+        self.answer = answer
+
+
+def frame(payload: bytes) -> bytes:
+    """The frame of a payload."""
+    return _LENGTH.pack(len(payload)) + payload
+
+
+class Frames:
+    """Cuts the bytes that arrive on one connection into the payloads of frames. ``limit``: the largest payload, in bytes."""
+
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        self.limit = limit
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._needed = LENGTH_SIZE
+        """Bytes from the beginning of the frame that is not complete, without which nothing can be done."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take bytes as they came; the payloads of the frames that are complete now, in order.
+
+        Raises :class:`WireError` for a length that is negative, zero or over the limit, as soon as the length is there.
+        """
+        if self._held:
+            self._parts.append(data)
+            self._held += len(data)
+            if self._held < self._needed:
+                return []
+            data = b"".join(self._parts)
+            self._parts.clear()
+        payloads = []
+        start, end = 0, len(data)
+        while end - start >= LENGTH_SIZE:
+            (length,) = _LENGTH.unpack_from(data, start)
+            if not 0 < length <= self.limit:
+                raise WireError(f"a frame says that it has {length:,} bytes, and from 1 to {self.limit:,} are taken")
+            stop = start + LENGTH_SIZE + length
+            if stop > end:
+                self._needed = LENGTH_SIZE + length
+                break
+            payloads.append(data[start + LENGTH_SIZE : stop])
+            start = stop
+        else:
+            self._needed = LENGTH_SIZE
+        self._held = end - start
+        if start < end:
+            self._parts.append(data[start:])
+        return payloads
+
+    @property
+    def is_between(self) -> bool:
+        """Whether nothing of a frame is there that is not complete."""
+        return not self._held
