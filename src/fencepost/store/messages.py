@@ -7,6 +7,8 @@ means that nothing is confirmed.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from fencepost.store.rules.codes import Code
@@ -22,7 +24,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class BookieMessage(msgspec.Struct, frozen=True, gc=False):
-    """A request or a response about the bookie, or the connection, and no ledger."""
+    """A request or a response about the bookie or the connection. ``ledger`` is the id that no ledger has."""
+
+    ledger: ClassVar[int] = -1
 
 
 class AddEntry(Message, frozen=True, gc=False):

@@ -14,16 +14,28 @@ from typing import Any
 import msgspec
 
 from fencepost.store.messages import (
+    NO_AUTHENTICATION,
     NO_ENTRY_YET,
     AddEntry,
     AddEntryResponse,
+    Auth,
+    AuthResponse,
+    BatchRead,
+    BatchReadResponse,
     ForceLedger,
     ForceLedgerResponse,
+    GetBookieInfo,
+    GetBookieInfoResponse,
+    ListEntries,
+    ListEntriesResponse,
     ReadEntry,
     ReadEntryResponse,
     ReadLac,
     ReadLacResponse,
+    Request,
     Response,
+    StartTls,
+    StartTlsResponse,
     WriteLac,
     WriteLacResponse,
 )
@@ -32,16 +44,22 @@ from fencepost.store.roles.interface import (
     Answer,
     Asked,
     Call,
+    ConnectionClosed,
     Effect,
     Error,
     Event,
+    FindRuns,
+    Forget,
     Found,
     Journal,
     JournalFailed,
     JournalSynced,
     LookUp,
+    Measure,
+    Measured,
     Replayed,
     Result,
+    RunsFound,
     SetTimer,
     Stop,
     Store,
@@ -52,12 +70,35 @@ from fencepost.store.rules.codes import Code
 from fencepost.store.rules.fencing import answer_to_fence, is_fenced_by_read
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.rules.reading import (
+    answer_to_batch_read,
+    answer_to_list_entries,
     answer_to_poll,
     answer_to_read,
     answer_to_read_lac,
+    batch_takes,
     is_poll_over,
     is_readable,
+    may_begin,
+    size_of_batch,
 )
+
+BATCH_HEADER, BATCH_ENTRY = 36, 4
+"""Bytes of a response to a batch read besides its entries, and besides the body of each, as BookKeeper counts them."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What a bookie has under way at most; whoever asks for more is answered ``TOO_MANY_REQUESTS``.
+
+    ``look_ups``: requests that wait for storage. ``polls`` and ``polls_of_ledger``: long polls that wait for a LAC. ``poll_wait``: microseconds that
+    one waits, whatever it asks for. ``batch_entries`` and ``batch_size``, in bytes: what a response to a batch read has at most.
+    """
+
+    look_ups: int = 10_000
+    polls: int = 10_000
+    polls_of_ledger: int = 1_000
+    poll_wait: int = 60_000_000
+    batch_entries: int = 1_000
+    batch_size: int = 5 * 1024 * 1024
 
 
 class Ledger(msgspec.Struct):
@@ -72,15 +113,26 @@ class Ledger(msgspec.Struct):
     polls: dict[int, Asked] = msgspec.field(default_factory=dict)
 
 
+class Batch(msgspec.Struct):
+    """A batch read on its way. ``after``: the position in the journal from which on all that it shows is durable."""
+
+    max_count: int
+    max_size: int
+    bodies: list[bytes] = msgspec.field(default_factory=list)
+    size: int = BATCH_HEADER
+    after: int = 0
+
+
 class Bookie:
     """One bookie. ``read_only``: it takes entries from recoveries alone.
 
     It answers these calls when what they change is durable: ``fence``, ``enter limbo`` (which fences too) and ``leave limbo``, each
-    with a ledger; and ``read only``, with whether it is to be that.
+    with a ledger. It answers these at once: ``read only``, with whether it is to be that, and ``forget``, with a ledger that was deleted.
     """
 
-    def __init__(self, protections: Protections = ALL) -> None:
+    def __init__(self, protections: Protections = ALL, limits: Limits | None = None) -> None:
         self.protections = protections
+        self.limits = limits or Limits()
         self.ledgers: dict[int, Ledger] = {}
         self.position = 0
         self.synced = 0
@@ -92,6 +144,10 @@ class Bookie:
         """Entries that are not durable yet, by ledger and id, and their positions."""
         self.unsynced_in_order: deque[tuple[int, tuple[int, int]]] = deque()
         self.look_ups: dict[int, Asked] = {}
+        self.batches: dict[int, Batch] = {}
+        """Those of the look-ups that belong to a batch read."""
+        self.polls: dict[int, int] = {}
+        """The ledgers of the long polls that wait, by the numbers of these."""
         self.number = 0
         """That of the last look-up or long poll."""
 
@@ -138,25 +194,37 @@ class Bookie:
     def _read(self, asked: Asked, request: ReadEntry, effects: list[Effect]) -> None:
         ledger = self.ledgers.get(request.ledger, _UNKNOWN)
         if request.fence:
-            code = answer_to_fence(
-                key_matches=key_matches(ledger.master_key, request.master_key), protections=self.protections
-            )
+            code, ledger = self._fence_by_read(request, ledger, effects)
             if code is not Code.OK:
-                refusal = ReadEntryResponse(request.ledger, request.entry_id, code)
-                self._reply(Answer(asked.connection, asked.txn, refusal), ledger.position, effects)
+                self._reply(Answer(asked.connection, asked.txn, _failure(request, code)), ledger.position, effects)
                 return
-            of_last = request.entry_id == NO_ENTRY_YET
-            if is_fenced_by_read(request.fence, self.protections, is_of_last_entry=of_last):
-                ledger = self._learn(request.ledger, request.master_key, effects)
-                self._fence(request.ledger, ledger, effects)
         if ledger is _UNKNOWN or request.previous_lac is None:
             self._look_up(asked, request.entry_id, effects)
         elif request.wait and not is_poll_over(ledger.lac, request.previous_lac, ledger.fenced):
-            self.number += 1
-            ledger.polls[self.number] = asked
-            effects.append(SetTimer((request.ledger, self.number), request.wait))
+            self._wait(asked, request, ledger, effects)
         else:
             self._end_poll(asked, ledger, effects)
+
+    def _wait(self, asked: Asked, request: ReadEntry, ledger: Ledger, effects: list[Effect]) -> None:
+        limits = self.limits
+        if may_begin(len(self.polls), limits.polls) and may_begin(len(ledger.polls), limits.polls_of_ledger):
+            self.number += 1
+            ledger.polls[self.number] = asked
+            self.polls[self.number] = request.ledger
+            effects.append(SetTimer((request.ledger, self.number), min(request.wait, limits.poll_wait)))
+        else:
+            effects.append(Answer(asked.connection, asked.txn, _failure(request, Code.TOO_MANY_REQUESTS)))
+
+    def _batch_read(self, asked: Asked, request: BatchRead, effects: list[Effect]) -> None:
+        code, ledger = Code.OK, self.ledgers.get(request.ledger, _UNKNOWN)
+        if request.fence:
+            code, ledger = self._fence_by_read(request, ledger, effects)
+        if code is not Code.OK:
+            self._reply(Answer(asked.connection, asked.txn, _failure(request, code)), ledger.position, effects)
+            return
+        max_count = size_of_batch(request.max_count, self.limits.batch_entries)
+        batch = Batch(max_count, size_of_batch(request.max_size, self.limits.batch_size))
+        self._look_up(asked, request.entry_id, effects, batch)
 
     def _read_lac(self, asked: Asked, request: ReadLac, effects: list[Effect]) -> None:
         self._look_up(asked, NO_ENTRY_YET, effects)
@@ -179,6 +247,21 @@ class Bookie:
         response = ForceLedgerResponse(request.ledger, Code.OK)
         self._reply(Answer(asked.connection, asked.txn, response), self.position, effects)
 
+    def _list_entries(self, asked: Asked, request: ListEntries, effects: list[Effect]) -> None:
+        if self._begin(asked, effects):
+            effects.append(FindRuns(self.number, request.ledger))
+
+    def _info(self, asked: Asked, request: GetBookieInfo, effects: list[Effect]) -> None:
+        if self._begin(asked, effects):
+            effects.append(Measure(self.number))
+
+    def _auth(self, asked: Asked, request: Auth, effects: list[Effect]) -> None:
+        effects.append(Answer(asked.connection, asked.txn, AuthResponse(Code.OK, NO_AUTHENTICATION)))
+
+    def _start_tls(self, asked: Asked, request: StartTls, effects: list[Effect]) -> None:
+        """TLS is the driver's: it asks the role only if it has none."""
+        effects.append(Answer(asked.connection, asked.txn, StartTlsResponse(Code.BAD_REQUEST)))
+
     # -- what comes back from the journal, from storage and from timers ------------------------------------------------
 
     def _journal_synced(self, event: JournalSynced, effects: list[Effect]) -> None:
@@ -198,14 +281,19 @@ class Bookie:
     def _found(self, event: Found, effects: list[Effect]) -> None:
         asked = self.look_ups.pop(event.number)
         request = asked.request
+        if type(request) is BatchRead:
+            self._found_of_batch(asked, request, event, effects)
+            return
         ledger = self.ledgers.get(request.ledger, _UNKNOWN)
-        known_ledger, unreadable = ledger is not _UNKNOWN, event.code is Code.IO_ERROR
         response: Response
         if type(request) is ReadEntry:
-            response = self._read_response(request, ledger, event, known_ledger, unreadable)
+            response = self._read_response(request, ledger, event)
         else:
             code = answer_to_read_lac(
-                known_ledger=known_ledger, limbo=ledger.limbo, unreadable=unreadable, protections=self.protections
+                known_ledger=ledger is not _UNKNOWN,
+                limbo=ledger.limbo,
+                unreadable=event.code is Code.IO_ERROR,
+                protections=self.protections,
             )
             response = ReadLacResponse(request.ledger, code)
             if code is Code.OK:
@@ -213,32 +301,80 @@ class Bookie:
         after = max(ledger.position, self.unsynced.get((request.ledger, event.entry_id), 0))
         self._reply(Answer(asked.connection, asked.txn, response), after, effects)
 
-    def _read_response(
-        self, request: ReadEntry, ledger: Ledger, event: Found, known_ledger: bool, unreadable: bool
-    ) -> ReadEntryResponse:
-        code = answer_to_read(
-            stored=event.code is Code.OK,
-            known_ledger=known_ledger,
+    def _answer_to_read(self, ledger: Ledger, found: Code) -> Code:
+        return answer_to_read(
+            stored=found is Code.OK,
+            known_ledger=ledger is not _UNKNOWN,
             limbo=ledger.limbo,
-            unreadable=unreadable,
+            unreadable=found is Code.IO_ERROR,
             protections=self.protections,
         )
+
+    def _read_response(self, request: ReadEntry, ledger: Ledger, event: Found) -> ReadEntryResponse:
+        code = self._answer_to_read(ledger, event.code)
         if code is Code.OK:
-            return ReadEntryResponse(request.ledger, event.entry_id, code, ledger.lac, event.body)
-        if request.previous_lac is not None:
+            entry_id = event.entry_id if _is_piggyback(request) else request.entry_id
+            return ReadEntryResponse(request.ledger, entry_id, code, ledger.lac, event.body)
+        if _is_piggyback(request):
             code = answer_to_poll(code)
         return ReadEntryResponse(request.ledger, request.entry_id, code, ledger.lac)
 
+    def _found_of_batch(self, asked: Asked, request: BatchRead, event: Found, effects: list[Effect]) -> None:
+        """One more entry of a batch was looked up: look up the next one, or answer with those that there are."""
+        batch = self.batches.pop(event.number)
+        if event.code is Code.OK and event.body is not None:
+            size = batch.size + BATCH_ENTRY + len(event.body)
+            if batch_takes(len(batch.bodies) + 1, size, batch.max_size):
+                batch.bodies.append(event.body)
+                batch.size = size
+                batch.after = max(batch.after, self.unsynced.get((request.ledger, event.entry_id), 0))
+                if len(batch.bodies) < batch.max_count:
+                    self._look_up(asked, event.entry_id + 1, effects, batch)
+                    return
+        ledger = self.ledgers.get(request.ledger, _UNKNOWN)
+        code = answer_to_batch_read(self._answer_to_read(ledger, event.code), len(batch.bodies))
+        response = BatchReadResponse(request.ledger, request.entry_id, code, tuple(batch.bodies))
+        self._reply(Answer(asked.connection, asked.txn, response), max(ledger.position, batch.after), effects)
+
+    def _runs_found(self, event: RunsFound, effects: list[Effect]) -> None:
+        asked = self.look_ups.pop(event.number)
+        request = asked.request
+        ledger = self.ledgers.get(request.ledger, _UNKNOWN)
+        code = answer_to_list_entries(
+            known_ledger=ledger is not _UNKNOWN,
+            limbo=ledger.limbo,
+            unreadable=event.code is Code.IO_ERROR,
+            protections=self.protections,
+        )
+        response = ListEntriesResponse(request.ledger, code, event.runs if code is Code.OK else ())
+        self._reply(Answer(asked.connection, asked.txn, response), self.position, effects)
+
+    def _measured(self, event: Measured, effects: list[Effect]) -> None:
+        asked = self.look_ups.pop(event.number)
+        assert type(asked.request) is GetBookieInfo
+        total = event.total if asked.request.total else None
+        response = GetBookieInfoResponse(Code.OK, total, event.free if asked.request.free else None)
+        effects.append(Answer(asked.connection, asked.txn, response))
+
     def _timer_fired(self, event: TimerFired, effects: list[Effect]) -> None:
         of_ledger, number = event.key
-        ledger = self.ledgers[of_ledger]
-        asked = ledger.polls.pop(number, None)
-        if asked is not None:
-            self._end_poll(asked, ledger, effects)
+        if self.polls.pop(number, None) is not None:
+            ledger = self.ledgers[of_ledger]
+            self._end_poll(ledger.polls.pop(number), ledger, effects)
+
+    def _connection_closed(self, event: ConnectionClosed, effects: list[Effect]) -> None:
+        """Nobody is left to whom the long polls of a connection could be answered."""
+        for number, of_ledger in list(self.polls.items()):
+            if self.ledgers[of_ledger].polls[number].connection == event.connection:
+                del self.polls[number], self.ledgers[of_ledger].polls[number]
 
     def _called(self, event: Call, effects: list[Effect]) -> None:
         if event.operation == "read only":
             (self.read_only,) = event.arguments
+            effects.append(Result(event.token))
+        elif event.operation == "forget":
+            (of_ledger,) = event.arguments
+            self._forget(of_ledger, effects)
             effects.append(Result(event.token))
         elif event.operation in ("fence", "enter limbo", "leave limbo"):
             (of_ledger,) = event.arguments
@@ -292,12 +428,34 @@ class Bookie:
             ledger.position = self.position
         return ledger
 
+    def _fence_by_read(
+        self, request: ReadEntry | BatchRead, ledger: Ledger, effects: list[Effect]
+    ) -> tuple[Code, Ledger]:
+        """Fence as a read asks for; whether the read may go on, and the ledger, which is known from now on if it may."""
+        code = answer_to_fence(
+            key_matches=key_matches(ledger.master_key, request.master_key), protections=self.protections
+        )
+        of_last = request.entry_id == NO_ENTRY_YET
+        if code is Code.OK and is_fenced_by_read(request.fence, self.protections, is_of_last_entry=of_last):
+            ledger = self._learn(request.ledger, request.master_key, effects)
+            self._fence(request.ledger, ledger, effects)
+        return code, ledger
+
     def _fence(self, of_ledger: int, ledger: Ledger, effects: list[Effect]) -> None:
         if not ledger.fenced:
             ledger.fenced = True
             self._journal(LedgerFenced(of_ledger), effects)
             ledger.position = self.position
             self._end_polls(ledger, effects)
+
+    def _forget(self, of_ledger: int, effects: list[Effect]) -> None:
+        """Know nothing of a ledger any more. Whatever the journal still has of it comes back after a start, to be forgotten again."""
+        ledger = self.ledgers.pop(of_ledger, None)
+        if ledger is not None:
+            for number, poll in ledger.polls.items():
+                del self.polls[number]
+                effects.append(Answer(poll.connection, poll.txn, _failure(poll.request, Code.NO_LEDGER)))
+        effects.append(Forget(of_ledger))
 
     def _hear_of_lac(self, ledger: Ledger, lac: int, effects: list[Effect], body: bytes | None = None) -> None:
         before = ledger.lac
@@ -313,21 +471,54 @@ class Bookie:
             if is_poll_over(ledger.lac, _previous_lac(poll), ledger.fenced)
         ]
         for number in over:
+            del self.polls[number]
             self._end_poll(ledger.polls.pop(number), ledger, effects)
 
     def _end_poll(self, poll: Asked, ledger: Ledger, effects: list[Effect]) -> None:
-        """Answer a long poll: with the entry after the LAC that the reader had, if that is confirmed now."""
-        request, wanted = poll.request, _previous_lac(poll) + 1
-        if is_readable(wanted, ledger.lac, None):
+        """Answer a long poll: with the entry after the LAC that the reader had, if that is confirmed now, or the one it asked for."""
+        request = poll.request
+        assert type(request) is ReadEntry
+        wanted = _previous_lac(poll) + 1
+        if not request.piggyback:
+            self._look_up(poll, request.entry_id, effects)
+        elif is_readable(wanted, ledger.lac, None):
             self._look_up(poll, wanted, effects)
         else:
             response = ReadEntryResponse(request.ledger, NO_ENTRY_YET, Code.OK, ledger.lac)
             self._reply(Answer(poll.connection, poll.txn, response), ledger.position, effects)
 
-    def _look_up(self, asked: Asked, entry_id: int, effects: list[Effect]) -> None:
-        self.number += 1
-        self.look_ups[self.number] = asked
-        effects.append(LookUp(self.number, asked.request.ledger, entry_id))
+    def _look_up(self, asked: Asked, entry_id: int, effects: list[Effect], batch: Batch | None = None) -> None:
+        if self._begin(asked, effects):
+            effects.append(LookUp(self.number, asked.request.ledger, entry_id))
+            if batch is not None:
+                self.batches[self.number] = batch
+
+    def _begin(self, asked: Asked, effects: list[Effect]) -> bool:
+        """Count what waits for storage, under a new number; or answer that too much does."""
+        if may_begin(len(self.look_ups), self.limits.look_ups):
+            self.number += 1
+            self.look_ups[self.number] = asked
+            return True
+        effects.append(Answer(asked.connection, asked.txn, _failure(asked.request, Code.TOO_MANY_REQUESTS)))
+        return False
+
+
+def _failure(request: Request, code: Code) -> Response:
+    """The response to a request that has come to nothing, for one of those that wait for storage or a LAC."""
+    if type(request) is ReadEntry:
+        return ReadEntryResponse(request.ledger, request.entry_id, code)
+    if type(request) is BatchRead:
+        return BatchReadResponse(request.ledger, request.entry_id, code)
+    if type(request) is ReadLac:
+        return ReadLacResponse(request.ledger, code)
+    if type(request) is ListEntries:
+        return ListEntriesResponse(request.ledger, code)
+    assert type(request) is GetBookieInfo
+    return GetBookieInfoResponse(code)
+
+
+def _is_piggyback(request: ReadEntry) -> bool:
+    return request.previous_lac is not None and request.piggyback
 
 
 def _previous_lac(poll: Asked) -> int:
@@ -344,12 +535,20 @@ _REQUESTS: dict[type, Callable[[Bookie, Asked, Any, list[Effect]], None]] = {
     ReadLac: Bookie._read_lac,
     WriteLac: Bookie._write_lac,
     ForceLedger: Bookie._force,
+    BatchRead: Bookie._batch_read,
+    ListEntries: Bookie._list_entries,
+    GetBookieInfo: Bookie._info,
+    Auth: Bookie._auth,
+    StartTls: Bookie._start_tls,
 }
 
 _EVENTS: dict[type, Callable[[Bookie, Any, list[Effect]], None]] = {
     JournalSynced: Bookie._journal_synced,
     JournalFailed: Bookie._journal_failed,
     Found: Bookie._found,
+    RunsFound: Bookie._runs_found,
+    Measured: Bookie._measured,
+    ConnectionClosed: Bookie._connection_closed,
     TimerFired: Bookie._timer_fired,
     Call: Bookie._called,
     Replayed: Bookie._replayed,

@@ -212,6 +212,12 @@ class Answer(Effect, frozen=True, gc=False):
     response: Response
 
 
+class ConnectionClosed(Event, frozen=True, gc=False):
+    """A connection is gone: whatever came by it need not be answered."""
+
+    connection: int
+
+
 class Journal(Effect, frozen=True, gc=False):
     """Append a record to the journal. ``position`` counts the records of this process from 1; they become durable in that order."""
 

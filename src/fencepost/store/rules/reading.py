@@ -67,19 +67,14 @@ def answer_to_batch_read(first: Code, bodies: int) -> Code:
     return Code.OK if bodies else first
 
 
-def is_batch_over(taken: int, size: int, max_count: int, max_size: int) -> bool:
-    """Whether a batch that has so many entries, and so many bytes, takes no more; a limit of zero or less is none."""
-    return (0 < max_count <= taken) or (0 < max_size <= size)
-
-
-def batch_takes(taken: int, size: int, max_size: int) -> bool:
-    """Whether a batch takes an entry with which it would have so many bytes. The first one is taken however large it is."""
-    return not taken or max_size <= 0 or size <= max_size
-
-
-def batch_size(asked_for: int, limit: int) -> int:
-    """The bytes that a response to a batch read may have: what the reader asks for, up to the bookie's own limit."""
+def size_of_batch(asked_for: int, limit: int) -> int:
+    """The entries, or the bytes, that a batch may have: as many as the reader asks for, if that is more than 0, up to the bookie's limit."""
     return min(asked_for, limit) if asked_for > 0 else limit
+
+
+def batch_takes(bodies: int, size: int, max_size: int) -> bool:
+    """Whether a batch takes an entry with which it would have so many ``bodies`` in so many bytes: the first one, and others that fit."""
+    return bodies == 1 or size <= max_size
 
 
 def may_begin(under_way: int, limit: int) -> bool:
