@@ -1,1 +1,1 @@
-"""Files of a bookie and their formats, as bytes: pure codecs, shared by the simulator and the servers."""
+"""What a bookie keeps on disk: the formats of its files as pure codecs, the layer of files under them, and the storage made of both."""

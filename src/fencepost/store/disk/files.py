@@ -1,0 +1,210 @@
+"""The files of a bookie, as little of them as it needs: one flat folder, files that grow at their end, and syncs of both.
+
+Everything that a bookie keeps passes through here, so that a test can put a folder that fails in its place, and the simulator one
+that is made of bytes. All failures are ``OSError``. A write or a sync that failed is never tried again by anybody: what it left on the
+disk is not known.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class ShortWrite(OSError):
+    """The operating system took a part of what was to be written."""
+
+    def __init__(self, name: str, written: int, wanted: int) -> None:
+        super().__init__(errno.EIO, f"{name} took {written:,} of {wanted:,} bytes")
+
+
+@dataclass(frozen=True)
+class Room:
+    """The bytes of the disk that a folder is on, and how many of them can still be written."""
+
+    total: int
+    free: int
+
+    @property
+    def usage(self) -> float:
+        """The share of the disk that is in use, from 0 to 1."""
+        return 1 - self.free / self.total
+
+
+class File(Protocol):
+    """An open file. It may be read by several threads, and written by one. It is closed when nobody refers to it any more."""
+
+    name: str
+    end: int
+    """Where the next write goes."""
+
+    def append(self, data: bytes | Sequence[bytes]) -> None:
+        """Write at ``end``, and move that."""
+        ...
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes from an offset on, fewer than ``size`` of them only at the end of the file."""
+        ...
+
+    def sync(self) -> None:
+        """Come back when all that was written is durable. Its name is so only when the folder is synced too."""
+        ...
+
+    def preallocate(self, end: int) -> None:
+        """Take room up to an offset, which reads as zeros."""
+        ...
+
+    def truncate(self, length: int) -> None:
+        """Cut the file off; the next write goes there."""
+        ...
+
+
+class Files(Protocol):
+    """A folder of files."""
+
+    def names(self) -> list[str]:
+        """The files there are, in the order of their names."""
+        ...
+
+    def size(self, name: str) -> int:
+        """The bytes of a file."""
+        ...
+
+    def create(self, name: str) -> File:
+        """Make a file, which must not be there yet."""
+        ...
+
+    def open(self, name: str, writable: bool = False) -> File:
+        """Open a file that is there."""
+        ...
+
+    def rename(self, name: str, new: str) -> None:
+        """Give a file another name, in one step; a file that has that name is replaced."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file. Whoever has it open can go on to read it."""
+        ...
+
+    def sync(self) -> None:
+        """Come back when the names of the files are durable."""
+        ...
+
+    def room(self) -> Room:
+        """How much room there is."""
+        ...
+
+
+class OsFile:
+    """A file of the operating system."""
+
+    def __init__(self, name: str, descriptor: int, end: int) -> None:
+        self.name = name
+        self.end = end
+        self._descriptor = descriptor
+
+    def append(self, data: bytes | Sequence[bytes]) -> None:
+        parts = [data] if isinstance(data, bytes) else data
+        for first in range(0, len(parts), _PARTS):
+            some = parts[first : first + _PARTS]
+            wanted = sum(map(len, some))
+            written = os.pwritev(self._descriptor, some, self.end)
+            if written != wanted:
+                raise ShortWrite(self.name, written, wanted)
+            self.end += wanted
+
+    def read(self, offset: int, size: int) -> bytes:
+        data = os.pread(self._descriptor, size, offset)
+        if len(data) == size or not data:
+            return data
+        parts = [data]  # one call returns at most 2 GiB, and fewer if a signal comes
+        while data and size > sum(map(len, parts)):
+            done = sum(map(len, parts))
+            data = os.pread(self._descriptor, size - done, offset + done)
+            parts.append(data)
+        return b"".join(parts)
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def preallocate(self, end: int) -> None:
+        os.posix_fallocate(self._descriptor, 0, end)
+
+    def truncate(self, length: int) -> None:
+        os.ftruncate(self._descriptor, length)
+        self.end = length
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
+_PARTS = os.sysconf("SC_IOV_MAX")
+
+
+class OsFiles:
+    """A folder of the operating system. It is made if it is missing, unless ``create`` is false."""
+
+    def __init__(self, path: str, create: bool = True) -> None:
+        self.path = path
+        if create and not os.path.isdir(path):
+            os.makedirs(path)
+            _sync_folder(os.path.dirname(os.path.abspath(path)))
+
+    def names(self) -> list[str]:
+        with os.scandir(self.path) as found:
+            return sorted(each.name for each in found if each.is_file())
+
+    def size(self, name: str) -> int:
+        return os.stat(os.path.join(self.path, name)).st_size
+
+    def create(self, name: str) -> File:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        return OsFile(name, os.open(os.path.join(self.path, name), flags, 0o640), 0)
+
+    def open(self, name: str, writable: bool = False) -> File:
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
+        descriptor = os.open(os.path.join(self.path, name), flags)
+        return OsFile(name, descriptor, os.fstat(descriptor).st_size)
+
+    def rename(self, name: str, new: str) -> None:
+        os.replace(os.path.join(self.path, name), os.path.join(self.path, new))
+
+    def remove(self, name: str) -> None:
+        os.remove(os.path.join(self.path, name))
+
+    def sync(self) -> None:
+        _sync_folder(self.path)
+
+    def room(self) -> Room:
+        found = os.statvfs(self.path)
+        return Room(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+
+class Lock:
+    """Keeps a folder for one process, until it is released or the process ends. Raises ``BlockingIOError`` if another has it."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(os.path.join(path, "LOCK"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._descriptor)
+            raise
+
+    def release(self) -> None:
+        """Let others have the folder."""
+        with suppress(OSError):
+            os.close(self._descriptor)
+
+
+def _sync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

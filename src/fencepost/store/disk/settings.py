@@ -1,0 +1,84 @@
+"""The settings of a bookie's storage. In files of settings they have BookKeeper's names, where BookKeeper has one."""
+
+from __future__ import annotations
+
+import msgspec
+
+MIB = 1 << 20
+
+
+class StorageSettings(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    rename={
+        "journal_directory": "journalDirectory",
+        "ledger_directory": "ledgerDirectory",
+        "journal_write_data": "journalWriteData",
+        "journal_sync_data": "journalSyncData",
+        "journal_max_group_wait_msec": "journalMaxGroupWaitMSec",
+        "journal_buffered_writes_threshold": "journalBufferedWritesThreshold",
+        "journal_buffered_entries_threshold": "journalBufferedEntriesThreshold",
+        "journal_max_size_mb": "journalMaxSizeMB",
+        "journal_pre_alloc_size_mb": "journalPreAllocSizeMB",
+        "write_cache_max_size_mb": "dbStorage_writeCacheMaxSizeMb",
+        "flush_interval": "flushInterval",
+        "log_size_limit": "logSizeLimit",
+        "gc_wait_time": "gcWaitTime",
+        "minor_compaction_threshold": "minorCompactionThreshold",
+        "minor_compaction_interval": "minorCompactionInterval",
+        "major_compaction_threshold": "majorCompactionThreshold",
+        "major_compaction_interval": "majorCompactionInterval",
+        "compaction_rate_by_bytes": "compactionRateByBytes",
+        "disk_usage_threshold": "diskUsageThreshold",
+        "disk_usage_warn_threshold": "diskUsageWarnThreshold",
+        "disk_usage_lwm_threshold": "diskUsageLwmThreshold",
+        "disk_check_interval": "diskCheckInterval",
+    },
+):
+    """What a storage is to be like. Sizes are in the unit that the name says, otherwise in bytes; times in milliseconds unless said."""
+
+    journal_directory: str
+    ledger_directory: str
+    """Where entry logs and their index are. It may be the directory of the journal too."""
+    journal_write_data: bool = True
+    """Whether entries go to the journal. Fences, keys and limbo always do."""
+    journal_sync_data: bool = True
+    """Whether a group of records is answered only after a sync."""
+    journal_max_group_wait_msec: float = 2
+    """The longest that a record waits for others to share its group. It never waits while nothing else is under way."""
+    journal_buffered_writes_threshold: int = 512 * 1024
+    """The bytes at which a group is closed."""
+    journal_buffered_entries_threshold: int = 20_000
+    """The records at which a group is closed."""
+    journal_max_size_mb: int = 2048
+    """The size at which a journal goes on in its next file. Every checkpoint begins a new one too."""
+    journal_pre_alloc_size_mb: int = 16
+    """Room that is taken at once for a journal file."""
+    write_cache_max_size_mb: int = 64
+    """Memory for entries that are not in an entry log yet. Half of it fills while the other half is flushed."""
+    flush_interval: int = 10_000
+    """The longest time between checkpoints, if something was added."""
+    log_size_limit: int = 1024 * MIB
+    """The size at which a new entry log is begun."""
+    gc_wait_time: int = 900_000
+    """The time between collections of garbage."""
+    minor_compaction_threshold: float = 0.2
+    """Entry logs of which at most this share is in use are compacted at every minor compaction; 0: none."""
+    minor_compaction_interval: int = 3_600
+    """Seconds between minor compactions."""
+    major_compaction_threshold: float = 0.8
+    """As the one above, for major compactions."""
+    major_compaction_interval: int = 86_400
+    """Seconds between major compactions."""
+    compaction_rate_by_bytes: int = 32 * MIB
+    """Bytes a second that compaction writes at most."""
+    disk_usage_threshold: float = 0.95
+    """The share of a disk in use from which on the storage says that it is full."""
+    disk_usage_warn_threshold: float = 0.90
+    """The share of a disk in use from which on a warning is logged."""
+    disk_usage_lwm_threshold: float = 0.90
+    """The share of every disk in use below which a full storage says that there is room again."""
+    disk_check_interval: int = 10_000
+    """The time between looks at the room on the disks."""
