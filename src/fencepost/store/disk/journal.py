@@ -1,8 +1,9 @@
 """The journal: the bytes of a bookie's log of records, and what can be read back after a crash or damage.
 
-A journal is a sequence of files, one for each start of its bookie. A file begins with a sector that says which one it is and up to where
-the file before it counts. Then come groups, each from a sector boundary on: a header, records, and zeros up to the next boundary. So
-nothing that was synced is ever written again, and a torn write damages nothing that was durable.
+A journal is a sequence of files. A new one is begun at each start of its bookie, at each checkpoint, and when a file is large. A file
+begins with a sector that says which one it is and up to where the file before it counts. Then come groups, each from a sector boundary
+on: a header with a checksum of the whole group, records, and zeros up to the next boundary. So nothing that was synced is ever
+written again, and a torn write damages nothing that was durable.
 
 The header of a group says up to where the file was synced when the group was written. What can not be read is damage if a later group
 says that it was synced, and otherwise the torn tail that a crash leaves, whose records nobody was told of. The last group that
@@ -16,17 +17,18 @@ from __future__ import annotations
 
 import enum
 import struct
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+
+from fencepost.store.disk.checksum import crc32c
 
 SECTOR = 512
 """Bytes that a disk writes at once. Groups begin at multiples of it."""
 
 _FILE = struct.Struct(">8sQQ")  # magic, number, up to where the file before it counts; then a checksum
-_GROUP = struct.Struct(">4sQQI")  # magic, own offset, synced offset, bytes of records; then a checksum
-_RECORD = struct.Struct(">II")  # bytes, checksum
+_GROUP = struct.Struct(">4sQQQII")  # magic, number, own offset, synced offset, bytes of records, checksum of them; then a checksum
 _CHECKSUM = struct.Struct(">I")
+_LENGTH = struct.Struct(">I")
 _GROUP_SIZE = _GROUP.size + _CHECKSUM.size
 _FILE_MAGIC = b"FPJOURN1"
 _GROUP_MAGIC = b"FPJG"
@@ -42,7 +44,7 @@ class Ending(enum.Enum):
     CLEAN = "clean"
     """With the file."""
     TORN = "torn"
-    """With a write that a crash cut short. Nothing after it was synced."""
+    """With a write that a crash cut short, or with room that was never written. Nothing after it was synced."""
     DAMAGED = "damaged"
     """With something that was synced and can not be read any more."""
 
@@ -92,19 +94,18 @@ class Writer:
         self.end = SECTOR
         return _file_header(self.number, previous_end) + self.group(records)
 
-    def group(self, records: Sequence[bytes] = ()) -> bytes:
+    def group(self, records: Iterable[bytes] = ()) -> bytes:
         """The bytes of a group, to be written at the offset that ``end`` was before this call."""
-        start = self.end
-        parts = [b""]
-        at = start + _GROUP_SIZE
-        for payload in records:
-            parts.append(_RECORD.pack(len(payload), _checksum(self.number, at, payload)))
-            parts.append(payload)
-            at += _RECORD.size + len(payload)
-        parts[0] = _group_header(self.number, start, self.synced, at - start - _GROUP_SIZE)
-        self.end = aligned(at)
-        parts.append(bytes(self.end - at))
-        return b"".join(parts)
+        parts = []
+        append, pack = parts.append, _LENGTH.pack
+        for record in records:
+            append(pack(len(record)))
+            append(record)
+        body = b"".join(parts)
+        start, length = self.end, len(body)
+        self.end = aligned(start + _GROUP_SIZE + length)
+        header = _group_header(self.number, start, self.synced, length, crc32c(body))
+        return b"".join((header, body, bytes(self.end - start - _GROUP_SIZE - length)))
 
 
 def aligned(offset: int) -> int:
@@ -118,62 +119,65 @@ def scan(data: bytes, number: int) -> Scan:
     if previous_end < 0:
         return Scan(-1, (), 0, 0, _ending(data, number, 0))
     records: list[tuple[int, bytes]] = []
-    synced, end, stop = 0, SECTOR, -1
+    synced, end = 0, SECTOR
     while end < len(data):
         header = _read_group(data, number, end)
         if header is None:
-            stop = end
             break
-        group, stop = _read_records(data, number, end + _GROUP_SIZE, header[1])
-        if stop >= 0:
+        proven, length, checksum = header
+        body = data[end + _GROUP_SIZE : end + _GROUP_SIZE + length]
+        after = aligned(end + _GROUP_SIZE + length)
+        padding = data[end + _GROUP_SIZE + length : after]
+        if after > len(data) or crc32c(body) != checksum or padding.strip(b"\0"):
             break  # a group counts only as a whole: it was not synced, or is damaged
-        records += [(end, payload) for payload in group]
-        synced = max(synced, header[0])
-        end = aligned(end + _GROUP_SIZE + header[1])
-    ending = Ending.CLEAN if stop < 0 else _ending(data, number, stop)
+        records += [(end, record) for record in _read_records(body)]
+        synced, end = max(synced, proven), after
+    ending = Ending.CLEAN if end == len(data) else _ending(data, number, end)
     return Scan(previous_end if end > SECTOR else -1, tuple(records), synced, end, ending)
 
 
-def recover(files: Sequence[tuple[int, bytes]]) -> Recovered:
-    """The records of a whole journal, given its files with their numbers, in order.
+def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
+    """The records of a whole journal from the file with the number ``start`` on, given the files with their numbers, in order.
 
-    Raises :class:`Damage` if something is missing that was durable.
+    Files before ``start`` are passed over; a checkpoint holds what is in them. Raises :class:`Damage` if something is missing that was
+    durable.
     """
     found: list[bytes] = []
-    last = Recovered((), (), 0, 0)
+    last = Recovered((), (), start - 1, 0)
     before: Scan | None = None
+    torn = -1
     for number, data in files:
+        if number < start:
+            continue
+        if torn >= 0:
+            raise Damage(f"journal file {torn} can not be read")
         seen = scan(data, number)
         if seen.ending is Ending.DAMAGED:
             raise Damage(f"journal file {number} was synced and can not be read from byte {seen.end:,} on")
         if seen.previous_end < 0:
-            if number != files[-1][0]:
-                raise Damage(f"journal file {number} can not be read")
-            break  # the crash came while it was made
+            torn = number  # the crash came while it was made, unless there is another one after it
+            continue
         if number != last.number + 1:
-            raise Damage(f"journal file {number - 1} is missing")
+            raise Damage(f"journal file {last.number + 1} is missing")
         if before is not None:
             if before.end < seen.previous_end:
                 raise Damage(f"journal file {number - 1} was synced and can not be read from byte {before.end:,} on")
-            found += [payload for group, payload in before.records if group < seen.previous_end]
-        elif seen.previous_end:
+            found += [record for group, record in before.records if group < seen.previous_end]
+        elif start == 1 and seen.previous_end:
             raise Damage(f"journal file {number - 1} is missing")
         before, last = seen, Recovered((), (), number, seen.synced)
     if before is None:
+        if start > 1:
+            raise Damage(f"journal file {start} {'can not be read' if torn == start else 'is missing'}")
         return last
-    proven = [payload for group, payload in before.records if group < before.synced]
-    unproven = [payload for group, payload in before.records if group >= before.synced]
+    proven = [record for group, record in before.records if group < before.synced]
+    unproven = [record for group, record in before.records if group >= before.synced]
     return Recovered((*found, *proven, *unproven), tuple(unproven), last.number, last.end)
-
-
-def _checksum(number: int, offset: int, payload: bytes) -> int:
-    """A checksum that bytes pass only in their own file, at their own offset and with their own length."""
-    return zlib.crc32(payload, zlib.crc32(_FILE.pack(b"", number, offset), len(payload)))
 
 
 def _file_header(number: int, previous_end: int) -> bytes:
     fields = _FILE.pack(_FILE_MAGIC, number, previous_end)
-    return (fields + _CHECKSUM.pack(zlib.crc32(fields))).ljust(SECTOR, b"\0")
+    return (fields + _CHECKSUM.pack(crc32c(fields))).ljust(SECTOR, b"\0")
 
 
 def _read_file_header(data: bytes, number: int) -> int:
@@ -184,45 +188,37 @@ def _read_file_header(data: bytes, number: int) -> int:
     return previous_end if found == number and data[:SECTOR] == _file_header(number, previous_end) else -1
 
 
-def _group_header(number: int, start: int, synced: int, length: int) -> bytes:
-    fields = _GROUP.pack(_GROUP_MAGIC, start, synced, length)
-    return fields + _CHECKSUM.pack(_checksum(number, start, fields))
+def _group_header(number: int, start: int, synced: int, length: int, checksum: int) -> bytes:
+    fields = _GROUP.pack(_GROUP_MAGIC, number, start, synced, length, checksum)
+    return fields + _CHECKSUM.pack(crc32c(fields))
 
 
-def _read_group(data: bytes, number: int, start: int) -> tuple[int, int] | None:
-    """The synced offset and the number of bytes of records of the group at an offset, or None if there is none."""
+def _read_group(data: bytes, number: int, start: int) -> tuple[int, int, int] | None:
+    """The synced offset, the number of bytes of records and their checksum of the group at an offset, or None if there is none."""
     if data[start : start + 4] != _GROUP_MAGIC or start + _GROUP_SIZE > len(data):
         return None
-    _, _, synced, length = _GROUP.unpack_from(data, start)
-    return (synced, length) if data[start : start + _GROUP_SIZE] == _group_header(number, start, synced, length) else None
+    _, _, _, synced, length, checksum = _GROUP.unpack_from(data, start)
+    whole = data[start : start + _GROUP_SIZE] == _group_header(number, start, synced, length, checksum)
+    return (synced, length, checksum) if whole else None
 
 
-def _read_records(data: bytes, number: int, start: int, length: int) -> tuple[list[bytes], int]:
-    """The records of a group, and the offset of the first thing in it that can not be read, -1 if all can."""
-    found: list[bytes] = []
-    at, end = start, start + length
-    padded = aligned(end)
-    if padded > len(data):
-        return found, start
-    while at < end:
-        if at + _RECORD.size > end:
-            return found, at
-        size, checksum = _RECORD.unpack_from(data, at)
-        payload = bytes(data[at + _RECORD.size : at + _RECORD.size + size])
-        if at + _RECORD.size + size > end or checksum != _checksum(number, at, payload):
-            return found, at
-        found.append(payload)
-        at += _RECORD.size + size
-    return found, -1 if data[end:padded] == bytes(padded - end) else end
-
-
-def _synced_after(data: bytes, number: int, stop: int) -> Iterator[int]:
-    for start in range(aligned(stop + 1), len(data), SECTOR):
-        header = _read_group(data, number, start)
-        if header is not None:
-            yield header[0]
+def _read_records(body: bytes) -> Iterator[bytes]:
+    """The records of a group that was read whole."""
+    at = 0
+    while at < len(body):
+        (length,) = _LENGTH.unpack_from(body, at)
+        at += _LENGTH.size
+        yield body[at : at + length]
+        at += length
 
 
 def _ending(data: bytes, number: int, stop: int) -> Ending:
     """What it means that the byte at an offset can not be read."""
-    return Ending.DAMAGED if any(synced > stop for synced in _synced_after(data, number, stop)) else Ending.TORN
+    start = data.find(_GROUP_MAGIC, stop + 1)
+    while start >= 0:
+        if start % SECTOR == 0:
+            header = _read_group(data, number, start)
+            if header is not None and header[0] > stop:
+                return Ending.DAMAGED
+        start = data.find(_GROUP_MAGIC, start + 1)
+    return Ending.TORN
