@@ -39,6 +39,8 @@ class LedgerMetadata(Record):
     """What the metadata service knows of a ledger. ``last_entry`` and ``length``, in bytes of data, are those of a closed one.
 
     ``creation_token``: a number that nobody else has drawn, by which a client knows a ledger that it has created itself.
+    ``password``: None in the metadata of BookKeeper 4.1 and before, which did not keep it. ``creation_time``: milliseconds since
+    1970, where the client that created the ledger has told them. ``format_version``: that of the bytes, which stays as it is.
     """
 
     ensemble_size: int
@@ -49,9 +51,11 @@ class LedgerMetadata(Record):
     last_entry: int = NOT_CLOSED
     length: int = 0
     digest_type: DigestType = DigestType.CRC32
-    password: bytes = b""
+    password: bytes | None = b""
     custom_metadata: tuple[tuple[str, bytes], ...] = ()
     creation_token: int = 0
+    creation_time: int | None = None
+    format_version: int = 3
 
 
 # -- what a change makes of the metadata ------------------------------------------------------------------------------
@@ -101,7 +105,7 @@ def is_own(metadata: LedgerMetadata, creation_token: int) -> bool:
 
 def may_open(metadata: LedgerMetadata, password: bytes) -> bool:
     """Whether somebody with this password may open a ledger. Its bookies would refuse another one later."""
-    return metadata.password == password
+    return metadata.password in (None, password)
 
 
 # -- what a client does, given the metadata as they are ---------------------------------------------------------------

@@ -1,0 +1,129 @@
+"""What can go wrong with the ledger store, by the names of BookKeeper's exceptions. All are :class:`fencepost.FencepostError`.
+
+Every message is one line that says what is wrong and, where the caller can do something, what to do.
+"""
+
+from __future__ import annotations
+
+from fencepost.errors import SYSTEM_FAILED, WRONG_OPTIONS, FencepostError
+
+REFUSED = 1
+"""The exit code of commands that the store has refused: no such ledger, fenced, another password."""
+
+
+class StoreError(FencepostError):
+    """An operation on the ledger store failed."""
+
+    exit_code = SYSTEM_FAILED
+
+
+# -- ledgers and entries ----------------------------------------------------------------------------------------------
+
+
+class NoSuchLedgerError(StoreError):
+    """There is no such ledger, or it was deleted."""
+
+    exit_code = REFUSED
+
+
+class LedgerExistsError(StoreError):
+    """A ledger with this id exists already."""
+
+    exit_code = REFUSED
+
+
+class NoSuchEntryError(StoreError):
+    """There is no such entry: it is beyond the end or the last add confirmed, or every bookie of its write set lacks it."""
+
+    exit_code = REFUSED
+
+
+class LedgerClosedError(StoreError):
+    """The ledger is closed, and takes nothing more."""
+
+    exit_code = REFUSED
+
+
+class LedgerFencedError(StoreError):
+    """Somebody else recovers the ledger, or has: the writer that had it can add nothing more, and must not go on."""
+
+    exit_code = REFUSED
+
+
+class UnauthorizedAccessError(StoreError):
+    """The password is not the ledger's."""
+
+    exit_code = REFUSED
+
+
+class DigestMismatchError(StoreError):
+    """An entry does not have the digest that it should have: it is damaged, or the digest type or the password is another."""
+
+
+class NotEnoughBookiesError(StoreError):
+    """There are fewer writable bookies than the ledger needs."""
+
+
+class WriteError(StoreError):
+    """An entry could not be brought to an ack quorum of bookies. Whether it is in the ledger is known once that is recovered."""
+
+
+class ReadError(StoreError):
+    """The bookies that have an entry, or know the last add confirmed, did not answer."""
+
+
+class DataUnknownError(StoreError):
+    """Too many bookies could not say whether they have an entry: whether it was confirmed can not be known now."""
+
+
+class LedgerRecoveryError(StoreError):
+    """The ledger could not be recovered now. Nothing is lost by trying again."""
+
+
+class IllegalOperationError(StoreError):
+    """The operation can not be asked for in this state, or with these arguments."""
+
+    exit_code = WRONG_OPTIONS
+
+
+# -- the metadata service ---------------------------------------------------------------------------------------------
+
+
+class MetadataServiceError(StoreError):
+    """The metadata service can not be reached, or does not answer as it should."""
+
+
+class OutcomeUnknownError(MetadataServiceError):
+    """The connection or the session was lost: whether the operation was done, or will yet be, is not known."""
+
+
+class BadVersionError(StoreError):
+    """Something in the metadata service was changed by somebody else since it was read."""
+
+
+class NoClusterError(StoreError):
+    """There is no cluster at this address of the metadata service."""
+
+    exit_code = REFUSED
+
+
+class ClusterExistsError(StoreError):
+    """There is a cluster at this address of the metadata service already."""
+
+    exit_code = REFUSED
+
+
+class UnknownLayoutError(StoreError):
+    """The cluster keeps its ledgers in a layout that is not BookKeeper's hierarchical one, or its metadata can not be read."""
+
+
+class BookieExistsError(StoreError):
+    """Another process is registered as this bookie."""
+
+
+class NoSuchCookieError(StoreError):
+    """The metadata service has no cookie of this bookie."""
+
+
+class CookieExistsError(StoreError):
+    """The metadata service has a cookie of this bookie already."""

@@ -1,0 +1,601 @@
+"""The client of the metadata service: ledgers, bookies, cookies and ids in ZooKeeper's tree, laid out as BookKeeper does it.
+
+kazoo speaks the protocol, in threads of its own; here everything is awaited on one event loop, and callbacks are called on it. An
+operation has one outcome: a lost connection, an expired session, or an answer that does not come in time make it
+:class:`OutcomeUnknownError`, and whatever comes later is not heard. When a session expires, another is opened, and listeners are told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import logging
+import uuid
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Self
+
+import msgspec
+from kazoo import exceptions
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState
+
+from fencepost.store.errors import (
+    BadVersionError,
+    BookieExistsError,
+    ClusterExistsError,
+    CookieExistsError,
+    LedgerExistsError,
+    MetadataServiceError,
+    NoClusterError,
+    NoSuchCookieError,
+    NoSuchLedgerError,
+    OutcomeUnknownError,
+    UnknownLayoutError,
+)
+from fencepost.store.metadata import paths, registration, serialization
+from fencepost.store.metadata.address import Address, parse
+from fencepost.store.metadata.registration import BookieServiceInfo
+from fencepost.store.rules.metadata import LedgerMetadata
+
+_LOST = (
+    exceptions.ConnectionLoss,
+    exceptions.SessionExpiredError,
+    exceptions.ConnectionClosedError,
+    exceptions.OperationTimeoutError,
+)
+"""kazoo's errors after which it is not known whether an operation was done."""
+
+_LAYOUTS = "org.apache.bookkeeper.meta."
+_HIERARCHICAL = "HierarchicalLedgerManagerFactory"
+_LONG_HIERARCHICAL = "LongHierarchicalLedgerManagerFactory"
+
+_ANY_VERSION = -1
+
+Watch = tuple[Callable[..., None], *tuple[Any, ...]]
+"""A function and its arguments."""
+
+_log = logging.getLogger("fencepost.store.metadata")
+_kazoo_log = logging.getLogger("fencepost.store.metadata.kazoo")
+logging.getLogger("fencepost").addHandler(logging.NullHandler())
+
+
+class Session(enum.Enum):
+    """How the session with the metadata service is."""
+
+    CONNECTED = "connected"
+    DISCONNECTED = "disconnected"
+    """The connection is lost. The session may go on, with another one."""
+    EXPIRED = "expired"
+    """The session is over, and with it what was ephemeral and all watches. The next one is being opened."""
+
+
+class LedgerInService(msgspec.Struct, frozen=True):
+    """The metadata of a ledger, the version to replace them on, and the time of their creation in milliseconds since 1970."""
+
+    metadata: LedgerMetadata
+    version: int
+    created: int = 0
+
+
+class Bookies(msgspec.Struct, frozen=True):
+    """The ids of the bookies that are registered: those that can be written to, and those that can only be read."""
+
+    writable: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
+
+
+class MetadataClient:
+    """A session with the metadata service of one cluster. Make one with :meth:`connect`, and :meth:`close` it.
+
+    Whatever is awaited raises :class:`MetadataServiceError` if the service refuses it, and :class:`OutcomeUnknownError`, which is one of
+    those, if its answer was lost. Questions are asked again by themselves until ``operation_timeout`` is over, and so is what can be
+    done twice; a ledger is created, replaced or deleted once.
+    """
+
+    def __init__(self, address: Address, session_timeout: float, operation_timeout: float) -> None:
+        self.address = address
+        self.session_timeout = session_timeout
+        self.operation_timeout = operation_timeout
+        self.loop = asyncio.get_running_loop()
+        self.session = Session.DISCONNECTED
+        self._listeners: list[Callable[[Session], None]] = []
+        self._watches: dict[str, dict[Watch, None]] = {}
+        """What is called when the node at a path changes or may have."""
+        self._long_paths = False
+        self._is_closed = False
+        self._connected = asyncio.Event()
+        self._kazoo = KazooClient(
+            hosts=address.hosts,
+            timeout=session_timeout,
+            connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0, "max_jitter": 0.2},
+            logger=_kazoo_log,
+        )
+        self._kazoo.add_listener(lambda state: self._hop(self._session_changed, state))
+
+    # -- the session ---------------------------------------------------------------------------------------------------
+
+    @classmethod
+    async def connect(
+        cls,
+        uri: str,
+        *,
+        session_timeout: float = 10.0,
+        connect_timeout: float = 15.0,
+        operation_timeout: float = 30.0,
+    ) -> Self:
+        """Open a session with the service at ``uri``, see :mod:`.address`. Times are in seconds.
+
+        The cluster need not be there yet, see :meth:`initialise`. Raises :class:`fencepost.OptionError` for what is no address,
+        :class:`MetadataServiceError` if the service does not answer, and :class:`UnknownLayoutError` if the ledgers of the cluster are laid
+        out in another way than BookKeeper's hierarchical ones.
+        """
+        client = cls(parse(uri), session_timeout, operation_timeout)
+        try:
+            client._kazoo.start_async()
+            async with asyncio.timeout(connect_timeout):
+                await client._connected.wait()
+            await client._read_layout()
+        except BaseException as error:
+            await client.close()
+            if isinstance(error, TimeoutError):
+                raise MetadataServiceError(
+                    f"no metadata service answers at {client.address.hosts} within {connect_timeout:g} s"
+                ) from None
+            raise
+        return client
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the session: what is ephemeral is gone at once."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with contextlib.suppress(exceptions.KazooException):
+            await self.loop.run_in_executor(None, self._stop)
+
+    def _stop(self) -> None:
+        self._kazoo.stop()
+        self._kazoo.close()
+
+    def listen(self, callback: Callable[[Session], None]) -> Callable[[], None]:
+        """Call ``callback`` when the session changes; gives a function that ends that."""
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
+
+    @property
+    def session_id(self) -> int | None:
+        """The number of the session, None while there is none."""
+        client_id = self._kazoo.client_id
+        return None if client_id is None else client_id[0]
+
+    # -- the cluster ---------------------------------------------------------------------------------------------------
+
+    async def initialise(self) -> str:
+        """Make a new cluster, as ``bookkeeper shell initnewcluster`` does; gives its instance id. Raises :class:`ClusterExistsError`."""
+        instance_id = str(uuid.uuid4())
+        layout = f"2\n{_LAYOUTS}{self.address.layout or _HIERARCHICAL}:1"
+        parent = self.address.root.rpartition("/")[0]
+        if parent:
+            await self._make_path(parent)
+        transaction = self._kazoo.transaction()
+        transaction.create(self.address.root)
+        for name in (paths.AVAILABLE, paths.READ_ONLY):
+            transaction.create(self._path(name))
+        transaction.create(self._path(paths.INSTANCE_ID), instance_id.encode())
+        transaction.create(self._path(paths.LAYOUT), layout.encode())
+        results = await self._once("a new cluster", transaction.commit_async)
+        if any(isinstance(result, exceptions.NodeExistsError) for result in results):
+            raise ClusterExistsError(f"there is a cluster at {self.address} already")
+        failed = next((result for result in results if isinstance(result, Exception)), None)
+        if failed is not None:
+            raise self._refused("a new cluster", failed)
+        await self._read_layout()
+        return instance_id
+
+    async def is_initialised(self) -> bool:
+        """Whether there is a cluster at this address."""
+        return await self._asked(self._kazoo.exists_async, self._path(paths.LAYOUT)) is not None
+
+    async def instance_id(self) -> str:
+        """The id that was drawn for the cluster when it was made; bookies have it in their cookies. Raises :class:`NoClusterError`."""
+        try:
+            data, _ = await self._asked(self._kazoo.get_async, self._path(paths.INSTANCE_ID))
+        except exceptions.NoNodeError:
+            raise NoClusterError(f"there is no cluster at {self.address}: make one, or correct the address") from None
+        return str(data.decode())
+
+    async def _read_layout(self) -> None:
+        try:
+            data, _ = await self._asked(self._kazoo.get_async, self._path(paths.LAYOUT))
+        except exceptions.NoNodeError:
+            return
+        version, _, manager = data.decode(errors="replace").partition("\n")
+        layout = manager.strip().partition(":")[0].removeprefix(_LAYOUTS)
+        if version not in ("1", "2") or layout not in (_HIERARCHICAL, _LONG_HIERARCHICAL, "hierarchical", "longhierarchical"):
+            raise UnknownLayoutError(
+                f"the ledgers at {self.address} are laid out by {layout or version!r}, and only {_HIERARCHICAL} is known"
+            )
+        if self.address.layout not in (None, layout):
+            raise UnknownLayoutError(f"the ledgers at {self.address} are laid out by {layout}, not by {self.address.layout}")
+        self._long_paths = layout in (_LONG_HIERARCHICAL, "longhierarchical")
+
+    # -- ledgers -------------------------------------------------------------------------------------------------------
+
+    async def create_ledger(self, ledger: int, metadata: LedgerMetadata) -> int:
+        """Create the metadata of a ledger; gives their version. Raises :class:`LedgerExistsError`."""
+        path, data = self._ledger_path(ledger), serialization.to_bytes(metadata)
+        while True:
+            try:
+                await self._once(f"ledger {ledger}", self._kazoo.create_async, path, data)
+                return 0
+            except exceptions.NodeExistsError:
+                raise LedgerExistsError(f"ledger {ledger} exists already") from None
+            except exceptions.NoNodeError:
+                if not await self.is_initialised():
+                    raise NoClusterError(f"there is no cluster at {self.address}") from None
+                await self._make_path(path.rpartition("/")[0])
+
+    async def read_ledger(self, ledger: int, watch: Callable[[int], None] | None = None) -> LedgerInService:
+        """The metadata of a ledger, and their version. ``watch`` is called with the ledger once, when they have changed or may have.
+
+        They may have when the connection was lost meanwhile. Raises :class:`NoSuchLedgerError`, and :class:`UnknownLayoutError` if
+        the metadata can not be read.
+        """
+        try:
+            watched = (watch, ledger) if watch is not None else None
+            data, stat = await self._asked(self._kazoo.get_async, self._ledger_path(ledger), watch=watched)
+        except exceptions.NoNodeError:
+            raise NoSuchLedgerError(f"there is no ledger {ledger}") from None
+        try:
+            return LedgerInService(serialization.from_bytes(data), stat.version, stat.ctime)
+        except serialization.MetadataFormatError as error:
+            raise UnknownLayoutError(f"the metadata of ledger {ledger} are damaged or foreign: {error}") from error
+
+    async def write_ledger(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:
+        """Replace the metadata of a ledger if their version is still this one; gives the next. Raises :class:`BadVersionError` if it
+        is another, and :class:`NoSuchLedgerError`."""
+        data = serialization.to_bytes(metadata)
+        try:
+            stat = await self._once(f"ledger {ledger}", self._kazoo.set_async, self._ledger_path(ledger), data, version)
+        except exceptions.BadVersionError:
+            raise BadVersionError(f"the metadata of ledger {ledger} were changed by somebody else") from None
+        except exceptions.NoNodeError:
+            raise NoSuchLedgerError(f"there is no ledger {ledger}") from None
+        return int(stat.version)
+
+    async def delete_ledger(self, ledger: int, version: int = _ANY_VERSION) -> None:
+        """Delete the metadata of a ledger, by default whatever their version is; its bookies then forget it. Raises as
+        :meth:`write_ledger`."""
+        path = self._ledger_path(ledger)
+        try:
+            await self._once(f"ledger {ledger}", self._kazoo.delete_async, path, version)
+        except exceptions.BadVersionError:
+            raise BadVersionError(f"the metadata of ledger {ledger} were changed by somebody else") from None
+        except exceptions.NoNodeError:
+            raise NoSuchLedgerError(f"there is no ledger {ledger}") from None
+        # The nodes above go too when they are empty, as Java's client has it; that may fail for many reasons, all good.
+        with contextlib.suppress(exceptions.KazooException, MetadataServiceError):
+            while (path := path.rpartition("/")[0]) != self.address.root:
+                await self._once(path, self._kazoo.delete_async, path)
+
+    async def ledgers(self) -> AsyncIterator[int]:
+        """The ids of all ledgers, in order. Those that are created or deleted meanwhile may be among them or not."""
+        try:
+            tops = await self._asked(self._kazoo.get_children_async, self.address.root)
+        except exceptions.NoNodeError:
+            raise NoClusterError(f"there is no cluster at {self.address}") from None
+        tops = sorted((each for each in tops if paths.TOP.fullmatch(each)), key=lambda each: (len(each), each))
+        for top in tops:
+            async for path in self._leaves(top, 2 if len(top) == 2 else 4):
+                ledger = paths.ledger_of(path)
+                if ledger is not None:
+                    yield ledger
+
+    async def _leaves(self, path: str, depth: int) -> AsyncIterator[str]:
+        if depth == 0:
+            yield path
+            return
+        with contextlib.suppress(exceptions.NoNodeError):
+            for child in sorted(await self._asked(self._kazoo.get_children_async, self._path(path))):
+                async for leaf in self._leaves(f"{path}/{child}", depth - 1):
+                    yield leaf
+
+    async def new_ledger_id(self) -> int:
+        """An id that no ledger has had: the number of a sequential node. Up to 2^31 - 2 they are of one kind, then of another."""
+        if await self._asked(self._kazoo.exists_async, self._path(paths.LONG_ID_GENERATOR)) is None:
+            number = await self._sequential(paths.ID_GENERATOR)
+            if number is not None:
+                return number
+            await self._make_path(self._path(paths.LONG_ID_GENERATOR))
+        while True:
+            children = await self._asked(self._kazoo.get_children_async, self._path(paths.LONG_ID_GENERATOR))
+            highs = [int(name[4:]) for name in children if name.startswith("HOB-") and name[4:].isdecimal()]
+            high = max(highs, default=1)
+            folder = f"{paths.LONG_ID_GENERATOR}/HOB-{high:010}"
+            number = await self._sequential(folder)
+            if number is not None:
+                return high << 32 | number
+            await self._make_path(self._path(f"{paths.LONG_ID_GENERATOR}/HOB-{high + 1:010}"))
+
+    async def _sequential(self, folder: str) -> int | None:
+        """The next number of a folder, None when all are used up. A number whose answer is lost is drawn in vain."""
+        prefix = self._path(f"{folder}/ID-")
+        path = await self._asked(self._kazoo.create_async, prefix, b"", None, True, True, True)
+        text = path.removeprefix(prefix)
+        with contextlib.suppress(exceptions.KazooException, MetadataServiceError):
+            await self._once(path, self._kazoo.delete_async, path)  # it would go with the session in any case
+        return int(text) if text.isdecimal() and int(text) < paths.FIRST_LONG_ID else None
+
+    # -- bookies -------------------------------------------------------------------------------------------------------
+
+    async def bookies(self) -> Bookies:
+        """The bookies that are registered now. Raises :class:`NoClusterError`."""
+        return await self._read_bookies(None)
+
+    async def watch_bookies(self, callback: Callable[[Bookies], None]) -> Callable[[], None]:
+        """Call ``callback`` with the bookies now and whenever they have changed, until the function that this gives is called."""
+        watching = _BookieWatch(self, callback)
+        await watching.read()
+        return watching.stop
+
+    async def _read_bookies(self, watch: Watch | None) -> Bookies:
+        try:
+            writable = await self._asked(self._kazoo.get_children_async, self._path(paths.AVAILABLE), watch=watch)
+        except exceptions.NoNodeError:
+            raise NoClusterError(f"there is no cluster at {self.address}") from None
+        try:
+            read_only = await self._asked(self._kazoo.get_children_async, self._path(paths.READ_ONLY), watch=watch)
+        except exceptions.NoNodeError:
+            read_only = []
+        return Bookies(tuple(sorted(set(writable) - {"readonly"})), tuple(sorted(read_only)))
+
+    async def bookie_info(self, bookie: str) -> BookieServiceInfo | None:
+        """What a bookie has registered with; None if it is not registered, or by its id alone. Raises ``ValueError`` if that can not be
+        read."""
+        for folder in (paths.AVAILABLE, paths.READ_ONLY):
+            with contextlib.suppress(exceptions.NoNodeError):
+                data, _ = await self._asked(self._kazoo.get_async, self._path(f"{folder}/{bookie}"))
+                return registration.from_bytes(data) if data else None
+        return None
+
+    async def register_bookie(
+        self, bookie: str, info: BookieServiceInfo, read_only: bool = False, replace: bool = False
+    ) -> None:
+        """Register a bookie for the life of this session, as writable or as read-only, and no more as the other.
+
+        Another session that has registered it is waited for, one session timeout at the most, and then :class:`BookieExistsError` is
+        raised; with ``replace``, for whoever knows that the process of that session is gone, its registration is deleted.
+        """
+        folder, other = (paths.READ_ONLY, paths.AVAILABLE) if read_only else (paths.AVAILABLE, paths.READ_ONLY)
+        path, data = self._path(f"{folder}/{bookie}"), registration.to_bytes(info)
+        end = self.loop.time() + self.session_timeout * 1.5
+        while True:
+            try:
+                await self._asked(self._kazoo.create_async, path, data, None, True)
+                break
+            except exceptions.NoNodeError:
+                if not await self.is_initialised():
+                    raise NoClusterError(f"there is no cluster at {self.address}") from None
+                await self._make_path(self._path(folder))
+            except exceptions.NodeExistsError:
+                if await self._is_registered(path, data, replace):
+                    break
+                if self.loop.time() > end:
+                    raise BookieExistsError(
+                        f"another process is registered as the bookie {bookie}, and its session does not expire"
+                    ) from None
+        with contextlib.suppress(exceptions.NoNodeError):
+            await self._asked(self._kazoo.delete_async, self._path(f"{other}/{bookie}"))
+
+    async def _is_registered(self, path: str, data: bytes, replace: bool) -> bool:
+        """Whether a registration is this session's own. Another one's is deleted, or waited for a while."""
+        gone = asyncio.Event()
+        stat = await self._asked(self._kazoo.exists_async, path, watch=(gone.set,))
+        if stat is None:
+            return False
+        with contextlib.suppress(exceptions.NoNodeError):
+            if stat.ephemeralOwner == self.session_id:
+                await self._asked(self._kazoo.set_async, path, data)
+                return True
+            if replace:
+                await self._asked(self._kazoo.delete_async, path)
+                return False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.session_timeout / 4):
+                await gone.wait()
+        return False
+
+    async def unregister_bookie(self, bookie: str) -> None:
+        """End the registration of a bookie, if there is one."""
+        for folder in (paths.AVAILABLE, paths.READ_ONLY):
+            with contextlib.suppress(exceptions.NoNodeError):
+                await self._asked(self._kazoo.delete_async, self._path(f"{folder}/{bookie}"))
+
+    # -- cookies -------------------------------------------------------------------------------------------------------
+
+    async def read_cookie(self, bookie: str) -> tuple[bytes, int]:
+        """The bytes of a bookie's cookie, and their version. Raises :class:`NoSuchCookieError`."""
+        try:
+            data, stat = await self._asked(self._kazoo.get_async, self._path(f"{paths.COOKIES}/{bookie}"))
+        except exceptions.NoNodeError:
+            raise NoSuchCookieError(f"the metadata service has no cookie of the bookie {bookie}") from None
+        return data, stat.version
+
+    async def write_cookie(self, bookie: str, data: bytes, version: int | None = None) -> int:
+        """Create a bookie's cookie, or replace that of ``version``; gives the version that it has then.
+
+        Raises :class:`CookieExistsError`, :class:`NoSuchCookieError` or :class:`BadVersionError`.
+        """
+        path, what = self._path(f"{paths.COOKIES}/{bookie}"), f"the cookie of the bookie {bookie}"
+        try:
+            if version is not None:
+                return int((await self._once(what, self._kazoo.set_async, path, data, version)).version)
+            await self._make_path(self._path(paths.COOKIES))
+            await self._once(what, self._kazoo.create_async, path, data)
+            return 0
+        except exceptions.NodeExistsError:
+            raise CookieExistsError(f"the metadata service has {what} already") from None
+        except exceptions.NoNodeError:
+            raise NoSuchCookieError(f"the metadata service does not have {what}") from None
+        except exceptions.BadVersionError:
+            raise BadVersionError(f"{what} was changed by somebody else") from None
+
+    async def delete_cookie(self, bookie: str, version: int = _ANY_VERSION) -> None:
+        """Delete a bookie's cookie. Raises as :meth:`write_cookie`."""
+        path, what = self._path(f"{paths.COOKIES}/{bookie}"), f"the cookie of the bookie {bookie}"
+        try:
+            await self._once(what, self._kazoo.delete_async, path, version)
+        except exceptions.NoNodeError:
+            raise NoSuchCookieError(f"the metadata service does not have {what}") from None
+        except exceptions.BadVersionError:
+            raise BadVersionError(f"{what} was changed by somebody else") from None
+
+    # -- kazoo ---------------------------------------------------------------------------------------------------------
+
+    def _path(self, below: str) -> str:
+        return f"{self.address.root}/{below}"
+
+    def _ledger_path(self, ledger: int) -> str:
+        try:
+            return self._path(paths.ledger_path(ledger, self._long_paths))
+        except ValueError as error:
+            raise NoSuchLedgerError(str(error)) from None
+
+    async def _make_path(self, path: str) -> None:
+        """Create a node, and those above that are missing."""
+        missing = [path]
+        while missing:
+            try:
+                await self._asked(self._kazoo.create_async, missing[-1])
+                missing.pop()
+            except exceptions.NodeExistsError:
+                missing.pop()
+            except exceptions.NoNodeError:
+                missing.append(missing[-1].rpartition("/")[0])
+
+    async def _once(self, what: str, operation: Callable[..., Any], *arguments: Any) -> Any:
+        """What comes of an operation that is done once. Raises kazoo's errors that say how it stands, and ours for the others."""
+        try:
+            async with asyncio.timeout(self.operation_timeout):
+                return await self._answer(operation(*arguments))
+        except (*_LOST, TimeoutError):
+            raise OutcomeUnknownError(
+                f"the metadata service at {self.address.hosts} did not answer: whether {what} was changed is not known"
+            ) from None
+        except (exceptions.NoNodeError, exceptions.NodeExistsError, exceptions.BadVersionError, exceptions.NotEmptyError):
+            raise
+        except exceptions.KazooException as error:
+            raise self._refused(what, error) from error
+
+    async def _asked(self, operation: Callable[..., Any], *arguments: Any, watch: Watch | None = None) -> Any:
+        """What comes of an operation that can be done twice: it is, until it is answered or the time is over."""
+        if watch is not None:
+            self._watches.setdefault(arguments[0], {})[watch] = None
+            arguments = (*arguments, self._watch_fired)
+        end = self.loop.time() + self.operation_timeout
+        while True:
+            try:
+                return await self._once(arguments[0], operation, *arguments)
+            except OutcomeUnknownError:
+                if self._is_closed or self.loop.time() > end:
+                    raise OutcomeUnknownError(
+                        f"the metadata service at {self.address.hosts} did not answer for {self.operation_timeout:g} s"
+                    ) from None
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(end):
+                        await self._connected.wait()
+
+    async def _answer(self, asked: Any) -> Any:
+        """What kazoo answers, from its thread to this loop."""
+        future: asyncio.Future[Any] = self.loop.create_future()
+
+        def settle() -> None:
+            if not future.done():
+                error = asked.exception
+                if error is None:
+                    future.set_result(asked.value)
+                else:
+                    future.set_exception(error)
+
+        asked.rawlink(lambda _: self._hop(settle))
+        return await future
+
+    def _refused(self, what: str, error: Exception) -> MetadataServiceError:
+        reason = str(error) or type(error).__name__.removesuffix("Error")
+        return MetadataServiceError(f"the metadata service at {self.address.hosts} refused {what}: {reason}")
+
+    def _hop(self, call: Callable[..., None], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            self.loop.call_soon_threadsafe(call, *arguments)
+
+    def _session_changed(self, state: str) -> None:
+        if self._is_closed:
+            return
+        if state == KazooState.CONNECTED:
+            self.session = Session.CONNECTED
+            self._connected.set()
+        else:
+            self.session = Session.EXPIRED if state == KazooState.LOST else Session.DISCONNECTED
+            self._connected.clear()
+        for listener in [*self._listeners]:
+            listener(self.session)
+
+    def _watch_fired(self, event: Any) -> None:
+        self._hop(self._changed, event.path)
+
+    def _changed(self, path: str | None) -> None:
+        """Tell those who watch a node. Without a path it is all of them: kazoo forgets its watches with a connection."""
+        changed = [path] if path is not None else [*self._watches]
+        for each in changed:
+            for callback, *arguments in self._watches.pop(each, {}):
+                callback(*arguments)
+
+
+class _BookieWatch:
+    """Reads the bookies anew whenever they have changed, one reading at a time."""
+
+    def __init__(self, client: MetadataClient, callback: Callable[[Bookies], None]) -> None:
+        self.client = client
+        self.callback = callback
+        self.known: Bookies | None = None
+        self.reading: asyncio.Task[None] | None = None
+        self.has_changed = False
+        self.is_stopped = False
+
+    def stop(self) -> None:
+        self.is_stopped = True
+        if self.reading is not None:
+            self.reading.cancel()
+
+    async def read(self) -> None:
+        """Read the bookies, and tell of them if they are others."""
+        self.has_changed = False
+        bookies = await self.client._read_bookies((self._changed,))
+        if bookies != self.known and not self.is_stopped:
+            self.known = bookies
+            self.callback(bookies)
+
+    def _changed(self) -> None:
+        self.has_changed = True
+        if self.reading is None and not self.is_stopped and not self.client._is_closed:
+            self.reading = self.client.loop.create_task(self._read_again())
+
+    async def _read_again(self) -> None:
+        try:
+            while self.has_changed:
+                try:
+                    await self.read()
+                except (MetadataServiceError, NoClusterError) as error:
+                    if self.client._is_closed:
+                        return
+                    _log.warning("the bookies can not be read, which is tried again: %s", error)
+                    self.has_changed = True
+                    await asyncio.sleep(1)
+        finally:
+            self.reading = None
