@@ -1,0 +1,180 @@
+"""Cookies as they are written: one text for the directories of a bookie and for its znode, which is BookKeeper's, byte for byte."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format
+
+from fencepost.errors import SystemFailure
+from fencepost.store.protobuf import message_classes
+from fencepost.store.rules.cookies import Boot, Cookie, Decision, Stamped
+
+CURRENT = "current"
+"""The folder of a directory in which all is that belongs to a bookie."""
+
+VERSION = "VERSION"
+"""The file with the cookie, in that folder."""
+
+LOCK = "LOCK"
+"""The file by which a storage keeps other processes away."""
+
+LAYOUT_VERSION = 5
+"""The version of BookKeeper's cookies; those before 4 were no protobuf."""
+
+_COOKIE = message_classes(
+    "cookies",
+    {
+        "CookieFormat": {
+            "bookieHost": (1, "required string"),
+            "journalDir": (2, "required string"),
+            "ledgerDirs": (3, "required string"),
+            "instanceId": (4, "optional string"),
+            "indexDirs": (5, "optional string"),
+        }
+    },
+)["CookieFormat"]
+
+JAVA_FILES: Mapping[bytes, str] = {b"BKLG": "the journal", b"BKLO": "entry logs"}
+"""How files of a Java bookie begin, and which they are. Fencepost's own have formats of their own."""
+
+
+def to_bytes(cookie: Cookie) -> bytes:
+    """The bytes of a cookie."""
+    fields: dict[str, Any] = {
+        "bookieHost": cookie.bookie_id,
+        "journalDir": ",".join(cookie.journal_directories),
+        "ledgerDirs": _counted(cookie.ledger_directories),
+    }
+    if cookie.instance_id:
+        fields["instanceId"] = cookie.instance_id
+    if cookie.index_directories:
+        fields["indexDirs"] = _counted(cookie.index_directories)
+    text: str = text_format.MessageToString(_COOKIE(**fields))
+    return f"{LAYOUT_VERSION}\n{text}".encode()
+
+
+def from_bytes(data: bytes) -> Cookie:
+    """The cookie that bytes stand for. Raises ``ValueError`` if they stand for none."""
+    version, _, text = data.decode("utf-8", "replace").partition("\n")
+    if not version.strip().isdecimal() or int(version) < 4:
+        raise ValueError(f"it has the version {version.strip()[:20]!r}, and not {LAYOUT_VERSION}")
+    message = _COOKIE()
+    try:
+        text_format.Parse(text, message, allow_unknown_field=True)
+    except text_format.ParseError as error:
+        raise ValueError(f"it is no text of a protobuf message: {error}") from error
+    return Cookie(
+        bookie_id=message.bookieHost,
+        journal_directories=tuple(message.journalDir.split(",")),
+        ledger_directories=_uncounted(message.ledgerDirs),
+        index_directories=_uncounted(message.indexDirs) if message.indexDirs else (),
+        instance_id=message.instanceId,
+    )
+
+
+def _counted(directories: Sequence[str]) -> str:
+    return "\t".join([str(len(directories)), *directories])
+
+
+def _uncounted(text: str) -> tuple[str, ...]:
+    count, *directories = text.split("\t")
+    if count != str(len(directories)):
+        raise ValueError(f"it counts {count[:20]} directories and names {len(directories)}")
+    return tuple(directories)
+
+
+# -- in directories ---------------------------------------------------------------------------------------------------
+
+
+def read(directory: str) -> Stamped:
+    """What a directory says whose it is. Raises :class:`SystemFailure` if it can not be read, or holds the files of a Java bookie."""
+    current = Path(directory, CURRENT)
+    cookie, others = None, False
+    try:
+        names = sorted(os.listdir(current)) if current.exists() else []
+        for name in names:
+            if name == VERSION:
+                cookie = from_bytes((current / name).read_bytes())
+                continue
+            others = others or name not in (LOCK, f"{VERSION}.new")
+            _refuse_java(current / name)
+    except OSError as error:
+        raise SystemFailure(f"the bookie's directory {directory} can not be read: {error.strerror}") from error
+    except ValueError as error:
+        raise SystemFailure(f"the cookie {current / VERSION} is damaged: {error}; write back the one in the metadata") from error
+    return Stamped(path=directory, cookie=cookie, is_empty=not others)
+
+
+def _refuse_java(path: Path) -> None:
+    if path.is_file() and path.name != VERSION:
+        with open(path, "rb") as file:
+            found = JAVA_FILES.get(file.read(4))
+        if found is not None:
+            raise SystemFailure(
+                f"{path.parent.parent} holds {found} of a Java bookie, whose files Fencepost does not read: give an empty directory, "
+                "and let the cluster copy the entries"
+            )
+
+
+def stamp(directory: str, cookie: Cookie) -> None:
+    """Write a cookie into a directory, durably. Raises :class:`SystemFailure` if that fails."""
+    current = Path(directory, CURRENT)
+    try:
+        current.mkdir(parents=True, exist_ok=True)
+        temporary = current / f"{VERSION}.new"
+        with open(temporary, "wb") as file:
+            file.write(to_bytes(cookie))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, current / VERSION)
+        for folder in (current, current.parent, current.parent.parent):
+            _sync_folder(folder)
+    except OSError as error:
+        raise SystemFailure(f"the cookie {current / VERSION} can not be written: {error.strerror}") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+# -- what is said -----------------------------------------------------------------------------------------------------
+
+
+def refusal(decision: Decision, own: Cookie) -> str:
+    """Why a bookie does not start, and what to do about it, in one line."""
+    where = decision.path or "the metadata"
+    found = decision.found
+    if decision.boot is Boot.NOT_EMPTY:
+        return f"{where} is not empty and has no cookie: give an empty directory to a new bookie"
+    assert found is not None
+    if decision.boot is Boot.OTHER_CLUSTER:
+        return (
+            f"the cookie in {where} is of the cluster {found.instance_id or 'without an id'}, and the metadata service has "
+            f"{own.instance_id or 'one without an id'}: give the metadata service with which the bookie was made, or an empty directory"
+        )
+    if decision.boot is Boot.OTHER_BOOKIE:
+        return (
+            f"the cookie in {where} is of the bookie {found.bookie_id}, and this one is {own.bookie_id}: "
+            "give it the port, address or id that it had, or an empty directory"
+        )
+    if decision.boot is Boot.OTHER_DIRECTORIES:
+        had = ", ".join((*found.journal_directories, *found.ledger_directories, *found.index_directories))
+        given = ", ".join((*own.journal_directories, *own.ledger_directories, *own.index_directories))
+        return f"by its cookie in {where} the bookie has the directories {had}, and it is given {given}: give those that it had"
+    if decision.boot is Boot.DIRECTORY_LOST:
+        return (
+            f"the bookie {own.bookie_id} has been here before and {where} has no cookie: its entries there are lost or not mounted; "
+            "bring the directory back, or have the cluster copy its entries and delete its cookie from the metadata"
+        )
+    return (
+        f"{where} holds entries of the bookie {own.bookie_id}, whose cookie is not in the metadata: it was removed from the cluster; "
+        "give an empty directory"
+    )

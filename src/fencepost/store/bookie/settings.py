@@ -1,0 +1,255 @@
+"""The settings of a bookie: one TOML file, with BookKeeper's names where BookKeeper has one.
+
+Units are in the names or in the descriptions; every limit says what happens when it is reached.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import msgspec
+from msgspec import Meta
+
+from fencepost.errors import OptionError
+from fencepost.store.disk.settings import StorageSettings
+
+MIB = 1 << 20
+
+_OF_STORAGE = {field.name: field.default for field in msgspec.structs.fields(StorageSettings)}
+"""The defaults that the storage has for its own settings."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What can be set of a bookie. The fields are described in :func:`descriptions`, and in the help of ``fencepost bookie``."""
+
+    # -- who and where ------------------------------------------------------------------------------------------------
+
+    bookie_id: Annotated[
+        str, Meta(description="the name by which clients and metadata know the bookie; by default its advertised address and port")
+    ] = ""
+    bookie_port: Annotated[
+        int, Meta(ge=0, le=65_535, description="the port; 0: any free one at the first start, and the same one ever after")
+    ] = 3181
+    listening_interface: Annotated[
+        str, Meta(description="the address, or the name of the network interface, to listen on; 0.0.0.0: all of them")
+    ] = "127.0.0.1"
+    advertised_address: Annotated[
+        str, Meta(description="the host that clients are told; by default the address of listeningInterface")
+    ] = ""
+    allow_loopback: Annotated[bool, Meta(description="whether clients may be told a loopback address")] = True
+    journal_directories: Annotated[
+        tuple[str, ...], Meta(max_length=1, description="where the journal is; by default journal in the bookie's directory")
+    ] = ()
+    ledger_directories: Annotated[
+        tuple[str, ...], Meta(max_length=1, description="where entries and their index are; by default ledgers in the bookie's directory")
+    ] = ()
+
+    # -- metadata -----------------------------------------------------------------------------------------------------
+
+    metadata_service_uri: Annotated[
+        str, Meta(description="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers, or as BookKeeper writes it")
+    ] = ""
+    zk_timeout: Annotated[
+        int, Meta(ge=100, description="milliseconds after which the metadata service gives a silent bookie's session up")
+    ] = 10_000
+
+    # -- connections and their limits ---------------------------------------------------------------------------------
+
+    netty_max_frame_size_bytes: Annotated[
+        int,
+        Meta(ge=1_024, le=1 << 30, description="bytes of the largest message; a connection that announces a larger one is closed"),
+    ] = 5 * MIB
+    max_connections: Annotated[
+        int,
+        Meta(ge=1, description="connections at a time; for one more, the one that is idle for the longest time is closed, or the new one"),
+    ] = 10_000
+    max_requests_per_connection: Annotated[
+        int,
+        Meta(ge=1, description="requests of a connection without an answer; with that many, it is not read from until half are answered"),
+    ] = 10_000
+    max_bytes_per_connection: Annotated[
+        int, Meta(ge=1, description="bytes of adds of a connection that are not durable; with that many, it is not read from")
+    ] = 32 * MIB
+    max_bytes_in_flight: Annotated[
+        int,
+        Meta(ge=1, description="bytes of adds of all connections that are not durable; with that many, connections with more than 64 KiB of them are not read from"),
+    ] = 256 * MIB
+    max_pending_add_requests_per_thread: Annotated[
+        int, Meta(ge=1, description="adds of all connections without an answer; more are answered ETOOMANYREQUESTS")
+    ] = 100_000
+    max_pending_read_requests_per_thread: Annotated[
+        int,
+        Meta(ge=1, description="other requests of all connections without an answer, long polls among them; more are answered ETOOMANYREQUESTS"),
+    ] = 100_000
+    max_long_poll_timeout_ms: Annotated[
+        int, Meta(ge=0, description="milliseconds that a long poll waits at the most, whatever its client asked for")
+    ] = 600_000
+    write_buffer_bytes_per_connection: Annotated[
+        int,
+        Meta(ge=1, description="bytes of answers that a client has not taken yet; with that many, its further requests wait"),
+    ] = 4 * MIB
+    wait_timeout_on_response_backpressure_ms: Annotated[
+        int, Meta(ge=1, description="milliseconds without any of those answers being taken after which the connection is closed")
+    ] = 30_000
+    frame_timeout_ms: Annotated[
+        int, Meta(ge=1, description="milliseconds after which a connection is closed that has sent a part of a message and then nothing")
+    ] = 30_000
+    idle_connection_ms: Annotated[
+        int, Meta(ge=1, description="milliseconds without a message after which a connection counts as idle, for maxConnections")
+    ] = 10_000
+    num_read_worker_threads: Annotated[int, Meta(ge=1, le=256, description="threads that read entries from disks")] = 4
+
+    # -- TLS ----------------------------------------------------------------------------------------------------------
+
+    tls_certificate_path: Annotated[str, Meta(description="the bookie's certificate, in PEM; with tlsKeyStore: TLS is on")] = ""
+    tls_key_store: Annotated[str, Meta(description="the private key to the certificate, in PEM")] = ""
+    tls_key_store_password_path: Annotated[str, Meta(description="a file with the password of the key, if it has one")] = ""
+    tls_trust_store: Annotated[str, Meta(description="the certificates that are trusted, in PEM, to know clients by")] = ""
+    tls_client_authentication: Annotated[
+        bool, Meta(description="whether a client that starts TLS must have a certificate that tlsTrustStore trusts")
+    ] = False
+
+    # -- the journal --------------------------------------------------------------------------------------------------
+
+    journal_sync_data: Annotated[
+        bool, Meta(description="whether adds are answered only after a sync; without, the machine's loss of power loses entries")
+    ] = _OF_STORAGE["journal_sync_data"]
+    journal_max_group_wait_msec: Annotated[
+        float,
+        Meta(ge=0, le=1_000, description="milliseconds that an add waits at the most for others, to be made durable with them"),
+    ] = msgspec.field(default=_OF_STORAGE["journal_max_group_wait_msec"], name="journalMaxGroupWaitMSec")
+    journal_buffered_writes_threshold: Annotated[
+        int, Meta(ge=1, description="bytes of adds that are made durable together, at the most")
+    ] = _OF_STORAGE["journal_buffered_writes_threshold"]
+    journal_buffered_entries_threshold: Annotated[
+        int, Meta(ge=1, description="adds that are made durable together, at the most")
+    ] = _OF_STORAGE["journal_buffered_entries_threshold"]
+    journal_max_size_mb: Annotated[
+        int, Meta(ge=1, description="MiB of a file of the journal, after which the next one is begun")
+    ] = msgspec.field(default=_OF_STORAGE["journal_max_size_mb"], name="journalMaxSizeMB")
+    journal_pre_alloc_size_mb: Annotated[
+        int, Meta(ge=0, description="MiB of a file of the journal that are taken at once")
+    ] = msgspec.field(default=_OF_STORAGE["journal_pre_alloc_size_mb"], name="journalPreAllocSizeMB")
+
+    # -- entries ------------------------------------------------------------------------------------------------------
+
+    flush_interval: Annotated[
+        int, Meta(ge=10, description="milliseconds between checkpoints, which write entries to entry logs and free the journal")
+    ] = _OF_STORAGE["flush_interval"]
+    write_cache_max_size_mb: Annotated[
+        int, Meta(ge=1, description="MiB of memory for entries that are in no entry log yet; with that many, connections are not read from")
+    ] = msgspec.field(default=_OF_STORAGE["write_cache_max_size_mb"], name="dbStorage_writeCacheMaxSizeMb")
+    log_size_limit: Annotated[
+        int, Meta(ge=MIB, description="bytes of an entry log, after which the next one is begun")
+    ] = _OF_STORAGE["log_size_limit"]
+
+    # -- garbage and room ---------------------------------------------------------------------------------------------
+
+    gc_wait_time: Annotated[
+        int, Meta(ge=10, description="milliseconds between two looks for ledgers that are deleted, whose entries are forgotten")
+    ] = _OF_STORAGE["gc_wait_time"]
+    minor_compaction_threshold: Annotated[
+        float, Meta(ge=0, le=1, description="the share of an entry log in use up to which minor compactions write it anew; 0: none")
+    ] = _OF_STORAGE["minor_compaction_threshold"]
+    minor_compaction_interval: Annotated[
+        int, Meta(ge=1, description="seconds between minor compactions")
+    ] = _OF_STORAGE["minor_compaction_interval"]
+    major_compaction_threshold: Annotated[
+        float, Meta(ge=0, le=1, description="the same for major compactions")
+    ] = _OF_STORAGE["major_compaction_threshold"]
+    major_compaction_interval: Annotated[
+        int, Meta(ge=1, description="seconds between major compactions")
+    ] = _OF_STORAGE["major_compaction_interval"]
+    compaction_rate_by_bytes: Annotated[
+        int, Meta(ge=1, description="bytes a second that a compaction writes at the most")
+    ] = _OF_STORAGE["compaction_rate_by_bytes"]
+    disk_usage_threshold: Annotated[
+        float, Meta(gt=0, le=1, description="the share of a disk in use from which on the bookie is read-only")
+    ] = _OF_STORAGE["disk_usage_threshold"]
+    disk_usage_warn_threshold: Annotated[
+        float, Meta(gt=0, le=1, description="the share of a disk in use from which on a warning is logged")
+    ] = _OF_STORAGE["disk_usage_warn_threshold"]
+    disk_usage_lwm_threshold: Annotated[
+        float, Meta(gt=0, le=1, description="the share of every disk in use below which a read-only bookie takes adds again")
+    ] = _OF_STORAGE["disk_usage_lwm_threshold"]
+    disk_check_interval: Annotated[
+        int, Meta(ge=10, description="milliseconds between two looks at the room on disks")
+    ] = _OF_STORAGE["disk_check_interval"]
+    read_only_mode_enabled: Annotated[
+        bool, Meta(description="whether a bookie without room goes on as read-only; otherwise it ends")
+    ] = True
+    force_read_only_bookie: Annotated[bool, Meta(description="whether the bookie takes no adds but those of recoveries")] = False
+
+    # -- metrics ------------------------------------------------------------------------------------------------------
+
+    prometheus_stats_http_address: Annotated[str, Meta(description="where metrics are served")] = "127.0.0.1"
+    prometheus_stats_http_port: Annotated[int, Meta(ge=0, le=65_535, description="the port of metrics; 0: none are served")] = 0
+
+    @classmethod
+    def read(cls, path: str | Path, over: Mapping[str, Any] | None = None) -> Self:
+        """The settings of a TOML file, with those of ``over`` in place of the file's.
+
+        Raises :class:`fencepost.OptionError` for a file that can not be read, a name that there is not, and a value out of range.
+        """
+        try:
+            with open(path, "rb") as file:
+                given = tomllib.load(file)
+        except OSError as error:
+            raise OptionError(f"settings {path} can not be read: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise OptionError(f"settings {path} are no TOML: {error}") from error
+        return cls.of({**given, **(over or {})}, f"settings {path}")
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], origin: str = "settings") -> Self:
+        """The settings by their names; ``origin`` begins the complaint about one that is wrong. Raises :class:`fencepost.OptionError`."""
+        names = [field.encode_name for field in msgspec.structs.fields(cls)]
+        for name in given:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+                hint = f"did you mean {near[0]}?" if near else "fencepost bookie --help lists them"
+                raise OptionError(f"{origin}: there is no setting {name}: {hint}")
+        try:
+            settings = msgspec.convert(dict(given), cls)
+        except msgspec.ValidationError as error:
+            problem, _, where = str(error).partition(" - at `$.")
+            raise OptionError(f"{origin}: {where.rstrip('`')}: {problem[:1].lower()}{problem[1:]}") from error
+        settings._check(origin)
+        return settings
+
+    def of_storage(self, journal_directory: str, ledger_directory: str) -> StorageSettings:
+        """Those of the storage, whose directories these are."""
+        shared = [name for name in self.__struct_fields__ if name in _OF_STORAGE]
+        return StorageSettings(
+            journal_directory=journal_directory,
+            ledger_directory=ledger_directory,
+            **{name: getattr(self, name) for name in shared},
+        )
+
+    def _check(self, origin: str) -> None:
+        """Raise if settings are at odds with each other."""
+        if bool(self.tls_certificate_path) != bool(self.tls_key_store):
+            missing = "tlsKeyStore" if self.tls_certificate_path else "tlsCertificatePath"
+            raise OptionError(f"{origin}: TLS needs tlsCertificatePath and tlsKeyStore: set {missing} too")
+        if self.tls_client_authentication and not self.tls_key_store:
+            raise OptionError(f"{origin}: tlsClientAuthentication is for TLS: set tlsCertificatePath and tlsKeyStore too")
+        if self.tls_client_authentication and not self.tls_trust_store:
+            raise OptionError(f"{origin}: tlsClientAuthentication needs the certificates to trust: set tlsTrustStore too")
+        if self.disk_usage_lwm_threshold > self.disk_usage_threshold:
+            raise OptionError(f"{origin}: diskUsageLwmThreshold is above diskUsageThreshold: give at most {self.disk_usage_threshold}")
+
+
+def descriptions() -> list[tuple[str, str, str]]:
+    """Name, default and description of every setting, in their order."""
+    of_type = msgspec.inspect.type_info(Settings)
+    assert isinstance(of_type, msgspec.inspect.StructType)
+    found = []
+    for field in of_type.fields:
+        assert isinstance(field.type, msgspec.inspect.Metadata) and field.type.extra_json_schema is not None
+        default = msgspec.json.encode(field.default).decode()
+        found.append((field.encode_name, default, field.type.extra_json_schema["description"]))
+    return found

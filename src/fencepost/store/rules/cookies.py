@@ -1,0 +1,83 @@
+"""Cookies: whether a bookie may start on the directories that it is given.
+
+A cookie says whose a directory is: of which bookie, of which cluster, and which other directories belong to it. It is stamped into every
+directory and into the metadata at the first start, into the directories first. A bookie whose cookies disagree does not start: it would
+answer that it lacks entries which it has confirmed.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+from fencepost.spec.values import Record
+
+
+class Cookie(Record):
+    """Whose a directory is. ``instance_id``: that of the cluster, empty if the cluster has none."""
+
+    bookie_id: str
+    journal_directories: tuple[str, ...]
+    ledger_directories: tuple[str, ...]
+    index_directories: tuple[str, ...] = ()
+    instance_id: str = ""
+
+
+class Stamped(Record):
+    """A directory: the cookie in it, None if it has none, and whether nothing else is in it."""
+
+    path: str
+    cookie: Cookie | None
+    is_empty: bool
+
+
+class Boot(enum.Enum):
+    """Whether a bookie starts."""
+
+    READY = "ready"
+    """Every directory and the metadata have its cookie."""
+    STAMP = "stamp"
+    """It starts for the first time: its cookie is still to be stamped."""
+    OTHER_CLUSTER = "other cluster"
+    OTHER_BOOKIE = "other bookie"
+    OTHER_DIRECTORIES = "other directories"
+    """It had other directories than those that it is given."""
+    NOT_EMPTY = "not empty"
+    """A directory has no cookie, and is not empty either."""
+    DIRECTORY_LOST = "directory lost"
+    """A directory has no cookie, and should."""
+    MISSING_IN_METADATA = "missing in metadata"
+    """The directories have cookies and entries, and the metadata no cookie: the bookie was removed from the cluster."""
+
+
+class Decision(Record):
+    """Whether a bookie starts; if it does not, the directory at fault (empty: the metadata) and the cookie found there."""
+
+    boot: Boot
+    path: str = ""
+    found: Cookie | None = None
+
+
+def may_boot(own: Cookie, in_metadata: Cookie | None, directories: Sequence[Stamped]) -> Decision:
+    """Whether a bookie starts on its directories, given the cookie that it should have and those that there are.
+
+    A first start that was cut short has stamped some of the directories, which hold nothing else yet: it is done again.
+    """
+    found = [("", in_metadata), *((each.path, each.cookie) for each in directories)]
+    for path, cookie in found:
+        if cookie is not None and cookie != own:
+            return Decision(_difference(own, cookie), path, cookie)
+    if in_metadata is None:
+        used = [each for each in directories if not each.is_empty]
+        unstamped = [each for each in used if each.cookie is None]
+        if unstamped:
+            return Decision(Boot.NOT_EMPTY, unstamped[0].path)
+        return Decision(Boot.MISSING_IN_METADATA, used[0].path, used[0].cookie) if used else Decision(Boot.STAMP)
+    lost = [each.path for each in directories if each.cookie is None]
+    return Decision(Boot.DIRECTORY_LOST, lost[0], in_metadata) if lost else Decision(Boot.READY)
+
+
+def _difference(own: Cookie, other: Cookie) -> Boot:
+    if other.instance_id != own.instance_id:
+        return Boot.OTHER_CLUSTER
+    return Boot.OTHER_BOOKIE if other.bookie_id != own.bookie_id else Boot.OTHER_DIRECTORIES
