@@ -1,0 +1,144 @@
+"""Who may do what with a znode: permissions, identities, and the schemes ``world``, ``ip`` and ``digest``, as in ZooKeeper."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from typing import NamedTuple
+
+from fencepost.metadata_service.codes import Code, Refusal
+
+READ = 1
+WRITE = 2
+CREATE = 4
+DELETE = 8
+ADMIN = 16
+ALL = 31
+
+
+class Id(NamedTuple):
+    """Somebody: a scheme, and a name by the rules of the scheme."""
+
+    scheme: str | None
+    id: str | None
+
+
+class ACL(NamedTuple):
+    """What somebody may do: a sum of permissions."""
+
+    perms: int
+    id: Id
+
+
+ACLs = tuple[ACL, ...]
+Ids = tuple[Id, ...]
+
+ANYONE = Id("world", "anyone")
+SUPER = Id("super", "")
+"""Whoever may do everything."""
+OPEN: ACLs = (ACL(ALL, ANYONE),)
+READABLE: ACLs = (ACL(READ, ANYONE),)
+
+
+def permits(acl: ACLs, perms: int, ids: Ids) -> bool:
+    """Whether somebody with these identities has one of the permissions."""
+    for entry in acl:
+        if entry.perms & perms and entry.id == ANYONE:
+            return True
+    if not acl or SUPER in ids:
+        return True
+    for entry in acl:
+        if entry.perms & perms and any(_matches(identity, entry.id) for identity in ids):
+            return True
+    return False
+
+
+def resolved(acl: ACLs | None, ids: Ids) -> ACLs:
+    """The ACL that a znode gets: without duplicates, and with the identities of the caller in place of the scheme ``auth``.
+
+    Raises :class:`Refusal` with INVALID_ACL if it is empty, or names what no scheme knows.
+    """
+    if acl == OPEN:
+        return OPEN
+    found: list[ACL] = []
+    for entry in dict.fromkeys(acl or ()):
+        if entry.id == ANYONE:
+            found.append(entry)
+        elif entry.id.scheme == "auth":
+            authenticated = [ACL(entry.perms, identity) for identity in ids if identity.scheme == "digest"]
+            if not authenticated:
+                raise Refusal(Code.INVALID_ACL)
+            found += authenticated
+        elif _is_valid(entry.id):
+            found.append(entry)
+        else:
+            raise Refusal(Code.INVALID_ACL)
+    if not found:
+        raise Refusal(Code.INVALID_ACL)
+    return tuple(found)
+
+
+def masked(acl: ACLs) -> ACLs:
+    """An ACL as somebody sees it who may not administer it: without the hashes of passwords."""
+    return tuple(
+        ACL(entry.perms, Id("digest", re.sub(":.*", ":x", entry.id.id or ""))) if entry.id.scheme == "digest" else entry
+        for entry in acl
+    )
+
+
+def digest(credentials: bytes) -> Id:
+    """The identity that ``user:password`` proves: the user and a hash of both."""
+    text = credentials.decode("utf-8", "replace")
+    hashed = base64.b64encode(hashlib.sha1(text.encode()).digest()).decode()
+    return Id("digest", f"{text.split(':', 1)[0]}:{hashed}")
+
+
+def _matches(identity: Id, of: Id) -> bool:
+    if identity.scheme != of.scheme:
+        return False
+    if of.scheme == "ip":
+        return _in_network(identity.id or "", of.id or "")
+    return of.scheme == "digest" and identity.id == of.id
+
+
+def _is_valid(identity: Id) -> bool:
+    text = identity.id or ""
+    if identity.scheme == "digest":
+        parts = text.split(":")
+        while parts and not parts[-1]:
+            parts.pop()
+        return len(parts) == 2
+    if identity.scheme == "ip":
+        address, _, bits = text.partition("/")
+        return _address(address) is not None and ("/" not in text or _bits(bits) is not None)
+    return False
+
+
+def _in_network(address: str, network: str) -> bool:
+    base, slash, width = network.partition("/")
+    own, others, bits = _address(address), _address(base), _bits(width) if slash else 32
+    if own is None or others is None or bits is None:
+        return False
+    return own >> (32 - bits) == others >> (32 - bits)
+
+
+def _address(text: str) -> int | None:
+    parts = [_number(part, 255) for part in text.split(".")]
+    if len(parts) != 4 or None in parts:
+        return None
+    value = 0
+    for part in parts:
+        value = value << 8 | (part or 0)
+    return value
+
+
+def _bits(text: str) -> int | None:
+    return _number(text, 32)
+
+
+def _number(text: str, most: int) -> int | None:
+    """A number from 0 to ``most``, as Java reads one."""
+    if re.fullmatch("[+-]?[0-9]+", text) is None or not 0 <= int(text) <= most:
+        return None
+    return int(text)

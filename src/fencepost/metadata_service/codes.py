@@ -1,0 +1,37 @@
+"""ZooKeeper's error codes, and the exception that carries one to where a request is answered."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Code(enum.IntEnum):
+    """How a request ended; the numbers are ZooKeeper's (``KeeperException.Code``)."""
+
+    OK = 0
+    RUNTIME_INCONSISTENCY = -2
+    """In a multi that failed: an operation after the one that failed."""
+    MARSHALLING_ERROR = -5
+    UNIMPLEMENTED = -6
+    BAD_ARGUMENTS = -8
+    UNKNOWN_SESSION = -12
+    NO_NODE = -101
+    NO_AUTH = -102
+    BAD_VERSION = -103
+    NO_CHILDREN_FOR_EPHEMERALS = -108
+    NODE_EXISTS = -110
+    NOT_EMPTY = -111
+    SESSION_EXPIRED = -112
+    INVALID_ACL = -114
+    AUTH_FAILED = -115
+    NO_WATCHER = -121
+    QUOTA_EXCEEDED = -125
+    """A limit of this service is reached: on znodes, their bytes, or watches."""
+
+
+class Refusal(Exception):
+    """A request is refused; nothing was changed."""
+
+    def __init__(self, code: Code) -> None:
+        super().__init__(code.name)
+        self.code = code

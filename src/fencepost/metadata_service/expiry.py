@@ -1,0 +1,58 @@
+"""When sessions are over: a pure rule over times that the driver gives.
+
+As in ZooKeeper, sessions are over at multiples of a tick, the first one after their timeout, so a session lives up to a tick longer than
+its client was promised, and never shorter.
+"""
+
+from __future__ import annotations
+
+
+class Expiry:
+    """The deadlines of sessions. All times are in milliseconds of a clock that never goes back.
+
+    While the process does not run, it hears nobody, so this time counts for nobody's absence: when :meth:`due` comes late by more than a
+    tick, every deadline moves by the delay.
+    """
+
+    def __init__(self, tick: int, now: int) -> None:
+        self.tick = tick
+        self.deadlines: dict[int, int] = {}
+        self._sessions: dict[int, dict[int, None]] = {}
+        self._last = now
+        self._not_running = 0
+
+    def heard(self, session: int, timeout: int, now: int) -> None:
+        """The client of a session was heard of: the session lives for its timeout from now on."""
+        deadline = ((now - self._not_running + timeout) // self.tick + 1) * self.tick
+        old = self.deadlines.get(session)
+        if old == deadline:
+            return
+        if old is not None:
+            self._leave(session, old)
+        self.deadlines[session] = deadline
+        self._sessions.setdefault(deadline, {})[session] = None
+
+    def forget(self, session: int) -> None:
+        """A session is closed."""
+        deadline = self.deadlines.pop(session, None)
+        if deadline is not None:
+            self._leave(session, deadline)
+
+    def due(self, now: int) -> list[int]:
+        """The sessions that are over, in the order of their deadlines; they are forgotten. To be asked once a tick."""
+        late = now - self._last - self.tick
+        if late > self.tick:
+            self._not_running += late
+        self._last = now
+        over: list[int] = []
+        for deadline in sorted(deadline for deadline in self._sessions if deadline <= now - self._not_running):
+            over += self._sessions.pop(deadline)
+        for session in over:
+            del self.deadlines[session]
+        return over
+
+    def _leave(self, session: int, deadline: int) -> None:
+        sessions = self._sessions[deadline]
+        del sessions[session]
+        if not sessions:
+            del self._sessions[deadline]

@@ -1,0 +1,601 @@
+"""The records of ZooKeeper's protocol: requests as they arrive, and the bytes of what is answered.
+
+Every message is a frame: four bytes of length, then the message. The first one of a connection is a connect request. All later ones
+begin with a header: ``xid``, by which the client knows the answer, and the kind of the request.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import msgspec
+
+from fencepost.metadata_service.acl import ACL, ACLs, Id, Ids
+from fencepost.metadata_service.codes import Code
+from fencepost.metadata_service.jute import INT, JuteError, Reader, buffer, string, vector
+
+T = TypeVar("T")
+
+# -- kinds of requests ------------------------------------------------------------------------------------------------
+
+ERROR = -1
+CREATE = 1
+DELETE = 2
+EXISTS = 3
+GET_DATA = 4
+SET_DATA = 5
+GET_ACL = 6
+SET_ACL = 7
+GET_CHILDREN = 8
+SYNC = 9
+PING = 11
+GET_CHILDREN2 = 12
+CHECK = 13
+MULTI = 14
+CREATE2 = 15
+CHECK_WATCHES = 17
+REMOVE_WATCHES = 18
+CREATE_CONTAINER = 19
+DELETE_CONTAINER = 20
+CREATE_TTL = 21
+MULTI_READ = 22
+AUTH = 100
+SET_WATCHES = 101
+GET_EPHEMERALS = 103
+GET_ALL_CHILDREN_NUMBER = 104
+SET_WATCHES2 = 105
+ADD_WATCH = 106
+WHO_AM_I = 107
+CREATE_SESSION = -10
+CLOSE_SESSION = -11
+
+NOTIFICATION_XID = -1
+PING_XID = -2
+
+# -- flags of a create ------------------------------------------------------------------------------------------------
+
+EPHEMERAL_MODES = (1, 3)
+SEQUENTIAL_MODES = (2, 3, 6)
+CONTAINER_MODE = 4
+TTL_MODES = (5, 6)
+MODES = range(7)
+"""Persistent, ephemeral, persistent sequential, ephemeral sequential, container, with a time to live, and that sequential."""
+
+
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """Something that is asked for."""
+
+
+# -- requests that change the state -----------------------------------------------------------------------------------
+
+
+class Create(Request, frozen=True, gc=False):
+    """Create a znode. ``kind`` is CREATE, CREATE2, CREATE_CONTAINER or CREATE_TTL, ``flags`` one of MODES."""
+
+    kind: int
+    path: str
+    data: bytes | None
+    acl: ACLs | None
+    flags: int
+    ttl: int = -1
+
+
+class Delete(Request, frozen=True, gc=False):
+    path: str
+    version: int
+
+
+class SetData(Request, frozen=True, gc=False):
+    path: str
+    data: bytes | None
+    version: int
+
+
+class SetACL(Request, frozen=True, gc=False):
+    path: str
+    acl: ACLs | None
+    version: int
+
+
+class Check(Request, frozen=True, gc=False):
+    """Check the version of a znode; part of a multi only."""
+
+    path: str
+    version: int
+
+
+class Multi(Request, frozen=True, gc=False):
+    """Do all of it or nothing."""
+
+    operations: tuple[Create | Delete | SetData | Check, ...]
+
+
+class DeleteContainer(Request, frozen=True, gc=False):
+    """Delete a container that is empty again. The service itself asks for it, never a client."""
+
+    path: str
+
+
+class CreateSession(Request, frozen=True, gc=False):
+    """Open a session. ``timeout`` is in milliseconds; the password was drawn at random."""
+
+    timeout: int
+    password: bytes
+
+
+class CloseSession(Request, frozen=True, gc=False):
+    """End a session: its client closed it, or it expired."""
+
+    expired: bool = False
+
+
+class Refused(Request, frozen=True, gc=False):
+    """A request that takes its place in the order of changes, and changes nothing."""
+
+    code: int
+
+
+Change = Create | Delete | SetData | SetACL | Multi | DeleteContainer | CreateSession | CloseSession | Refused
+
+# -- requests that change nothing -------------------------------------------------------------------------------------
+
+
+class Exists(Request, frozen=True, gc=False):
+    path: str
+    watch: bool
+
+
+class GetData(Request, frozen=True, gc=False):
+    path: str
+    watch: bool
+
+
+class GetChildren(Request, frozen=True, gc=False):
+    path: str
+    watch: bool
+    stat: bool
+    """Whether the znode's stat is asked for too."""
+
+
+class GetACL(Request, frozen=True, gc=False):
+    path: str
+
+
+class GetEphemerals(Request, frozen=True, gc=False):
+    prefix: str | None
+
+
+class GetAllChildrenNumber(Request, frozen=True, gc=False):
+    path: str
+
+
+class MultiRead(Request, frozen=True, gc=False):
+    operations: tuple[GetData | GetChildren, ...]
+
+
+class Sync(Request, frozen=True, gc=False):
+    path: str
+
+
+class Ping(Request, frozen=True, gc=False):
+    pass
+
+
+class WhoAmI(Request, frozen=True, gc=False):
+    pass
+
+
+class SetWatches(Request, frozen=True, gc=False):
+    """Set watches again after a reconnect, and tell of what happened since ``zxid``."""
+
+    zxid: int
+    data: tuple[str, ...]
+    exist: tuple[str, ...]
+    child: tuple[str, ...]
+    persistent: tuple[str, ...] = ()
+    recursive: tuple[str, ...] = ()
+
+
+class AddWatch(Request, frozen=True, gc=False):
+    path: str
+    recursive: bool
+
+
+class CheckWatches(Request, frozen=True, gc=False):
+    path: str
+    kind: int
+
+
+class RemoveWatches(Request, frozen=True, gc=False):
+    path: str
+    kind: int
+
+
+Query = (
+    Exists | GetData | GetChildren | GetACL | GetEphemerals | GetAllChildrenNumber | MultiRead
+    | Sync | Ping | WhoAmI | SetWatches | AddWatch | CheckWatches | RemoveWatches
+)  # fmt: skip
+
+
+class Auth(Request, frozen=True, gc=False):
+    scheme: str | None
+    credentials: bytes | None
+
+
+class Connect(Request, frozen=True, gc=False):
+    """The first message of a connection. ``read_only`` is None for clients of before ZooKeeper 3.4, which do not know it."""
+
+    zxid: int
+    timeout: int
+    session: int
+    password: bytes | None
+    read_only: bool | None
+
+
+# -- reading requests -------------------------------------------------------------------------------------------------
+
+ANY_WATCHER = 3
+WATCHER_KINDS = range(1, 6)
+"""Children, data, any, persistent, persistent recursive."""
+
+
+def read_connect(data: bytes) -> Connect:
+    """The connect request in a frame; raises :class:`JuteError`."""
+    reader = Reader(data)
+    reader.int32()
+    zxid, timeout, session, password = reader.int64(), reader.int32(), reader.int64(), reader.buffer()
+    return Connect(zxid, timeout, session, password, reader.boolean() if reader.at < len(data) else None)
+
+
+def read_change(kind: int, data: bytes, at: int = 0) -> Change:
+    """The record of a request that changes the state; raises :class:`JuteError`, and KeyError for a kind that does not."""
+    return _CHANGES[kind](Reader(data, at))
+
+
+def read_query(kind: int, data: bytes, at: int = 0) -> Query:
+    """The record of a request that changes nothing; raises :class:`JuteError`, and KeyError for a kind that is no such."""
+    return _QUERIES[kind](Reader(data, at))
+
+
+def read_auth(data: bytes, at: int = 0) -> Auth:
+    reader = Reader(data, at)
+    reader.int32()
+    return Auth(reader.optional_string(), reader.buffer())
+
+
+def _create(kind: int) -> Callable[[Reader], Create]:
+    def read(reader: Reader) -> Create:
+        path, data, acl, flags = reader.string(), reader.buffer(), _acls(reader), reader.int32()
+        return Create(kind, path, data, acl, flags, reader.int64() if kind == CREATE_TTL else -1)
+
+    return read
+
+
+def _delete(reader: Reader) -> Delete:
+    return Delete(reader.string(), reader.int32())
+
+
+def _set_data(reader: Reader) -> SetData:
+    return SetData(reader.string(), reader.buffer(), reader.int32())
+
+
+def _set_acl(reader: Reader) -> SetACL:
+    return SetACL(reader.string(), _acls(reader), reader.int32())
+
+
+def _check(reader: Reader) -> Check:
+    return Check(reader.string(), reader.int32())
+
+
+def _multi(reader: Reader) -> Multi:
+    return Multi(tuple(_operations(reader, _IN_MULTI)))
+
+
+def _multi_read(reader: Reader) -> MultiRead:
+    return MultiRead(tuple(_operations(reader, _IN_MULTI_READ)))
+
+
+def _operations(reader: Reader, known: dict[int, Callable[[Reader], T]]) -> list[T]:
+    found: list[T] = []
+    while True:
+        kind, done, _ = reader.int32(), reader.boolean(), reader.int32()
+        if done:
+            return found
+        if kind not in known:
+            raise JuteError(f"a multi can not have an operation of kind {kind}")
+        found.append(known[kind](reader))
+
+
+def _create_in_multi(kind: int) -> Callable[[Reader], Create]:
+    read = _create(kind)
+
+    def checked(reader: Reader) -> Create:
+        request = read(reader)
+        if request.flags not in MODES or (kind != CREATE_TTL and request.flags in TTL_MODES):
+            raise JuteError(f"no znode has the flags {request.flags}")
+        return msgspec.structs.replace(request, kind=CREATE_CONTAINER) if request.flags == CONTAINER_MODE else request
+
+    return checked
+
+
+def _exists(reader: Reader) -> Exists:
+    return Exists(reader.string(), reader.boolean())
+
+
+def _get_data(reader: Reader) -> GetData:
+    return GetData(reader.string(), reader.boolean())
+
+
+def _get_children(reader: Reader) -> GetChildren:
+    return GetChildren(reader.string(), reader.boolean(), False)
+
+
+def _get_children2(reader: Reader) -> GetChildren:
+    return GetChildren(reader.string(), reader.boolean(), True)
+
+
+def _get_acl(reader: Reader) -> GetACL:
+    return GetACL(reader.string())
+
+
+def _sync(reader: Reader) -> Sync:
+    return Sync(reader.string())
+
+
+def _get_ephemerals(reader: Reader) -> GetEphemerals:
+    return GetEphemerals(reader.optional_string())
+
+
+def _get_all_children_number(reader: Reader) -> GetAllChildrenNumber:
+    return GetAllChildrenNumber(reader.string())
+
+
+def _set_watches(reader: Reader) -> SetWatches:
+    return SetWatches(reader.int64(), reader.strings(), reader.strings(), reader.strings())
+
+
+def _set_watches2(reader: Reader) -> SetWatches:
+    zxid, paths = reader.int64(), [reader.strings() for _ in range(5)]
+    return SetWatches(zxid, *paths)
+
+
+def _add_watch(reader: Reader) -> AddWatch:
+    path, mode = reader.string(), reader.int32()
+    if mode not in (0, 1):
+        raise JuteError(f"no watch has the mode {mode}")
+    return AddWatch(path, mode == 1)
+
+
+def _watcher_kind(reader: Reader) -> int:
+    kind = reader.int32()
+    if kind not in WATCHER_KINDS:
+        raise JuteError(f"no watcher has the kind {kind}")
+    return kind
+
+
+def _check_watches(reader: Reader) -> CheckWatches:
+    return CheckWatches(reader.string(), _watcher_kind(reader))
+
+
+def _remove_watches(reader: Reader) -> RemoveWatches:
+    return RemoveWatches(reader.string(), _watcher_kind(reader))
+
+
+def _acls(reader: Reader) -> ACLs | None:
+    return reader.vector(lambda: ACL(reader.int32(), Id(reader.optional_string(), reader.optional_string())))
+
+
+def _create_session(reader: Reader) -> CreateSession:
+    return CreateSession(reader.int32(), reader.buffer() or b"")
+
+
+_IN_MULTI: dict[int, Callable[[Reader], Create | Delete | SetData | Check]] = {
+    **{kind: _create_in_multi(kind) for kind in (CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL)},
+    DELETE: _delete,
+    SET_DATA: _set_data,
+    CHECK: _check,
+}
+_IN_MULTI_READ: dict[int, Callable[[Reader], GetData | GetChildren]] = {
+    GET_DATA: lambda reader: msgspec.structs.replace(_get_data(reader), watch=False),
+    GET_CHILDREN: lambda reader: msgspec.structs.replace(_get_children(reader), watch=False),
+}
+_CHANGES: dict[int, Callable[[Reader], Change]] = {
+    **{kind: _create(kind) for kind in (CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL)},
+    DELETE: _delete,
+    SET_DATA: _set_data,
+    SET_ACL: _set_acl,
+    MULTI: _multi,
+    DELETE_CONTAINER: lambda reader: DeleteContainer(reader.string()),
+    CREATE_SESSION: _create_session,
+    CLOSE_SESSION: lambda reader: CloseSession(reader.boolean()),
+    ERROR: lambda reader: Refused(reader.int32()),
+}
+_QUERIES: dict[int, Callable[[Reader], Query]] = {
+    EXISTS: _exists,
+    GET_DATA: _get_data,
+    GET_CHILDREN: _get_children,
+    GET_CHILDREN2: _get_children2,
+    GET_ACL: _get_acl,
+    SYNC: _sync,
+    GET_EPHEMERALS: _get_ephemerals,
+    GET_ALL_CHILDREN_NUMBER: _get_all_children_number,
+    MULTI_READ: _multi_read,
+    PING: lambda _: Ping(),
+    WHO_AM_I: lambda _: WhoAmI(),
+    SET_WATCHES: _set_watches,
+    SET_WATCHES2: _set_watches2,
+    ADD_WATCH: _add_watch,
+    CHECK_WATCHES: _check_watches,
+    REMOVE_WATCHES: _remove_watches,
+}
+CHANGES = frozenset({CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL, DELETE, SET_DATA, SET_ACL, MULTI, CLOSE_SESSION})
+"""The kinds of requests of clients that change the state."""
+QUERIES = frozenset(_QUERIES)
+"""The kinds of requests that do not."""
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+_STAT = struct.Struct(">qqqqiiiqiiq")
+_REPLY = struct.Struct(">iiqi")  # the frame's length, xid, zxid, error
+_EVENT = struct.Struct(">iqiii")  # xid, zxid, error, kind of event, state of the connection
+_MULTI = struct.Struct(">ibi")  # kind, done, error
+_CONNECTED = struct.Struct(">iiiqi16s")  # the frame's length, protocol version, timeout, session, password
+_SYNC_CONNECTED = 3
+
+
+class Stat(msgspec.Struct, frozen=True, gc=False):
+    """What a client learns about a znode; times are in milliseconds since 1970."""
+
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: int
+    data_length: int
+    children: int
+    pzxid: int
+
+    def encoded(self) -> bytes:
+        return _STAT.pack(
+            self.czxid, self.mzxid, self.ctime, self.mtime, self.version, self.cversion, self.aversion,
+            self.ephemeral_owner, self.data_length, self.children, self.pzxid,
+        )  # fmt: skip
+
+
+class Result(msgspec.Struct, frozen=True, gc=False):
+    """What is answered to a request, after the header."""
+
+    def encoded(self) -> bytes:
+        return b""
+
+
+class Done(Result, frozen=True, gc=False):
+    """Nothing but that it is done."""
+
+
+class Created(Result, frozen=True, gc=False):
+    """The path of a new znode, and its stat if it was asked for."""
+
+    path: str
+    stat: Stat | None
+
+    def encoded(self) -> bytes:
+        return string(self.path) if self.stat is None else string(self.path) + self.stat.encoded()
+
+
+class StatOf(Result, frozen=True, gc=False):
+    stat: Stat
+
+    def encoded(self) -> bytes:
+        return self.stat.encoded()
+
+
+class DataOf(Result, frozen=True, gc=False):
+    data: bytes | None
+    stat: Stat
+
+    def encoded(self) -> bytes:
+        return buffer(self.data) + self.stat.encoded()
+
+
+class ChildrenOf(Result, frozen=True, gc=False):
+    """The names of a znode's children, in no order that means anything, and its stat if it was asked for."""
+
+    children: tuple[str, ...]
+    stat: Stat | None
+
+    def encoded(self) -> bytes:
+        names = vector(map(string, self.children))
+        return names if self.stat is None else names + self.stat.encoded()
+
+
+class ACLOf(Result, frozen=True, gc=False):
+    acl: ACLs
+    stat: Stat
+
+    def encoded(self) -> bytes:
+        entries = vector(INT.pack(entry.perms) + string(entry.id.scheme) + string(entry.id.id) for entry in self.acl)
+        return entries + self.stat.encoded()
+
+
+class PathOf(Result, frozen=True, gc=False):
+    path: str
+
+    def encoded(self) -> bytes:
+        return string(self.path)
+
+
+class PathsOf(Result, frozen=True, gc=False):
+    paths: tuple[str, ...]
+
+    def encoded(self) -> bytes:
+        return vector(map(string, self.paths))
+
+
+class NumberOf(Result, frozen=True, gc=False):
+    number: int
+
+    def encoded(self) -> bytes:
+        return INT.pack(self.number)
+
+
+class IdsOf(Result, frozen=True, gc=False):
+    """Schemes, and names without what is secret."""
+
+    ids: Ids
+
+    def encoded(self) -> bytes:
+        return vector(string(identity.scheme) + string((identity.id or "").split(":")[0]) for identity in self.ids)
+
+
+class MultiResult(Result, frozen=True, gc=False):
+    """For each operation its kind, its code and its result."""
+
+    results: tuple[tuple[int, Code, Result], ...]
+
+    def encoded(self) -> bytes:
+        parts = []
+        for kind, code, result in self.results:
+            if result is _NOT_DONE:
+                parts.append(_MULTI.pack(ERROR, False, code) + INT.pack(code))
+            else:
+                kind = CREATE2 if kind in (CREATE_CONTAINER, CREATE_TTL) else kind
+                parts.append(_MULTI.pack(kind, False, 0) + result.encoded())
+        parts.append(_MULTI.pack(-1, True, -1))
+        return b"".join(parts)
+
+
+_NOT_DONE = Done()
+
+
+def not_done(codes: Iterable[Code]) -> MultiResult:
+    """The result of a multi that failed: a code for each operation."""
+    return MultiResult(tuple((ERROR, code, _NOT_DONE) for code in codes))
+
+
+def reply(xid: int, zxid: int, code: int, result: Result | None = None) -> bytes:
+    """The frame that answers a request. ``zxid`` is that of the last change of the state that the answer saw."""
+    if result is None:
+        return _REPLY.pack(16, xid, zxid, code)
+    body = result.encoded()
+    return _REPLY.pack(16 + len(body), xid, zxid, code) + body
+
+
+def event(kind: int, zxid: int, path: str) -> bytes:
+    """The frame that tells a watcher what happened; ``zxid`` is -1 where it is not known."""
+    body = _EVENT.pack(NOTIFICATION_XID, zxid, 0, kind, _SYNC_CONNECTED) + string(path)
+    return INT.pack(len(body)) + body
+
+
+def connected(timeout: int, session: int, password: bytes, read_only: bool | None) -> bytes:
+    """The frame that answers a connect request; timeout and session are 0 if there is no such session any more.
+
+    ``read_only`` is what the request had: a client that does not know it gets no such byte.
+    """
+    tail = b"" if read_only is None else b"\0"
+    return _CONNECTED.pack(36 + len(tail), 0, timeout, session, 16, password) + tail

@@ -1,0 +1,228 @@
+"""Requests that change nothing, answered from the state. The order of what is examined is ZooKeeper's (``FinalRequestProcessor``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from fencepost.metadata_service import acl as acls
+from fencepost.metadata_service import protocol
+from fencepost.metadata_service.acl import Ids
+from fencepost.metadata_service.codes import Code, Refusal
+from fencepost.metadata_service.protocol import (
+    ACLOf,
+    AddWatch,
+    CheckWatches,
+    ChildrenOf,
+    DataOf,
+    Exists,
+    GetACL,
+    GetAllChildrenNumber,
+    GetChildren,
+    GetData,
+    GetEphemerals,
+    IdsOf,
+    MultiRead,
+    MultiResult,
+    NumberOf,
+    PathOf,
+    PathsOf,
+    Ping,
+    Query,
+    RemoveWatches,
+    Result,
+    SetWatches,
+    StatOf,
+    Sync,
+    WhoAmI,
+)
+from fencepost.metadata_service.tree import (
+    NODE_CHILDREN_CHANGED,
+    NODE_CREATED,
+    NODE_DATA_CHANGED,
+    NODE_DELETED,
+    Node,
+    Tree,
+)
+from fencepost.metadata_service.watches import ONCE, Watches
+
+W = TypeVar("W", bound=Hashable)
+
+
+class Asker(msgspec.Struct, Generic[W], frozen=True):
+    """Whoever asks: who is told of watches, the session and its identities."""
+
+    watcher: W
+    session: int
+    ids: Ids
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """A result, None where the header says all, and events as (kind, path) that the asker is told before it."""
+
+    result: Result | None
+    events: tuple[tuple[int, str], ...] = ()
+
+
+def answer(tree: Tree, watches: Watches[W], asker: Asker[W], request: Query) -> Answer:
+    """Answer a request from the state; raises :class:`Refusal`. Watches that it asks for are set."""
+    found = _HANDLERS[type(request)](tree, watches, asker, request)
+    return found if isinstance(found, Answer) else Answer(found)
+
+
+def watches_of(request: Query) -> int:
+    """How many watches a request may set at most."""
+    if isinstance(request, SetWatches):
+        once = len(request.data) + len(request.exist) + len(request.child)
+        return once + 2 * len(request.persistent) + len(request.recursive)
+    if isinstance(request, AddWatch):
+        return 2
+    return int(isinstance(request, Exists | GetData | GetChildren) and request.watch)
+
+
+def _exists(tree: Tree, watches: Watches[W], asker: Asker[W], request: Exists) -> Result:
+    path = request.path
+    if "\0" in path:
+        raise Refusal(Code.BAD_ARGUMENTS)
+    if path in tree.nodes:
+        _readable(tree, asker, path)
+    if request.watch:
+        watches.data.add(path, asker.watcher, ONCE)
+    return StatOf(tree.stat(path, tree.node(path)))
+
+
+def _get_data(tree: Tree, watches: Watches[W], asker: Asker[W], request: GetData) -> Result:
+    node = _readable(tree, asker, request.path)
+    if request.watch:
+        watches.data.add(request.path, asker.watcher, ONCE)
+    return DataOf(node.data, tree.stat(request.path, node))
+
+
+def _get_children(tree: Tree, watches: Watches[W], asker: Asker[W], request: GetChildren) -> Result:
+    node = _readable(tree, asker, request.path)
+    if request.watch:
+        watches.children.add(request.path, asker.watcher, ONCE)
+    stat = tree.stat(request.path, node) if request.stat else None
+    return ChildrenOf(tuple(tree.names(request.path)), stat)
+
+
+def _get_acl(tree: Tree, _: Watches[W], asker: Asker[W], request: GetACL) -> Result:
+    node = tree.node(request.path)
+    if not acls.permits(node.acl, acls.READ | acls.ADMIN, asker.ids):
+        raise Refusal(Code.NO_AUTH)
+    acl = node.acl if acls.permits(node.acl, acls.ADMIN, asker.ids) else acls.masked(node.acl)
+    return ACLOf(acl, tree.stat(request.path, node))
+
+
+def _get_ephemerals(tree: Tree, _: Watches[W], asker: Asker[W], request: GetEphemerals) -> Result:
+    prefix = request.prefix or ""
+    if prefix.strip() in ("", "/"):
+        prefix = ""
+    return PathsOf(tuple(path for path in tree.ephemerals.get(asker.session, ()) if path.startswith(prefix)))
+
+
+def _get_all_children_number(tree: Tree, _: Watches[W], asker: Asker[W], request: GetAllChildrenNumber) -> Result:
+    _readable(tree, asker, request.path)
+    if request.path == "/":
+        return NumberOf(len(tree.nodes) - 1)
+    below = request.path + "/"
+    return NumberOf(sum(path.startswith(below) for path in tree.nodes))
+
+
+def _multi_read(tree: Tree, watches: Watches[W], asker: Asker[W], request: MultiRead) -> Result:
+    results: list[tuple[int, Code, Result]] = []
+    for operation in request.operations:
+        try:
+            if isinstance(operation, GetData):
+                results.append((protocol.GET_DATA, Code.OK, _get_data(tree, watches, asker, operation)))
+            else:
+                results.append((protocol.GET_CHILDREN, Code.OK, _get_children(tree, watches, asker, operation)))
+        except Refusal as refusal:
+            results += protocol.not_done([refusal.code]).results
+    return MultiResult(tuple(results))
+
+
+def _sync(_: Tree, __: Watches[W], ___: Asker[W], request: Sync) -> Result:
+    return PathOf(request.path)
+
+
+def _ping(_: Tree, __: Watches[W], ___: Asker[W], ____: Ping) -> Answer:
+    return Answer(None)
+
+
+def _who_am_i(_: Tree, __: Watches[W], asker: Asker[W], ___: WhoAmI) -> Result:
+    return IdsOf(asker.ids)
+
+
+def _set_watches(tree: Tree, watches: Watches[W], asker: Asker[W], request: SetWatches) -> Answer:
+    events = []
+    for path in request.data:
+        node = tree.nodes.get(path)
+        if node is None:
+            events.append((NODE_DELETED, path))
+        elif node.mzxid > request.zxid:
+            events.append((NODE_DATA_CHANGED, path))
+        else:
+            watches.data.add(path, asker.watcher, ONCE)
+    for path in request.exist:
+        if path in tree.nodes:
+            events.append((NODE_CREATED, path))
+        else:
+            watches.data.add(path, asker.watcher, ONCE)
+    for path in request.child:
+        node = tree.nodes.get(path)
+        if node is None:
+            events.append((NODE_DELETED, path))
+        elif node.pzxid > request.zxid:
+            events.append((NODE_CHILDREN_CHANGED, path))
+        else:
+            watches.children.add(path, asker.watcher, ONCE)
+    for path in request.persistent:
+        watches.add(path, asker.watcher, recursive=False)
+    for path in request.recursive:
+        watches.add(path, asker.watcher, recursive=True)
+    return Answer(None, tuple(events))
+
+
+def _add_watch(_: Tree, watches: Watches[W], asker: Asker[W], request: AddWatch) -> Result:
+    watches.add(request.path, asker.watcher, request.recursive)
+    return NumberOf(Code.OK)
+
+
+def _check_watches(_: Tree, watches: Watches[W], asker: Asker[W], request: CheckWatches) -> Answer:
+    if not watches.has(request.path, request.kind, asker.watcher):
+        raise Refusal(Code.NO_WATCHER)
+    return Answer(None)
+
+
+def _remove_watches(_: Tree, watches: Watches[W], asker: Asker[W], request: RemoveWatches) -> Answer:
+    if not watches.remove(request.path, request.kind, asker.watcher):
+        raise Refusal(Code.NO_WATCHER)
+    return Answer(None)
+
+
+def _readable(tree: Tree, asker: Asker[Any], path: str) -> Node:
+    node = tree.node(path)
+    if not acls.permits(node.acl, acls.READ, asker.ids):
+        raise Refusal(Code.NO_AUTH)
+    return node
+
+
+_HANDLERS: dict[type, Callable[[Tree, Any, Asker[Any], Any], Result | Answer]] = {
+    Exists: _exists,
+    GetData: _get_data,
+    GetChildren: _get_children,
+    GetACL: _get_acl,
+    GetEphemerals: _get_ephemerals,
+    GetAllChildrenNumber: _get_all_children_number,
+    MultiRead: _multi_read,
+    Sync: _sync,
+    Ping: _ping,
+    WhoAmI: _who_am_i,
+    SetWatches: _set_watches,
+    AddWatch: _add_watch,
+    CheckWatches: _check_watches,
+    RemoveWatches: _remove_watches,
+}
