@@ -1,0 +1,130 @@
+"""``fencepost cluster``: a ledger store on this machine, and ways to hurt it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from fencepost import arguments, errors, output
+from fencepost.errors import OptionError
+from fencepost.store.cluster import control, plan, supervisor, up, views
+
+ACTIONS = {
+    "kill": "end parts at once (kill -9)",
+    "stop": "end parts cleanly",
+    "start": "start parts that are down, and wait until they serve",
+    "pause": "stop parts in their tracks (SIGSTOP)",
+    "resume": "let paused parts go on (SIGCONT)",
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What can be typed after ``fencepost cluster``."""
+    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=arguments.Parser)
+    starting = commands.add_parser("up", help="start a cluster, and run it until Ctrl-C", allow_abbrev=False)
+    _directory(starting, "where it keeps everything; made if it is missing, started again if there is a cluster in it")
+    starting.add_argument(
+        "--bookies", metavar="N", type=_bookies, help=f"how many; by default {plan.BOOKIES}, or as many as there are"
+    )
+    starting.add_argument(
+        "--metadata-port",
+        metavar="N",
+        type=arguments.port,
+        help=f"the port of the metadata service; by default {plan.METADATA_PORT}, or any if that is taken",
+    )
+    starting.add_argument(
+        "--bookie-port",
+        metavar="N",
+        type=arguments.port,
+        help=f"the port of bookie 1, the others having the next; by default {plan.BOOKIE_PORT}, or any if one of them is taken",
+    )
+    starting.add_argument("--detach", action="store_true", help="go on in the background once it serves; fencepost cluster down ends it")
+    _json(starting, "how everything is as a line of JSON, after every change")
+    for name, purpose in (("status", "how the parts are"), ("down", "end a cluster cleanly, from elsewhere")):
+        asking = commands.add_parser(name, help=purpose, allow_abbrev=False)
+        _directory(asking, "of a cluster")
+        _json(asking)
+    for name, purpose in ACTIONS.items():
+        hurting = commands.add_parser(name, help=purpose, allow_abbrev=False)
+        _directory(hurting, "of a cluster that runs")
+        hurting.add_argument("parts", metavar="PART", nargs="+", help=f"the number of a bookie, or {plan.METADATA}")
+        _json(hurting)
+
+
+def _directory(parser: argparse.ArgumentParser, purpose: str) -> None:
+    parser.add_argument("directory", metavar="DIR", type=Path, help=purpose)
+
+
+def _json(parser: argparse.ArgumentParser, purpose: str = "how everything is then, as JSON") -> None:
+    parser.add_argument("--json", action="store_true", help=purpose)
+
+
+def _bookies(text: str) -> int:
+    number = arguments.count(text)
+    if number > plan.MOST_BOOKIES:
+        raise argparse.ArgumentTypeError(f"{text} are too many for one machine: give at most {plan.MOST_BOOKIES}")
+    return number
+
+
+def run(given: argparse.Namespace) -> int:
+    """Do what was typed; the exit code."""
+    if given.action == "up":
+        _up(given)
+    elif given.action == "status":
+        _tell(given, _status(given.directory))
+    elif given.action == "down":
+        _tell(given, _down(given.directory))
+    else:
+        _tell(given, control.ask(given.directory, given.action, given.parts))
+    return errors.HOLDS
+
+
+def _up(given: argparse.Namespace) -> None:
+    with supervisor.Directory(given.directory) as directory:
+        planned = plan.planned(given.directory, given.bookies, given.metadata_port, given.bookie_port)
+        if not given.detach:
+            up.run(directory, planned, _view(given))
+            return
+    words = [str(given.directory)]
+    for option, value in (("--bookies", given.bookies), ("--metadata-port", given.metadata_port), ("--bookie-port", given.bookie_port)):
+        words += [] if value is None else [option, str(value)]
+    facts = up.detach(given.directory, words)
+    if given.json:
+        _tell(given, facts)
+    else:
+        output.say(f"{views.introduction(facts)}  fencepost cluster down {given.directory}\n")
+
+
+def _view(given: argparse.Namespace) -> views.View:
+    if given.json:
+        return views.Json()
+    stdout = output.stdout()
+    return views.Screen() if stdout is not None and stdout.isatty() else views.Lines()
+
+
+def _status(directory: Path) -> dict[str, Any]:
+    """How a cluster is, whether it runs or not."""
+    planned = plan.read(directory)
+    if planned is None:
+        raise OptionError(f"there is no cluster in {directory}: fencepost cluster up {directory}")
+    try:
+        return control.ask(directory, control.STATUS)
+    except OptionError:  # nobody runs it
+        return supervisor.at_rest(directory, planned)
+
+
+def _down(directory: Path) -> dict[str, Any]:
+    """End a cluster, and wait until it has ended."""
+    control.ask(directory, control.DOWN)
+    supervisor.wait_until_free(directory)
+    return _status(directory)
+
+
+def _tell(given: argparse.Namespace, facts: dict[str, Any]) -> None:
+    if given.json:
+        from fencepost.trace.json import dumps
+
+        output.put(dumps(facts, indent=2) + "\n")
+    else:
+        output.say(views.table(facts))

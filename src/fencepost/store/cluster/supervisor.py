@@ -1,0 +1,207 @@
+"""Runs the parts of a cluster: starts them in order, does what is asked of one of them, and ends them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from fencepost.errors import OptionError, SystemFailure
+from fencepost.storage import reason
+from fencepost.store.cluster import plan as plans
+from fencepost.store.cluster.identity import identity, is_alive, kill
+from fencepost.store.cluster.part import Part, State
+from fencepost.store.cluster.plan import LOCK, LOGS, METADATA, Plan
+
+PROGRAM = (sys.executable, "-m", "fencepost")
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks at every part."""
+
+LOOK_PATIENCE = 2.0
+"""Seconds that a part has to answer on its port."""
+
+LEFTOVER_TAKES = 0.01
+"""Seconds between two looks whether a process of an earlier run has ended."""
+
+
+class Directory:
+    """The directory of a cluster, locked: nobody else runs a cluster in it. Raises OptionError if somebody does already."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise SystemFailure(f"{path} can not be used: {reason(error)}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            plan = plans.read(path)
+            who = f" (process {plan.up.pid})" if plan is not None and plan.up is not None else ""
+            raise OptionError(f"a cluster runs in {path} already{who}: fencepost cluster status {path}") from None
+
+    def close(self) -> None:
+        """Let others have it."""
+        os.close(self._lock)
+
+    def __enter__(self) -> Directory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def wait_until_free(path: Path) -> None:
+    """Wait until nobody runs a cluster in a directory any more."""
+    lock = os.open(path / LOCK, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    finally:
+        os.close(lock)
+
+
+class Supervisor:
+    """The parts of a cluster. ``changed`` is called with a part whenever its state is another."""
+
+    def __init__(self, directory: Directory, plan: Plan, changed: Callable[[Part], None]) -> None:
+        self.directory = directory.path
+        self.plan = plan
+        self._changed = changed
+        self.parts = {
+            name: Part(name, plan.port(name), self._command(name), self.directory / LOGS / f"{label(name)}.log", self._note)
+            for name in plan.names()
+        }
+        self.over = asyncio.Event()
+        """Somebody asked for the end."""
+        self._serves = False
+
+    def _command(self, name: str) -> list[str]:
+        home = str(self.directory / label(name))
+        command = [*PROGRAM, "metadata" if name == METADATA else "bookie", home, "--port", str(self.plan.port(name))]
+        if name != METADATA:
+            command += ["--metadata", self.plan.uri]
+        settings = self.directory / ("metadata.toml" if name == METADATA else "bookie.toml")
+        return [*command, "--settings", str(settings)] if settings.exists() else command
+
+    @property
+    def bookies(self) -> list[Part]:
+        """All parts but the metadata service."""
+        return [part for part in self.parts.values() if part.name != METADATA]
+
+    def _note(self, part: Part) -> None:
+        if part.identity is None:
+            self.plan.processes.pop(part.name, None)
+        else:
+            self.plan.processes[part.name] = part.identity
+        if part.state in (State.STARTING, State.DOWN):
+            plans.write(self.directory, self.plan)
+        self._changed(part)
+
+    async def start(self) -> None:
+        """Start everything, and wait until all of it serves. Raises SystemFailure if a part ends before it serves."""
+        for process in self.plan.leftovers():
+            kill(process)
+            while is_alive(process):
+                await asyncio.sleep(LEFTOVER_TAKES)
+        self.plan.processes.clear()
+        self.plan.up = identity(os.getpid())
+        plans.write(self.directory, self.plan)
+        metadata = self.parts[METADATA]
+        await metadata.start()
+        await metadata.serving()
+        for bookie in self.bookies:
+            await bookie.start()
+        await asyncio.gather(*(bookie.serving() for bookie in self.bookies))
+        self._serves = True
+
+    async def stop(self) -> None:
+        """End everything cleanly: the bookies, then the metadata service that they leave."""
+        for group in (self.bookies, [self.parts[METADATA]]):
+            for part in group:
+                part.stop()
+            for part in group:
+                await part.ended()
+        self.plan.up = None
+        plans.write(self.directory, self.plan)
+
+    def kill(self) -> None:
+        """End everything at once."""
+        for part in self.parts.values():
+            part.kill()
+
+    async def watch(self) -> None:
+        """Look at every part again and again; never returns."""
+        while True:
+            await asyncio.gather(*(part.look(LOOK_PATIENCE) for part in self.parts.values()))
+            await asyncio.sleep(LOOK_EVERY)
+
+    def facts(self) -> dict[str, Any]:
+        """How everything is, for JSON."""
+        state = "stopping" if self.over.is_set() else "up" if self._serves else "starting"
+        return facts(self.directory, self.plan, [part.facts() for part in self.parts.values()], state)
+
+    # -- what is asked of it ------------------------------------------------------------------------------------------
+
+    async def do(self, action: str, names: list[str]) -> None:
+        """Do something to parts, and wait until it is done. Raises OptionError if it is impossible, SystemFailure if it fails."""
+        if self.over.is_set():
+            raise OptionError(f"the cluster in {self.directory} stops")
+        parts = [self._part(name) for name in names]
+        for part in parts:
+            if part.is_down != (action == "start"):
+                instead = f"fencepost cluster {'start' if part.is_down else 'status'} {self.directory}"
+                raise OptionError(f"{part.title} is {part.state}: {instead}{f' {part.name}' if part.is_down else ''}")
+        actions: dict[str, Callable[[Part], Awaitable[None]]] = {
+            "kill": _kill,
+            "stop": _stop,
+            "start": _start,
+            "pause": Part.pause,
+            "resume": Part.resume,
+        }
+        await asyncio.gather(*(actions[action](part) for part in parts))
+
+    def _part(self, name: str) -> Part:
+        if name not in self.parts:
+            raise OptionError(f"there is no {name} in {self.directory}: give a number from 1 to {len(self.bookies)}, or {METADATA}")
+        return self.parts[name]
+
+
+def label(name: str) -> str:
+    """What a part's directory and log are called."""
+    return f"bookie-{name}" if name.isdigit() else name
+
+
+def facts(directory: Path, plan: Plan, parts: list[dict[str, Any]], state: str) -> dict[str, Any]:
+    """How a cluster is, for JSON."""
+    return {"directory": str(directory), "state": state, "metadata": plan.uri, "parts": parts}
+
+
+def at_rest(directory: Path, plan: Plan) -> dict[str, Any]:
+    """How a cluster is that nobody runs, for JSON."""
+    parts = [
+        Part(name, plan.port(name), (), directory / LOGS / f"{label(name)}.log", lambda part: None).facts() for name in plan.names()
+    ]
+    return facts(directory, plan, parts, "down")
+
+
+async def _kill(part: Part) -> None:
+    part.kill()
+    await part.ended()
+
+
+async def _stop(part: Part) -> None:
+    part.stop()
+    await part.ended()
+
+
+async def _start(part: Part) -> None:
+    await part.start()
+    await part.serving()
+

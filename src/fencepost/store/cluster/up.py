@@ -1,0 +1,109 @@
+"""``fencepost cluster up``: a cluster from its start to its end, in this process or in one that goes on by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from fencepost.errors import OptionError, SystemFailure
+from fencepost.store.cluster import control, views
+from fencepost.store.cluster.part import Part, last_words
+from fencepost.store.cluster.plan import CONTROL, LOGS, Plan
+from fencepost.store.cluster.supervisor import PROGRAM, Directory, Supervisor
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+DRAWN_EVERY = 0.5
+"""Seconds between two drawings of the table."""
+
+ASKED_EVERY = 0.1
+"""Seconds between two questions whether a cluster in the background serves."""
+
+LOG = "cluster.log"
+
+
+def run(directory: Directory, plan: Plan, view: views.View) -> None:
+    """Start a cluster, and run it until somebody wants it to end. Raises SystemFailure if it can not be started."""
+    asyncio.run(_run(directory, plan, view))
+
+
+async def _run(directory: Directory, plan: Plan, view: views.View) -> None:
+    def changed(part: Part) -> None:
+        view.changed(part.facts(), supervisor.facts())
+
+    supervisor = Supervisor(directory, plan, changed)
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, _end, supervisor, view)
+    server = await control.listen(supervisor)
+    drawing = asyncio.create_task(_draw(supervisor, view))
+    over = asyncio.create_task(supervisor.over.wait())
+    running = asyncio.create_task(_serve(supervisor, view))
+    try:
+        await asyncio.wait({over, running}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            await running
+    finally:
+        for task in (running, over):
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, SystemFailure, OSError):
+            await running
+        supervisor.over.set()
+        await supervisor.stop()
+        drawing.cancel()
+        server.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(directory.path / CONTROL)
+        view.close()
+
+
+async def _serve(supervisor: Supervisor, view: views.View) -> None:
+    await supervisor.start()
+    view.told(f"{views.introduction(supervisor.facts())}\nCtrl-C ends it; started again, it has everything.\n", supervisor.facts())
+    await supervisor.watch()
+
+
+async def _draw(supervisor: Supervisor, view: views.View) -> None:
+    while True:
+        view.drawn(supervisor.facts())
+        await asyncio.sleep(DRAWN_EVERY)
+
+
+def _end(supervisor: Supervisor, view: views.View) -> None:
+    """Ctrl-C, or another signal that asks for the end: the first asks every part to end, the second makes them."""
+    if supervisor.over.is_set():
+        supervisor.kill()
+        return
+    supervisor.over.set()
+    view.told("it stops: the bookies, then the metadata service (Ctrl-C again kills them)", supervisor.facts())
+
+
+def detach(directory: Path, words: list[str]) -> dict[str, Any]:
+    """Run ``fencepost cluster up`` with these arguments in a process that goes on by itself, and wait until it serves; how it is then.
+
+    Raises OptionError or SystemFailure with its last words if it ends before that.
+    """
+    log = directory / LOGS / LOG
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "wb") as file:
+        process = subprocess.Popen(
+            [*PROGRAM, "cluster", "up", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    while True:
+        with contextlib.suppress(OptionError):  # it does not listen yet
+            facts = control.ask(directory, control.STATUS)
+            if facts["state"] == "up":
+                return facts
+        if process.poll() is not None:
+            raise (OptionError if process.returncode == OptionError.exit_code else SystemFailure)(last_words(log))
+        time.sleep(ASKED_EVERY)

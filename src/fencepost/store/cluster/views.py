@@ -1,0 +1,152 @@
+"""What the one who runs a cluster sees of it: a live table in a terminal, a line for each change elsewhere, or JSON."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol
+
+from fencepost import output
+from fencepost.progress import duration
+from fencepost.report import numbers
+from fencepost.store.cluster.part import State
+
+HEADINGS = ("part", "address", "state", "process", "memory", "up for")
+
+COLOURS = {
+    State.DOWN: "red",
+    State.STARTING: "yellow",
+    State.SERVES: "green",
+    State.PAUSED: "yellow",
+    State.SILENT: "red",
+    State.STOPPING: "yellow",
+}
+
+
+class View(Protocol):
+    """Where it is told how a cluster is."""
+
+    def changed(self, part: dict[str, Any], facts: dict[str, Any]) -> None:
+        """The state of a part is another."""
+
+    def told(self, text: str, facts: dict[str, Any]) -> None:
+        """Something is to be known."""
+
+    def drawn(self, facts: dict[str, Any]) -> None:
+        """A moment has passed."""
+
+    def close(self) -> None:
+        """There is no more to come."""
+
+
+class Lines:
+    """A line for every change."""
+
+    def changed(self, part: dict[str, Any], facts: dict[str, Any]) -> None:
+        output.say(change(part))
+
+    def told(self, text: str, facts: dict[str, Any]) -> None:
+        output.say(text)
+
+    def drawn(self, facts: dict[str, Any]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Json:
+    """How everything is, as one line of JSON, after every change."""
+
+    def changed(self, part: dict[str, Any], facts: dict[str, Any]) -> None:
+        from fencepost.trace.json import dumps
+
+        output.put(dumps(facts) + "\n")
+
+    def told(self, text: str, facts: dict[str, Any]) -> None:
+        pass
+
+    def drawn(self, facts: dict[str, Any]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Screen:
+    """A table at the bottom of a terminal, and the changes above it."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(file=output.stdout(), highlight=False)
+        self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self._live.start()
+
+    def changed(self, part: dict[str, Any], facts: dict[str, Any]) -> None:
+        self._console.print(f"{time.strftime('%H:%M:%S')}  {change(part)}", markup=False, soft_wrap=True)
+        self.drawn(facts)
+
+    def told(self, text: str, facts: dict[str, Any]) -> None:
+        self._console.print(text, markup=False, soft_wrap=True)
+        self.drawn(facts)
+
+    def drawn(self, facts: dict[str, Any]) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+        for heading in HEADINGS:
+            shown.add_column(heading, header_style="bold")
+        for part in facts["parts"]:
+            name, address, state, *rest = row(part)
+            shown.add_row(name, address, Text(state, COLOURS[State(part["state"])]), *rest)
+        self._live.update(shown, refresh=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+def title(part: dict[str, Any]) -> str:
+    """What a part is called."""
+    name = str(part["name"])
+    return f"bookie {name}" if name.isdigit() else name
+
+
+def change(part: dict[str, Any]) -> str:
+    """One line that says how a part is now."""
+    reason = f": {part['reason']}" if part["reason"] else ""
+    return f"{title(part)}  {part['address']}  {part['state']}{reason}"
+
+
+def row(part: dict[str, Any]) -> tuple[str, ...]:
+    """The cells of a part in the table."""
+    state = f"{part['state']}: {part['reason']}" if part["reason"] else part["state"]
+    if part["pid"] is None:
+        return title(part), part["address"], state, "", "", ""
+    return title(part), part["address"], state, str(part["pid"]), numbers.size(part["memory"]), duration(time.time() - part["since"])
+
+
+def table(facts: dict[str, Any]) -> str:
+    """How everything is, as lines."""
+    rows = [HEADINGS, *map(row, facts["parts"])]
+    widths = [max(len(cells[column]) for cells in rows) for column in range(len(HEADINGS))]
+    lines = ["   ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in rows]
+    return "\n".join([f"metadata {facts['metadata']}", "", *lines])
+
+
+def introduction(facts: dict[str, Any]) -> str:
+    """What is there, and what can be done with it."""
+    uri, directory = facts["metadata"], facts["directory"]
+    bookies = [part["address"] for part in facts["parts"] if part["name"].isdigit()]
+    return f"""
+metadata   {uri}
+bookies    {' '.join(bookies)}
+logs       {directory}/logs
+
+To try next, in another terminal:
+  fencepost ledger create --metadata {uri}
+  seq 1000 | fencepost ledger append 0 --metadata {uri}
+  fencepost cluster kill {directory} 1
+  fencepost ledger read 0 --metadata {uri}
+"""
