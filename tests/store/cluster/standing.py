@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from cli.commandline import environment
 from patience import PATIENCE, until
 
-from fencepost.store.cluster import control
-from fencepost.store.cluster.ports import free_ports
+from fencepost import cli
+from fencepost.store.cluster import control, up
+from fencepost.store.cluster.ports import free_ports, is_free
 
 STAND_IN = Path(__file__).parent / "stand_in.py"
 
 COMMAND = f"""
 import sys
 from fencepost import cli
-from fencepost.store.cluster import supervisor, up
+from fencepost.store.cluster import supervisor
 supervisor.PROGRAM = ({sys.executable!r}, {str(STAND_IN)!r})
-up.PROGRAM = ({sys.executable!r}, "-c", sys.orig_argv[2])
 sys.exit(cli.main(sys.argv[1:]))
 """
 
@@ -33,7 +37,7 @@ class Up:
     def __init__(self, directory: Path, *options: str) -> None:
         self.directory = directory
         self.process = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, "cluster", "up", str(directory), *options],
+            [sys.executable, "-c", COMMAND, "cluster", "up", str(directory), *_ports(directory, options)],
             env=environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -59,17 +63,27 @@ class Up:
 
 
 def cluster(*words: str) -> tuple[int, str, str]:
-    """What became of a command."""
-    done = subprocess.run(
-        [sys.executable, "-c", COMMAND, "cluster", *words], env=environment(), capture_output=True, text=True, timeout=PATIENCE
-    )
-    return done.returncode, done.stdout, done.stderr
+    """What became of a command: its exit code, standard output and standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = cli.main(["cluster", *words])
+    return code, out.getvalue(), err.getvalue()
 
 
-def ports(bookies: int = 3) -> list[str]:
-    """Options that keep clear of the clusters of others."""
-    metadata, *of_bookies = free_ports([0] * (bookies + 1), {0})
-    return ["--metadata-port", str(metadata)]
+def background(directory: Path, *options: str) -> tuple[int, str, str]:
+    """What became of ``fencepost cluster up --detach``, which starts a process with stand-ins."""
+    with mock.patch.object(up, "PROGRAM", (sys.executable, "-c", COMMAND)):
+        return cluster("up", str(directory), *_ports(directory, options), "--detach")
+
+
+def _ports(directory: Path, options: Sequence[str]) -> list[str]:
+    """The options, with ports that tests running at the same time do not take."""
+    if (directory / "cluster.json").exists() or "--metadata-port" in options:
+        return list(options)
+    first, *_ = free_ports([0], {0})
+    while not all(is_free(first + n) for n in range(5)):
+        first, *_ = free_ports([0], {0})
+    return [*options, "--metadata-port", str(first), "--bookie-port", str(first + 1)]
 
 
 def happened(directory: Path) -> list[str]:

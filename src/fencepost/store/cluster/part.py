@@ -60,6 +60,7 @@ class Part:
         self.identity: Identity | None = None
         self._changed = changed
         self._process: asyncio.subprocess.Process | None = None
+        self._descriptor = -1
         self._lived: asyncio.Task[None] | None = None
         self._serves = asyncio.Event()
 
@@ -108,6 +109,8 @@ class Part:
             raise SystemFailure(f"{self.title} can not be started: {error.strerror}") from None
         self._process, self.reason, self.since = process, "", time.time()
         self.identity = identity(process.pid)
+        with contextlib.suppress(ProcessLookupError):  # it has ended already
+            self._descriptor = os.pidfd_open(process.pid)
         self._serves.clear()
         self._lived = asyncio.create_task(self._live(process))
         self._now(State.STARTING)
@@ -122,7 +125,9 @@ class Part:
                 self._serves.set()
                 self._now(State.SERVES)
         code = await process.wait()
-        self._process, self.identity = None, None
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._process, self.identity, self._descriptor = None, None, -1
         self.reason = self._why(code, wanted=self.state is State.STOPPING)
         self._now(State.DOWN)
 
@@ -178,8 +183,10 @@ class Part:
         """Send a signal to the process; whether there was one."""
         if self._process is None:
             return False
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(number)
+        # asyncio's own way to send one may wait for the process, and leaves nobody to learn how it ended.
+        if self._descriptor >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._descriptor, number)
         return True
 
     # -- its health ---------------------------------------------------------------------------------------------------
