@@ -11,7 +11,6 @@ import errno
 import fcntl
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -198,8 +197,7 @@ class Lock:
 
     def release(self) -> None:
         """Let others have the folder."""
-        with suppress(OSError):
-            os.close(self._descriptor)
+        os.close(self._descriptor)
 
 
 def _sync_folder(path: str) -> None:

@@ -96,7 +96,7 @@ class Writer:
 
     def group(self, records: Iterable[bytes] = ()) -> bytes:
         """The bytes of a group, to be written at the offset that ``end`` was before this call."""
-        parts = []
+        parts: list[bytes] = []
         append, pack = parts.append, _LENGTH.pack
         for record in records:
             append(pack(len(record)))

@@ -2,7 +2,11 @@
 
 The driver of a bookie opens it, gives its role every one of :meth:`Storage.records` as a ``Replayed`` and carries out the effects of
 that, calls :meth:`Storage.start`, and from then on carries out ``Journal``, ``Store`` and ``LookUp`` by the methods of the same names.
-An entry is given to :meth:`Storage.journal` first, and to :meth:`Storage.store` right after, by the same thread.
+An entry is given to :meth:`Storage.journal` first and then to :meth:`Storage.store`.
+
+Two threads work behind it. One writes the journal: whatever came while the last sync ran is the next group. The other one takes
+checkpoints: the write cache is swapped for an empty one, the journal goes on in a new file, what the cache held is written to an entry
+log and synced, and then the files of the journal before are removed.
 
 Nothing here is retried and nothing is hidden: when a write or a sync has failed, ``failed`` is called once, nothing is called back any
 more, and the process must end.
@@ -10,17 +14,39 @@ more, and the process must end.
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 
 from fencepost.errors import SystemFailure
-from fencepost.store.disk.files import Files, Lock, OsFiles
-from fencepost.store.disk.journal import Damage, Writer, recover
+from fencepost.store.disk.collection import Collected, Collection
+from fencepost.store.disk.entry_logs import EntryLogs
+from fencepost.store.disk.files import Files, Lock, OsFiles, Room
+from fencepost.store.disk.index import Index, OrderedMap
+from fencepost.store.disk.journal import Damage
+from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
+from fencepost.store.disk.ledgers import LedgerState
 from fencepost.store.disk.records import decode, encode
-from fencepost.store.disk.settings import StorageSettings
-from fencepost.store.records import Record
+from fencepost.store.disk.settings import MIB, StorageSettings
+from fencepost.store.disk.write_cache import WriteCache
+from fencepost.store.records import EntryAdded, Record
 from fencepost.store.rules.codes import Code
+
+REST = 0.05
+"""Seconds without a record after which the journal gets the empty group that proves the last one to be durable."""
+
+
+class _Checkpoint:
+    """What is written to an entry log together. It stands in the queue of the journal behind all records that are about it."""
+
+    def __init__(self, cache: WriteCache, states: list[LedgerState], forgotten: set[int]) -> None:
+        self.cache = cache
+        self.states = states
+        self.forgotten = forgotten
+        self.journal_start = 0
 
 
 def _ignore(_: object) -> None:
@@ -32,8 +58,8 @@ class Storage:
 
     ``synced(position)``: all records up to a position are durable. ``failed(reason)``: the storage can not go on. ``busy(is_busy)``: the
     write cache is full while its other half is still being flushed, and whoever feeds it should stop reading requests until it is not busy
-    any more; what was taken until then is stored all the same. ``full(is_full)``: the disk is fuller than ``diskUsageThreshold``, or has
-    room again. All four are called by threads of the storage, except that ``busy`` may be called within :meth:`store`.
+    any more; what was taken until then is stored all the same. ``full(is_full)``: a disk is fuller than ``diskUsageThreshold``, or all
+    have room again. All four are called by threads of the storage, except that ``busy`` may be called within :meth:`store`.
     """
 
     def __init__(
@@ -46,129 +72,447 @@ class Storage:
         full: Callable[[bool], None] = _ignore,
         journal_files: Files | None = None,
         ledger_files: Files | None = None,
+        places: OrderedMap | None = None,
     ) -> None:
-        """Lock the directories and read what is in them. Raises :class:`fencepost.SystemFailure`, with one line, if another process has
-        them, if something that was durable is missing or damaged, or if they can not be read."""
+        """Lock the directories and read what is in them. ``journal_files``, ``ledger_files`` and ``places`` stand in for them in tests.
+
+        Raises :class:`fencepost.SystemFailure`, with one line, if another process has them, if something that was durable is missing or
+        damaged, or if they can not be read.
+        """
         self.settings = settings
         self.synced = synced
         self.failed = failed
         self.busy = busy
         self.full = full
-        self._journal_files = journal_files or OsFiles(settings.journal_directory)
-        self._ledger_files = ledger_files or OsFiles(settings.ledger_directory)
-        self._lock = _lock(settings.ledger_directory) if ledger_files is None else None
-        self._entries: dict[int, dict[int, bytes]] = {}
-        names = [name for name in self._journal_files.names() if name.endswith(".journal")]
-        files = []
-        for name in names:
-            file = self._journal_files.open(name)
-            files.append((int(name.split(".")[0]), file.read(0, file.end)))
+        self.is_full = False
+        self._half = settings.write_cache_max_size_mb * MIB // 2
+        with _one_line(settings.ledger_directory):
+            self._ledger_files = ledger_files or OsFiles(settings.ledger_directory)
+            self._journal_files = journal_files or OsFiles(settings.journal_directory)
+            self._held = _lock(settings.ledger_directory)
         try:
-            self._recovered = recover(files)
-        except Damage as damage:
-            raise SystemFailure(f"{settings.journal_directory}: {damage}; the bookie does not start, see to its disk") from None
-        for number, _ in files:
-            if number > self._recovered.number:
-                self._journal_files.remove(f"{number:08}.journal")
-        self._queue: deque[tuple[int, bytes]] = deque()
-        self._wake = threading.Event()
+            with _one_line(settings.ledger_directory):
+                index = Index(places or _on_disk(settings.ledger_directory))
+                journals = set(journals_in(self._journal_files))
+                self._logs = EntryLogs(self._ledger_files, index, journals, settings.log_size_limit)
+            with _one_line(settings.journal_directory):
+                self._found = read_journal(self._journal_files, self._logs.journal_start)
+        except BaseException:
+            self._held.release()
+            raise
+        self._collection = Collection(self._logs)
+        self._states = {ledger: copy.copy(state) for ledger, state in self._logs.states.items()}
+        self._changed: set[int] = set()
+        self._cache = WriteCache()
+        self._flushing: _Checkpoint | None = None
+        self._forgotten: set[int] = set()
+
+        self._lock = threading.Lock()
+        """Held to change what several threads use: all that follows, and the caches."""
+        self._arrived = threading.Condition(self._lock)
+        self._flushable = threading.Condition(self._lock)
+        self._flushed = threading.Condition(self._lock)
+        self._queue: list[tuple[int, Record | _Checkpoint]] = []
+        self._idle = False
+        self._entries_journalled = 0
+        self._entries_stored = 0
+        self._checkpoint_wanted = False
+        self._checkpoints_begun = 0
+        self._checkpoints_done = 0
+        self._is_busy = False
+        self._replaying = True
         self._closing = False
-        self._thread = threading.Thread(target=self._write_journal, name="journal", daemon=True)
+        self._failure = ""
+
+        self._writing = threading.Lock()
+        """Held to write to entry logs."""
+        self._threads: list[threading.Thread] = []
 
     # -- start and end ------------------------------------------------------------------------------------------------
 
     def records(self) -> Iterator[Record]:
-        """What the role is to be given as ``Replayed``, in order: what it knew of its ledgers, then what is in the journal since."""
-        return map(decode, self._recovered.records)
+        """What the role is to be given as ``Replayed``, in order: what it knew of its ledgers, then what is in the journal since.
+
+        ``Store`` is to be carried out before the next one is taken. Raises :class:`fencepost.SystemFailure`.
+        """
+        for ledger in sorted(self._states):
+            yield from self._logs.states[ledger].records()
+        for payload in self._found.records:
+            try:
+                record = decode(payload)
+            except ValueError as error:
+                raise SystemFailure(f"{self.settings.journal_directory}: a record can not be understood: {error}") from None
+            self._note(record)
+            yield record
 
     def start(self) -> None:
-        """Go to work: the role has been given all of :meth:`records`."""
-        self._writer = Writer(self._recovered.number + 1)
-        self._file = self._journal_files.create(f"{self._writer.number:08}.journal")
-        self._file.append(self._writer.begin(self._recovered.end, self._recovered.unproven))
-        self._file.sync()
-        self._journal_files.sync()
-        self._writer.synced = self._writer.end
-        self._thread.start()
+        """Go to work: the role has been given all of :meth:`records`. Raises :class:`fencepost.SystemFailure`."""
+        settings = self.settings
+        with _one_line(settings.journal_directory):
+            self._journal = JournalFiles(
+                self._journal_files,
+                self._found,
+                synced=settings.journal_sync_data,
+                allocate=settings.journal_pre_alloc_size_mb * MIB,
+            )
+            self._journal.remove_before(self._logs.journal_start)
+        del self._found
+        self._replaying = False
+        for name, target in (("journal", self._write_journal), ("checkpoint", self._take_checkpoints)):
+            thread = threading.Thread(target=self._guarded, args=(target,), name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def close(self) -> None:
-        """Flush everything, end the threads and let others have the directories. Records that were queued are called back before."""
-        self._closing = True
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join()
-        if self._lock is not None:
-            self._lock.release()
+        """Flush everything, end the threads and let others have the directories. Records that were queued are called back before.
 
-    # -- what the role wants: called by the driver's thread, and never blocks -----------------------------------------
+        Does as much of that as is left to do if the storage has failed.
+        """
+        if self._threads:
+            with contextlib.suppress(SystemFailure):
+                self.checkpoint()
+            with self._lock:
+                self._closing = True
+                self._arrived.notify_all()
+                self._flushable.notify_all()
+            for thread in self._threads:
+                thread.join()
+            self._threads = []
+        self._logs.index.close()
+        self._held.release()
+
+    # -- what the role wants: called by one thread, and never blocks for a disk ---------------------------------------
 
     def journal(self, position: int, record: Record) -> None:
         """Queue a record; ``synced`` is called with its position, or a later one, when it is durable."""
-        self._queue.append((position, encode(record)))
-        self._wake.set()
+        with self._lock:
+            if type(record) is EntryAdded:
+                self._entries_journalled += 1
+            self._note(record)
+            self._queue.append((position, record))
+            if self._idle:
+                self._idle = False
+                self._arrived.notify()
 
     def store(self, ledger: int, entry_id: int, body: bytes) -> None:
         """Keep an entry where :meth:`look_up` finds it from now on; a second one with the same id replaces it."""
-        self._entries.setdefault(ledger, {})[entry_id] = body
+        with self._lock:
+            cache = self._cache
+            cache.put(ledger, entry_id, body)
+            if cache.size < self._half and not self._checkpoint_wanted:
+                self._entries_stored += 1
+                return
+            if not self._replaying:
+                self._entries_stored += 1
+                self._begin_checkpoint()
+                if self._flushing is None or self._is_busy or self._cache.size < self._half:
+                    return
+                self._is_busy = True
+        if self._replaying:
+            self._flush_replayed()
+        else:
+            self.busy(True)
 
     # -- reading: may block for a read of the disk, and may be called by any thread --------------------------------------
 
     def look_up(self, ledger: int, entry_id: int) -> tuple[Code, int, bytes | None]:
         """Find an entry, or, with entry id -1, the last of the ledger: OK, its id and its body; or ``NO_ENTRY`` or ``IO_ERROR``, the id
         that was asked for, and None."""
-        entries = self._entries.get(ledger, {})
-        found = max(entries, default=-1) if entry_id < 0 else entry_id
-        body = entries.get(found)
-        return (Code.OK, found, body) if body is not None else (Code.NO_ENTRY, entry_id, None)
+        wanted = entry_id
+        if entry_id < 0:
+            try:
+                last = self._last(ledger)
+            except (Damage, OSError):
+                return Code.IO_ERROR, entry_id, None
+            if last is None:
+                return Code.NO_ENTRY, entry_id, None
+            wanted = last
+        body = self.cached(ledger, wanted)
+        if body is not None:
+            return Code.OK, wanted, body
+        if self._is_forgotten(ledger):
+            return Code.NO_ENTRY, entry_id, None
+        code, body = self._logs.read(ledger, wanted)
+        return code, wanted if code is Code.OK else entry_id, body
 
     def cached(self, ledger: int, entry_id: int) -> bytes | None:
         """An entry that can be had without the disk, None if there is none; never blocks."""
-        return self._entries.get(ledger, {}).get(entry_id)
+        body = self._cache.get(ledger, entry_id)
+        if body is None:
+            flushing = self._flushing
+            if flushing is not None and ledger not in self._forgotten:
+                body = flushing.cache.get(ledger, entry_id)
+        return body
 
     def entries_of(self, ledger: int) -> list[int]:
-        """The ids of the entries of a ledger, in order."""
-        return sorted(self._entries.get(ledger, {}))
+        """The ids of the entries of a ledger, in order. Raises :class:`fencepost.SystemFailure` if the index can not be read."""
+        with self._lock:
+            found = set(self._cache.entries.get(ledger, ()))
+            if self._flushing is not None and ledger not in self._forgotten:
+                found |= set(self._flushing.cache.entries.get(ledger, ()))
+        if not self._is_forgotten(ledger):
+            with _one_line(self.settings.ledger_directory):
+                for located in self._logs.index.runs(ledger):
+                    found.update(located.run.ids)
+        return sorted(found)
 
     def ledgers(self) -> list[int]:
         """The ledgers that something is known of, in order."""
-        return sorted(self._entries)
+        with self._lock:
+            return sorted(self._states)
 
-    # -- housekeeping ---------------------------------------------------------------------------------------------------
+    def room(self) -> tuple[Room, Room]:
+        """The room on the disks of the journal and of the entry logs. Raises ``OSError``."""
+        return self._journal_files.room(), self._ledger_files.room()
+
+    # -- housekeeping: blocks, and may be called by any thread ---------------------------------------------------------
 
     def forget(self, ledger: int) -> None:
-        """A ledger was deleted: nothing of it is found any more, and its room is collected later. Never blocks."""
-        self._entries.pop(ledger, None)
+        """A ledger was deleted: nothing of it is found any more, and :meth:`collect` gives its room back. Never blocks."""
+        with self._lock:
+            self._cache.drop(ledger)
+            self._states.pop(ledger, None)
+            self._changed.discard(ledger)
+            self._forgotten.add(ledger)
 
     def checkpoint(self) -> None:
-        """Make everything that was stored so far durable in entry logs. Blocks until that is so."""
+        """Make everything that was stored so far durable in entry logs. Raises :class:`fencepost.SystemFailure` if that fails."""
+        with self._lock:
+            if self._flushing is not None or self._cache.entries or self._changed or self._forgotten:
+                awaited = self._checkpoints_begun + 1
+                self._checkpoint_wanted = True
+                self._begin_checkpoint()
+                while self._checkpoints_done < awaited and not self._failure:
+                    self._flushed.wait()
+            if self._failure:
+                raise SystemFailure(self._failure)
 
-    def collect(self, existing: Callable[[], set[int]]) -> None:
-        """Forget ledgers that are not in the metadata any more, and give their room back. Blocks.
+    def collect(self, major: bool = False) -> Collected:
+        """Give the room of forgotten ledgers back: remove entry logs that nothing in is in use of any more, and compact those of which little
+        is, by ``minorCompactionThreshold`` or ``majorCompactionThreshold``. Raises :class:`fencepost.SystemFailure`."""
+        if self._forgotten:
+            self.checkpoint()
+        settings = self.settings
+        threshold = settings.major_compaction_threshold if major else settings.minor_compaction_threshold
+        try:
+            return self._collection.run(threshold, self._writing, settings.compaction_rate_by_bytes, lambda: self._closing)
+        except OSError as error:
+            self._fail(f"{settings.ledger_directory}: {_reason(error)}")
+            raise SystemFailure(self._failure) from None
 
-        ``existing`` is called to tell the ledgers that the metadata have. Ledgers that came to the storage after it was called are left alone.
-        """
+    # -- parts of the above -------------------------------------------------------------------------------------------
+
+    def _note(self, record: Record) -> None:
+        """Take a record into account in what is known of its ledger."""
+        ledger = record.ledger
+        state = self._states.get(ledger)
+        if state is None:
+            state = self._states[ledger] = LedgerState(ledger)
+            self._changed.add(ledger)
+        if type(record) is EntryAdded:
+            if record.lac <= state.lac:
+                return
+            state.lac = record.lac
+        else:
+            state.apply(record)
+        self._changed.add(ledger)
+
+    def _last(self, ledger: int) -> int | None:
+        """The id of the last entry of a ledger."""
+        found = [self._cache.last(ledger)]
+        flushing = self._flushing
+        if flushing is not None and ledger not in self._forgotten:
+            found.append(flushing.cache.last(ledger))
+        if not self._is_forgotten(ledger):
+            found.append(self._logs.index.last(ledger))
+        return max((each for each in found if each is not None), default=None)
+
+    def _is_forgotten(self, ledger: int) -> bool:
+        """Whether what entry logs have of a ledger does not count any more."""
+        flushing = self._flushing
+        return ledger in self._forgotten or (flushing is not None and ledger in flushing.forgotten)
+
+    def _swapped(self) -> _Checkpoint:
+        """What is to be written to an entry log, which is empty here from now on."""
+        states = [copy.copy(self._states[ledger]) for ledger in sorted(self._changed)]
+        checkpoint = _Checkpoint(self._cache, states, self._forgotten)
+        self._flushing = checkpoint  # before the cache, so that who looks into that first finds each entry in one of them
+        self._cache, self._changed, self._forgotten = WriteCache(), set(), set()
+        return checkpoint
+
+    def _begin_checkpoint(self) -> None:
+        """Begin a checkpoint, if none is under way and every entry that is queued for the journal is in the cache; otherwise do so later."""
+        if self._flushing is not None or self._entries_journalled != self._entries_stored:
+            self._checkpoint_wanted = True
+            return
+        self._checkpoint_wanted = False
+        self._checkpoints_begun += 1
+        self._queue.append((0, self._swapped()))
+        self._idle = False
+        self._arrived.notify()
+
+    def _flush_replayed(self) -> None:
+        """Make room in the cache while the journal is replayed, which is still needed from where it was."""
+        with self._lock:
+            checkpoint = self._swapped()
+        checkpoint.journal_start = self._logs.journal_start
+        with _one_line(self.settings.ledger_directory):
+            self._write_section(checkpoint)
+        self._flushing = None
+
+    def _write_section(self, checkpoint: _Checkpoint) -> None:
+        with self._writing:
+            section = self._logs.write(
+                checkpoint.cache.entries,
+                checkpoint.states,
+                sorted(checkpoint.forgotten),
+                checkpoint.journal_start,
+            )
+            self._logs.sync(section)
+            self._logs.commit(section)
+
+    def _fail(self, reason: str) -> None:
+        with self._lock:
+            first = not self._failure
+            self._failure = self._failure or reason
+            self._arrived.notify_all()
+            self._flushable.notify_all()
+            self._flushed.notify_all()
+        if first:
+            self.failed(reason)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Run a thread; whatever it raises is a failure of the storage."""
+        try:
+            work()
+        except OSError as error:
+            self._fail(f"{threading.current_thread().name} can not be written: {_reason(error)}")
+        except Exception as error:
+            self._fail(f"{threading.current_thread().name} can not go on: {type(error).__name__}: {error}")
 
     # -- the thread of the journal --------------------------------------------------------------------------------------
 
     def _write_journal(self) -> None:
+        proven = True
         while True:
-            self._wake.wait()
-            self._wake.clear()
-            group = [self._queue.popleft() for _ in range(len(self._queue))]
-            if not group:
-                if self._closing:
-                    return
-                continue
-            self._wake.set()
-            try:
-                self._file.append(self._writer.group([payload for _, payload in group]))
-                if self.settings.journal_sync_data:
-                    self._file.sync()
-            except OSError as error:
-                self.failed(f"the journal can not be written: {error}")
+            with self._lock:
+                queue, self._queue = self._queue, []
+                if not queue:
+                    if self._failure or self._closing:
+                        break
+                    self._idle = True
+                    self._arrived.wait(None if proven else REST)
+                    self._idle = False
+                    queue, self._queue = self._queue, []
+            if self._failure:
                 return
-            self._writer.synced = self._writer.end
-            self.synced(group[-1][0])
+            if queue:
+                self._write_queued(queue)
+                proven = False
+            elif not proven:
+                self._journal.write()
+                self._journal.sync()
+                proven = True
+        if not self._failure and not proven:
+            self._journal.write()
+            self._journal.sync()
+
+    def _write_queued(self, queue: list[tuple[int, Record | _Checkpoint]]) -> None:
+        """Write records in as few groups as may be, and go on in a new file where a checkpoint begins."""
+        settings = self.settings
+        most_bytes = settings.journal_buffered_writes_threshold
+        most_records = settings.journal_buffered_entries_threshold
+        with_entries = settings.journal_write_data
+        group: list[bytes] = []
+        size, position = 0, 0
+        for at, record in queue:
+            if type(record) is EntryAdded:
+                position = at
+                if not with_entries:
+                    continue
+                data = encode(record)
+            elif isinstance(record, _Checkpoint):
+                self._write_group(group, position)
+                group, size, position = [], 0, 0
+                record.journal_start = self._journal.roll()
+                with self._lock:
+                    self._flushable.notify()
+                continue
+            else:
+                position = at
+                data = encode(record)
+            group.append(data)
+            size += len(data)
+            if size >= most_bytes or len(group) >= most_records:
+                self._write_group(group, position)
+                group, size, position = [], 0, 0
+        self._write_group(group, position)
+
+    def _write_group(self, group: Sequence[bytes], position: int) -> None:
+        if group:
+            self._journal.write(group)
+            self._journal.sync()
+            if self._journal.end >= self.settings.journal_max_size_mb * MIB:
+                self._journal.roll()
+        if position and not self._failure:
+            self.synced(position)
+
+    # -- the thread of checkpoints --------------------------------------------------------------------------------------
+
+    def _take_checkpoints(self) -> None:
+        settings = self.settings
+        interval, looks = settings.flush_interval / 1000, settings.disk_check_interval / 1000
+        next_flush = time.monotonic() + interval
+        next_look = time.monotonic()
+        while True:
+            if time.monotonic() >= next_look:
+                self._look_at_room()
+                next_look = time.monotonic() + looks
+            with self._lock:
+                checkpoint = self._flushing
+                if checkpoint is None or not checkpoint.journal_start:
+                    if self._failure or self._closing:
+                        return
+                    self._flushable.wait(max(0.0, min(next_flush, next_look) - time.monotonic()))
+                    checkpoint = self._flushing
+                    if checkpoint is None and time.monotonic() >= next_flush:
+                        next_flush = time.monotonic() + interval
+                        if self._cache.entries or self._changed or self._forgotten:
+                            self._begin_checkpoint()
+                if self._failure:
+                    return
+            if checkpoint is not None and checkpoint.journal_start:
+                self._write_section(checkpoint)
+                next_flush = time.monotonic() + interval
+                self._end_checkpoint()
+                self._journal.remove_before(checkpoint.journal_start)
+
+    def _end_checkpoint(self) -> None:
+        with self._lock:
+            self._flushing = None
+            self._checkpoints_done += 1
+            if self._cache.size >= self._half or self._checkpoint_wanted:
+                self._begin_checkpoint()
+            was_busy, self._is_busy = self._is_busy, False
+            self._flushed.notify_all()
+        if was_busy:
+            self.busy(False)
+
+    def _look_at_room(self) -> None:
+        """Compare the room on the disks with the thresholds."""
+        settings = self.settings
+        usage = max(room.usage for room in self.room())
+        threshold = settings.disk_usage_lwm_threshold if self.is_full else settings.disk_usage_threshold
+        is_full = usage >= threshold
+        if is_full is not self.is_full:
+            self.is_full = is_full
+            self.full(is_full)
+
+
+def _on_disk(path: str) -> OrderedMap:
+    from fencepost.store.disk.lmdb_map import LmdbMap
+
+    return LmdbMap(os.path.join(path, "index"))
 
 
 def _lock(path: str) -> Lock:
@@ -176,3 +520,18 @@ def _lock(path: str) -> Lock:
         return Lock(path)
     except BlockingIOError:
         raise SystemFailure(f"{path} is in use by another bookie") from None
+
+
+@contextlib.contextmanager
+def _one_line(path: str) -> Iterator[None]:
+    """Say in one line what is wrong with a directory."""
+    try:
+        yield
+    except Damage as damage:
+        raise SystemFailure(f"{path}: {damage}; the bookie does not start, see to its disk") from None
+    except OSError as error:
+        raise SystemFailure(f"{path}: {_reason(error)}") from None
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

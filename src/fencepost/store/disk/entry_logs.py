@@ -1,0 +1,297 @@
+"""Entry logs as files: writing sections, reading entries, and coming back after a crash or damage.
+
+A section counts from when it is synced. It is written by :meth:`EntryLogs.write`, :meth:`EntryLogs.sync` makes it durable, and
+:meth:`EntryLogs.commit` lets reads find what is in it; only then may whatever it replaces be removed: journal files, other entry logs.
+
+So when entry logs are opened, the journal tells whether the last section was durable. If the files of the journal and the entry logs
+that it replaces are all there still, the last section is cut off, and its entries come from the journal: even if it can be read, the
+sync of it may have failed. If they are not, then it was synced, and what can not be read of it is damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from fencepost.store.disk.files import File, Files
+from fencepost.store.disk.index import Index, Place
+from fencepost.store.disk.journal import SECTOR, Damage, aligned
+from fencepost.store.disk.ledgers import LedgerState
+from fencepost.store.disk.sections import (
+    HEADER,
+    Contents,
+    Run,
+    Section,
+    contents_at,
+    entries_of,
+    entry_body,
+    entry_bytes,
+    file_header,
+    is_file_header,
+    laid_out,
+    runs_of,
+    section_at,
+    section_header,
+)
+from fencepost.store.rules.codes import Code
+
+SUFFIX = ".log"
+CHUNK = 1 << 22
+"""Bytes that are written together."""
+
+_TRIES = 10
+
+Entries = Mapping[int, Mapping[int, bytes]]
+"""Bodies by ledger and entry id."""
+
+
+def name_of(log: int) -> str:
+    """The file of an entry log."""
+    return f"{log:08}{SUFFIX}"
+
+
+def logs_in(files: Files) -> list[int]:
+    """The numbers of the entry logs in a folder, in order."""
+    return sorted(int(name.removesuffix(SUFFIX)) for name in files.names() if name.endswith(SUFFIX))
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The sections of an entry log that can be read up to the first thing that can not, and the length of the file.
+
+    ``complete``: that nothing follows the last of them.
+    """
+
+    sections: tuple[Section, ...]
+    length: int
+
+    @property
+    def complete(self) -> bool:
+        return self.end >= self.length
+
+    @property
+    def end(self) -> int:
+        """Where the readable part ends; beyond the file if the entries of the last section are cut off."""
+        return aligned(self.sections[-1].end) if self.sections else SECTOR
+
+
+def scan(file: File, log: int) -> Scan:
+    """Find the sections of an entry log. Their entries are not read."""
+    sections: list[Section] = []
+    at = SECTOR
+    if is_file_header(file.read(0, SECTOR), log):
+        while at < file.end and (section := read_section(file, log, at)) is not None:
+            sections.append(section)
+            at = aligned(section.end)
+    return Scan(tuple(sections), file.end)
+
+
+def read_section(file: File, log: int, offset: int) -> Section | None:
+    """The section at an offset, without its entries; None if there is none that can be read."""
+    data = file.read(offset, 8 * SECTOR)
+    found = contents_at(data, log, offset)
+    if found is None:
+        return None
+    wanted = HEADER + found[1]
+    if wanted > file.end - offset:
+        return None
+    return section_at(data if wanted <= len(data) else file.read(offset, wanted), log, offset)
+
+
+def read_entries(file: File, section: Section) -> Iterator[tuple[int, int, bytes | None]]:
+    """Ledger, id and body of every entry of a section; None for a body that can not be read."""
+    for offset, run in section.placed():
+        alone = Contents(0, [], [run])
+        yield from entries_of(Section(section.log, 0, 0, offset, offset + run.size, alone), file.read(offset, run.size))
+
+
+class EntryLogs:
+    """The entry logs of a bookie, opened, with their index.
+
+    ``logs``: those that there are. ``journal_start``: the journal is needed from this file on. ``states``: what the last sections say of
+    ledgers. ``sequence``: that of the last section. ``cut_off``: bytes of a section that was never finished, which are gone now.
+
+    Sections are written by one thread at a time; reads come from any.
+    """
+
+    def __init__(self, files: Files, index: Index, journals: Collection[int], limit: int = 1 << 30) -> None:
+        """Read what there is, given the numbers of the files of the journal. Raises :class:`Damage` if something is missing or can not be
+        read, ``OSError`` if the disk fails."""
+        self.files = files
+        self.index = index
+        self.limit = limit
+        self.logs: dict[int, File] = {}
+        self.sizes: dict[int, int] = {}
+        self.states: dict[int, LedgerState] = {}
+        self.told_in: dict[int, int] = {}
+        """The entry log that has the last state of each ledger."""
+        self.journal_start = 1
+        self.sequence = 0
+        self.cut_off = 0
+        self.current = 0
+        self._recover(journals)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def write(
+        self,
+        entries: Entries,
+        states: Iterable[LedgerState] = (),
+        forgotten: Iterable[int] = (),
+        journal_start: int | None = None,
+        without: Collection[int] = (),
+    ) -> Section:
+        """Write a section at the end of the current entry log, or of a new one; not durable yet.
+
+        ``without`` are entry logs that are removed once the section is durable. A section that was begun and is not followed by
+        :meth:`sync` and :meth:`commit` leaves all as it was, if nothing is written any more until the entry logs are opened again.
+        """
+        file = self._file_to_write()
+        in_order = [(ledger, sorted(entries[ledger])) for ledger in sorted(entries)]
+        runs: list[Run] = []
+        for ledger, ids in in_order:
+            bodies = entries[ledger]
+            runs += runs_of(ledger, ids, [len(bodies[entry_id]) for entry_id in ids])
+        contents = Contents(
+            journal_start if journal_start is not None else self.journal_start,
+            [log for log in self.logs if log not in without],
+            runs,
+            list(states),
+            list(forgotten),
+        )
+        section = laid_out(self.current, file.end, self.sequence + 1, contents)
+        parts, size = [section_header(section)], 0
+        for ledger, ids in in_order:
+            bodies = entries[ledger]
+            for entry_id in ids:
+                data = entry_bytes(ledger, entry_id, bodies[entry_id])
+                parts.append(data)
+                size += len(data)
+                if size >= CHUNK:
+                    file.append(b"".join(parts))
+                    parts, size = [], 0
+        parts.append(bytes(aligned(section.end) - section.end))
+        file.append(b"".join(parts))
+        return section
+
+    def sync(self, section: Section) -> None:
+        """Make a section durable."""
+        self.logs[section.log].sync()
+
+    def commit(self, section: Section) -> None:
+        """Let reads find what is in a section that is durable."""
+        self.sequence = section.sequence
+        self.sizes[section.log] = aligned(section.end)
+        self._apply(section)
+
+    def remove(self, logs: Iterable[int]) -> None:
+        """Remove entry logs that the last section does without. Whoever reads one of them goes on to do so."""
+        for log in sorted(logs):
+            self.files.remove(name_of(log))
+            del self.logs[log], self.sizes[log]
+            self.index.live.pop(log, None)
+
+    def _file_to_write(self) -> File:
+        current = self.logs.get(self.current)
+        if current is not None and self.sizes[self.current] < self.limit:
+            return current
+        log = max(self.logs, default=0) + 1
+        file = self.files.create(name_of(log))
+        file.append(file_header(log))
+        file.sync()
+        self.files.sync()
+        self.logs[log], self.sizes[log], self.current = file, SECTOR, log
+        return file
+
+    def _apply(self, section: Section) -> None:
+        contents = section.contents
+        self.journal_start = contents.journal_start
+        for ledger in contents.forgotten:
+            self.index.drop(ledger)
+            self.states.pop(ledger, None)
+            self.told_in.pop(ledger, None)
+        for state in contents.states:
+            self.states[state.ledger] = state
+            self.told_in[state.ledger] = section.log
+        self.index.add(section.log, section.placed())
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, ledger: int, entry_id: int) -> tuple[Code, bytes | None]:
+        """An entry: OK and its body, ``NO_ENTRY``, or ``IO_ERROR`` if it is there and can not be read."""
+        try:
+            for _ in range(_TRIES):
+                place = self.index.find(ledger, entry_id)
+                if place is None:
+                    return Code.NO_ENTRY, None
+                file = self.logs.get(place.log)
+                if file is not None:  # otherwise it was compacted since the index was asked, which knows the new place by now
+                    body = entry_body(file.read(place.offset, place.size), ledger, entry_id)
+                    return (Code.OK, body) if body is not None else (Code.IO_ERROR, None)
+        except (Damage, OSError):
+            pass
+        return Code.IO_ERROR, None
+
+    def read_at(self, place: Place, ledger: int, entry_id: int) -> bytes | None:
+        """The body of an entry at a place; None if it can not be read."""
+        return entry_body(self.logs[place.log].read(place.offset, place.size), ledger, entry_id)
+
+    # -- coming back --------------------------------------------------------------------------------------------------
+
+    def _recover(self, journals: Collection[int]) -> None:
+        logs = logs_in(self.files)
+        scans = {log: scan(self.files.open(name_of(log)), log) for log in logs}
+        last = self._last_section(scans, journals)
+        if last is None:
+            for log in logs:
+                self.files.remove(name_of(log))
+            return
+        self.current = last.log
+        alive = set(last.contents.logs)
+        for log in sorted(alive):
+            if log not in scans:
+                raise Damage(f"entry log {name_of(log)} is missing")
+        for log in logs:
+            if log not in alive:
+                self.files.remove(name_of(log))  # it was compacted, or never finished
+                continue
+            file = self.files.open(name_of(log), writable=log == last.log)
+            if log == last.log:
+                end = aligned(last.end)
+                self.cut_off += file.end - end
+                if file.end != end:
+                    file.truncate(end)
+                file.sync()
+            elif not scans[log].complete or scans[log].end > file.end:
+                raise Damage(f"entry log {name_of(log)} can not be read from byte {scans[log].end:,} on")
+            self.logs[log], self.sizes[log] = file, file.end
+        for log in sorted(alive):
+            for section in scans[log].sections:
+                if section.sequence <= last.sequence:
+                    self._apply(section)
+        self.sequence = last.sequence
+
+    def _last_section(self, scans: Mapping[int, Scan], journals: Collection[int]) -> Section | None:
+        """The section that counts as the last one, None if none does. Raises :class:`Damage` if something durable is missing."""
+        sections = [section for log in sorted(scans) for section in scans[log].sections]
+        if not sections:
+            if len(scans) > 1:
+                raise Damage(f"entry log {name_of(min(scans))} can not be read")
+            if journals and 1 not in journals:
+                raise Damage(f"entry log {name_of(max(scans, default=1))} {'can not be read' if scans else 'is missing'}")
+            return None
+        last = sections.pop()
+        start = last.contents.journal_start
+        earlier = sections[-1].contents if sections else Contents(1, [last.log])
+        if all(number in journals for number in range(earlier.journal_start, start + 1)) and scans.keys() >= {*earlier.logs}:
+            if not sections:
+                return None
+            last = sections.pop()
+        elif start not in journals:
+            raise Damage(f"journal file {start} is missing, or what entry log {name_of(max(scans))} had in its place can not be read")
+        elif last.end > scans[last.log].length:
+            raise Damage(f"entry log {name_of(last.log)} is cut off at byte {scans[last.log].length:,}")
+        unfinished = [log for log in scans if log > last.log and not scans[log].sections]
+        if len(unfinished) > 1:
+            raise Damage(f"entry log {name_of(unfinished[0])} can not be read")
+        return last
