@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-_PACKAGE = "fencepost.wire"
-_REQUIRED, _OPTIONAL = 2, 1
-_TYPES = {"int64": 3, "uint64": 4, "int32": 5, "bytes": 12, "uint32": 13}
-_MESSAGE = 11
+from fencepost.store.protobuf import message_classes
 
 _STATUS_AND_LEDGER = {"status": (1, "required int32"), "ledgerId": (2, "required int64")}
 _LEDGER = {"ledgerId": (1, "required int64")}
@@ -107,27 +102,7 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
 }
 """Every message: its fields, each with its number, label and type."""
 
-
-def _classes() -> dict[str, Any]:
-    file = descriptor_pb2.FileDescriptorProto(name="fencepost_wire.proto", package=_PACKAGE, syntax="proto2")
-    for name, fields in MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for field_name, (number, description) in fields.items():
-            label, kind = description.split()
-            field = message.field.add(name=field_name, number=number)
-            field.label = _REQUIRED if label == "required" else _OPTIONAL
-            field.type = _TYPES.get(kind, _MESSAGE)
-            if kind in MESSAGES:
-                field.type_name = f".{_PACKAGE}.{kind}"
-    pool = descriptor_pool.DescriptorPool()  # one of its own: others may have BookKeeper's own definitions loaded
-    pool.Add(file)
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-        for name in ("Request", "Response", "AuthMessage")
-    }
-
-
-_CLASSES = _classes()
+_CLASSES = message_classes("wire", MESSAGES)
 Request: Any = _CLASSES["Request"]
 Response: Any = _CLASSES["Response"]
 AuthMessage: Any = _CLASSES["AuthMessage"]
