@@ -10,17 +10,23 @@ import hashlib
 import hmac
 import struct
 import zlib
+from collections.abc import Callable, Iterable
 
 import msgspec
 
+from fencepost.errors import FencepostError
 from fencepost.store.rules.metadata import DigestType
 
 _HEADER = struct.Struct(">qqqq")
 _LAC_HEADER = struct.Struct(">qq")
-_CRC = struct.Struct(">q")
+_CRC32 = struct.Struct(">Q")
+_CRC32C = struct.Struct(">I")
 
-DIGEST_SIZES = {DigestType.DUMMY: 0, DigestType.CRC32: 8, DigestType.HMAC: 20}
-"""The digests that can be made, and the bytes that each takes."""
+Digest = Callable[[bytes, "bytes | memoryview"], bytes]
+"""A digest of a header and the data after it."""
+
+DIGEST_SIZES = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 4, DigestType.DUMMY: 0}
+"""The bytes that each digest takes."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -43,36 +49,69 @@ def header(body: bytes) -> tuple[int, int, int, int]:
     return _HEADER.unpack_from(body)
 
 
+def runs_of(entry_ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Ascending ids of entries as runs, each its first and last id."""
+    runs: list[tuple[int, int]] = []
+    for entry_id in entry_ids:
+        if runs and runs[-1][1] == entry_id - 1:
+            runs[-1] = (runs[-1][0], entry_id)
+        else:
+            runs.append((entry_id, entry_id))
+    return tuple(runs)
+
+
+def _crc32(head: bytes, data: bytes | memoryview) -> bytes:
+    return _CRC32.pack(zlib.crc32(data, zlib.crc32(head)))
+
+
+def _nothing(head: bytes, data: bytes | memoryview) -> bytes:
+    return b""
+
+
+def _hmac(password: bytes) -> Digest:
+    key = hashlib.sha1(b"mac" + password).digest()
+    return lambda head, data: hmac.digest(key, head + data, "sha1")
+
+
+def _crc32c() -> Digest:
+    """The library comes with the extra ``store``: a simulator without it has the other digests."""
+    try:
+        from google_crc32c import extend
+    except ImportError:
+        raise FencepostError(
+            "the digest CRC32C needs google-crc32c: pip install 'fencepost[store]', or choose another digest"
+        ) from None
+    return lambda head, data: _CRC32C.pack(extend(extend(0, head), data))
+
+
 class Digests:
-    """Makes and opens the bodies of a ledger. Raises ``ValueError`` for a digest that is not in :data:`DIGEST_SIZES`."""
+    """Makes and opens the bodies of a ledger. CRC32C needs the extra ``store``; raises :class:`FencepostError` without it."""
 
     def __init__(self, digest_type: DigestType, password: bytes) -> None:
-        if digest_type not in DIGEST_SIZES:
-            known = ", ".join(each.name for each in DIGEST_SIZES)
-            raise ValueError(f"entries with the digest {digest_type.name} can not be made or opened, only with {known}")
         self.digest_type = digest_type
         self.size = DIGEST_SIZES[digest_type]
-        self._key = hashlib.sha1(b"mac" + password).digest()
-
-    def _digest(self, head: bytes, data: bytes) -> bytes:
-        if self.digest_type is DigestType.CRC32:
-            return _CRC.pack(zlib.crc32(data, zlib.crc32(head)))
-        if self.digest_type is DigestType.HMAC:
-            return hmac.digest(self._key, head + data, "sha1")
-        return b""
+        self._start = _HEADER.size + self.size
+        self._digest: Digest
+        if digest_type is DigestType.CRC32C:
+            self._digest = _crc32c()
+        elif digest_type is DigestType.HMAC:
+            self._digest = _hmac(password)
+        else:
+            self._digest = _crc32 if digest_type is DigestType.CRC32 else _nothing
 
     def entry_body(self, entry: Entry) -> bytes:
         """The bytes of an entry."""
+        data = entry.data
         head = _HEADER.pack(entry.ledger, entry.entry_id, entry.lac, entry.length)
-        return head + self._digest(head, entry.data) + entry.data
+        return b"".join((head, self._digest(head, data), data))
 
     def open_entry(self, body: bytes | None, ledger: int, entry_id: int | None = None) -> Entry | None:
         """The entry that a body holds; None if it is damaged, or not the entry that was asked for (None: any of the ledger)."""
-        start = _HEADER.size + self.size
+        start = self._start
         if body is None or len(body) < start:
             return None
         of_ledger, id_in_body, lac, length = _HEADER.unpack_from(body)
-        if of_ledger != ledger or entry_id not in (None, id_in_body):
+        if of_ledger != ledger or (entry_id is not None and entry_id != id_in_body):
             return None
         data = body[start:]
         if body[_HEADER.size : start] != self._digest(body[: _HEADER.size], data):

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import sys
 import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.store.entries import DIGEST_SIZES, Digests, Entry, header, master_key
+from fencepost.errors import FencepostError
+from fencepost.store.entries import DIGEST_SIZES, Digests, Entry, header, master_key, runs_of
 from fencepost.store.rules.metadata import DigestType
 
 IDS = st.integers(-1, 2**63 - 1)
 ENTRIES = st.builds(Entry, IDS, IDS, IDS, IDS, st.binary(max_size=40))
 TYPES = st.sampled_from(sorted(DIGEST_SIZES, key=lambda each: each.value))
+
+
+def crc32c(data: bytes) -> bytes:
+    """CRC32C, bit by bit, from its polynomial."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return (crc ^ 0xFFFFFFFF).to_bytes(4, "big")
 
 
 def test_the_layout() -> None:
@@ -25,8 +37,12 @@ def test_the_layout() -> None:
     mac = hmac.digest(hashlib.sha1(b"macpw").digest(), head + b"hello", "sha1")
     assert Digests(DigestType.CRC32, b"pw").entry_body(entry) == head + crc + b"hello"
     assert Digests(DigestType.HMAC, b"pw").entry_body(entry) == head + mac + b"hello"
+    assert Digests(DigestType.CRC32C, b"pw").entry_body(entry) == head + crc32c(head + b"hello") + b"hello"
     assert Digests(DigestType.DUMMY, b"pw").entry_body(entry) == head + b"hello"
     assert header(head + crc + b"hello") == (1, 2, -1, 5)
+    # From what BookKeeper's client sent.
+    sent = bytes.fromhex("0000000000000003 0000000000000009 236d4d0f".replace(" ", ""))
+    assert Digests(DigestType.CRC32C, b"pw").lac_body(3, 9) == sent
     lac = bytes.fromhex("00000000000000010000000000000007")
     assert Digests(DigestType.CRC32, b"pw").lac_body(1, 7) == lac + zlib.crc32(lac).to_bytes(8, "big")
     assert master_key(b"pw") == hashlib.sha1(b"ledgerpw").digest()
@@ -43,7 +59,7 @@ def test_what_is_made_is_opened(entry: Entry, digest_type: DigestType) -> None:
     assert digests.open_lac(digests.lac_body(entry.ledger, entry.lac), entry.ledger + 1) is None
 
 
-@given(ENTRIES, st.sampled_from([DigestType.CRC32, DigestType.HMAC]), st.data())
+@given(ENTRIES, st.sampled_from([DigestType.CRC32, DigestType.HMAC, DigestType.CRC32C]), st.data())
 def test_a_flipped_bit_is_seen(entry: Entry, digest_type: DigestType, data: st.DataObject) -> None:
     digests = Digests(digest_type, b"pw")
     for body, open_body in ((digests.entry_body(entry), digests.open_entry), (digests.lac_body(entry.ledger, 3), digests.open_lac)):
@@ -61,6 +77,14 @@ def test_any_bytes_are_opened_or_not(body: bytes, digest_type: DigestType) -> No
     digests.open_lac(body, 0)
 
 
-def test_a_digest_that_can_not_be_made() -> None:
-    with pytest.raises(ValueError, match="CRC32C can not be made or opened, only with DUMMY, CRC32, HMAC"):
+def test_without_the_extra_there_is_no_crc32c(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google_crc32c", None)
+    with pytest.raises(FencepostError, match=r"CRC32C needs google-crc32c: pip install"):
         Digests(DigestType.CRC32C, b"pw")
+
+
+@given(st.lists(st.integers(0, 30)).map(lambda ids: sorted(set(ids))))
+def test_ids_as_runs(ids: list[int]) -> None:
+    runs = runs_of(iter(ids))
+    assert [entry_id for first, last in runs for entry_id in range(first, last + 1)] == ids
+    assert all(after[0] > before[1] + 1 for before, after in zip(runs, runs[1:], strict=False))
