@@ -6,6 +6,8 @@ A protocol file needs no other import than this package:
 """
 
 # ruff: noqa: E402
+from typing import TYPE_CHECKING, Any
+
 from fencepost import interrupts
 
 interrupts.end_process()
@@ -41,6 +43,11 @@ from fencepost.spec.refinement import refines
 from fencepost.spec.values import Map, Message, ModelValue, Record, canonical, subsets
 from fencepost.step import State
 from fencepost.trace import Step, Trace
+
+if TYPE_CHECKING:
+    from fencepost.store.client import connect as connect
+    from fencepost.store.client import connect_sync as connect_sync
+    from fencepost.store.errors import *  # noqa: F403
 
 __version__ = "0.1.0"
 
@@ -96,3 +103,19 @@ __all__ = [
     "view",
     "weak",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The ledger client and its errors are imported when they are asked for."""
+    import importlib
+
+    from fencepost import extras
+
+    if name in ("connect", "connect_sync"):
+        with extras.named(f"fencepost.{name}"):
+            return getattr(importlib.import_module("fencepost.store.client"), name)
+    if name.endswith("Error"):
+        errors = importlib.import_module("fencepost.store.errors")
+        if name in errors.__all__:
+            return getattr(errors, name)
+    raise AttributeError(f"module 'fencepost' has no attribute {name!r}")

@@ -7,6 +7,32 @@ from __future__ import annotations
 
 from fencepost.errors import SYSTEM_FAILED, WRONG_OPTIONS, FencepostError
 
+__all__ = [
+    "BadVersionError",
+    "BookieExistsError",
+    "ClusterExistsError",
+    "CookieExistsError",
+    "DataUnknownError",
+    "DigestMismatchError",
+    "IllegalOperationError",
+    "LedgerClosedError",
+    "LedgerExistsError",
+    "LedgerFencedError",
+    "LedgerRecoveryError",
+    "MetadataServiceError",
+    "NoClusterError",
+    "NoSuchCookieError",
+    "NoSuchEntryError",
+    "NoSuchLedgerError",
+    "NotEnoughBookiesError",
+    "OutcomeUnknownError",
+    "ReadError",
+    "StoreError",
+    "UnauthorizedAccessError",
+    "UnknownLayoutError",
+    "WriteError",
+]
+
 REFUSED = 1
 """The exit code of commands that the store has refused: no such ledger, fenced, another password."""
 

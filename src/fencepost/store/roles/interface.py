@@ -182,6 +182,8 @@ class Error(enum.StrEnum):
     RECOVERY_FAILED = "LedgerRecoveryException"
     DATA_UNKNOWN = "DataUnknownException"
     """Too many bookies could not say whether they have an entry: whether it was committed can not be known now."""
+    DIGEST_MISMATCH = "DigestMatchException"
+    """No copy of an entry is undamaged."""
     BAD_CALL = "IllegalOpException"
 
 

@@ -85,7 +85,7 @@ class ReaderStatus(enum.Enum):
 
 
 class Read(msgspec.Struct):
-    """The read of one entry: who was asked, who lacks it, who failed."""
+    """The read of one entry: who was asked, who lacks it, who failed, and whether somebody sent a copy that is damaged."""
 
     token: int
     entry_id: int
@@ -93,6 +93,7 @@ class Read(msgspec.Struct):
     asked: list[str]
     negative: list[str]
     failed: list[str]
+    is_damaged: bool = False
 
 
 class LacRead(msgspec.Struct):
@@ -273,6 +274,7 @@ class Reader:
         outcome = outcome_of_read(response.code if response else None, entry is not None)
         if outcome is not ReadOutcome.FOUND:
             (read.negative if outcome is ReadOutcome.NEGATIVE else read.failed).append(bookie)
+            read.is_damaged |= response is not None and response.body is not None
         verdict = ordinary_read(outcome is ReadOutcome.FOUND, read.negative, read.failed, read.write_set)
         if verdict is Verdict.POSITIVE:
             assert entry is not None and response is not None
@@ -294,6 +296,8 @@ class Reader:
                 self._read(read.token, read.entry_id, effects)
             elif ordinary_read(False, read.negative, read.failed, read.write_set) is Verdict.NEGATIVE:
                 effects.append(Result(read.token, error=Error.NO_ENTRY))
+            elif read.is_damaged:
+                effects.append(Result(read.token, error=Error.DIGEST_MISMATCH))
             else:
                 effects.append(Result(read.token, error=Error.READ_FAILED))
 

@@ -1,0 +1,51 @@
+"""Calls to a role that are awaited, one future each."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fencepost.store.client.driver import Actor, Driver
+from fencepost.store.client.outcomes import error_of
+from fencepost.store.errors import IllegalOperationError
+from fencepost.store.roles.interface import Result, Role
+
+
+class Calls:
+    """A role of a ledger at work, whose calls are awaited."""
+
+    def __init__(self, driver: Driver, ledger: int, role: Role) -> None:
+        self.driver = driver
+        self.ledger = ledger
+        self.waiting: dict[int, asyncio.Future[Any]] = {}
+        self.actor = Actor(driver, role, self._result)
+
+    def start(self, operation: str, *arguments: Any) -> asyncio.Future[Any]:
+        """Ask the role for something. Whoever cancels the future only does not hear of it."""
+        if self.actor.is_closed:
+            raise IllegalOperationError(f"the handle of ledger {self.ledger} is closed")
+        future: asyncio.Future[Any] = self.driver.loop.create_future()
+        self.waiting[self.actor.calls + 1] = future  # the role may answer before its call returns
+        self.actor.call(operation, *arguments)
+        return future
+
+    async def ask(self, operation: str, *arguments: Any) -> Any:
+        """What a call comes to. Raises :class:`MetadataServiceError` if the metadata service can not be reached for too long meanwhile."""
+        return await self.driver.patiently(self.start(operation, *arguments))
+
+    def close(self) -> None:
+        """The role is gone; calls that are under way raise :class:`IllegalOperationError`."""
+        self.actor.close()
+        waiting, self.waiting = self.waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(IllegalOperationError(f"the handle of ledger {self.ledger} is closed"))
+
+    def _result(self, result: Result) -> None:
+        future = self.waiting.pop(result.token)
+        if future.done():
+            return
+        if result.error:
+            future.set_exception(error_of(result.error, self.ledger))
+        else:
+            future.set_result(result.value)

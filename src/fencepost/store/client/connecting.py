@@ -1,0 +1,60 @@
+"""``fencepost.connect``: one call for asynchronous and for synchronous code."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from fencepost.store.client.settings import ClientSettings
+from fencepost.store.client.store import Store
+from fencepost.store.client.sync import SyncStore
+
+
+class Connecting:
+    """A store that is being connected to.
+
+    ``async with`` and ``await`` give a :class:`Store`, whose operations are awaited; ``with`` gives a :class:`SyncStore`, whose operations
+    wait by themselves. Both close it at the end, ``await`` leaves that to the caller.
+    """
+
+    def __init__(self, uri: str, settings: ClientSettings) -> None:
+        self.uri = uri
+        self.settings = settings
+        self._store: Store | None = None
+        self._sync_store: SyncStore | None = None
+
+    def __await__(self) -> Generator[Any, None, Store]:
+        return Store.connect(self.uri, self.settings).__await__()
+
+    async def __aenter__(self) -> Store:
+        self._store = await self
+        return self._store
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._store is not None
+        await self._store.close()
+
+    def __enter__(self) -> SyncStore:
+        self._sync_store = SyncStore.connect(self.uri, self.settings)
+        return self._sync_store
+
+    def __exit__(self, *_: object) -> None:
+        assert self._sync_store is not None
+        self._sync_store.close()
+
+
+def connect(uri: str, settings: ClientSettings | None = None) -> Connecting:
+    """Connect to a ledger store by the address of its metadata: ``zk://HOST:PORT[,HOST:PORT]/ledgers``.
+
+        async with fencepost.connect("zk://127.0.0.1:2181/ledgers") as store: ...
+        with fencepost.connect("zk://127.0.0.1:2181/ledgers") as store: ...
+
+    Raises :class:`fencepost.OptionError` for what is no address, :class:`MetadataServiceError` if nobody answers there, and
+    :class:`NoClusterError` if there is no cluster.
+    """
+    return Connecting(uri, settings or ClientSettings())
+
+
+def connect_sync(uri: str, settings: ClientSettings | None = None) -> SyncStore:
+    """Connect for synchronous code, where ``with`` is not at hand: call ``close`` at the end. Raises as :func:`connect`."""
+    return SyncStore.connect(uri, settings or ClientSettings())

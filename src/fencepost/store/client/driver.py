@@ -1,0 +1,251 @@
+"""A client's process: carries out what its roles want, over connections to bookies and a session with the metadata service.
+
+It is the asyncio twin of the simulator's client. A role at work is an :class:`Actor`; all actors of a client share the connections, the
+session and one view of the bookies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.store.client.connection import Connection
+from fencepost.store.client.settings import ClientSettings
+from fencepost.store.errors import (
+    BadVersionError,
+    LedgerExistsError,
+    MetadataServiceError,
+    NoSuchLedgerError,
+    StoreError,
+)
+from fencepost.store.messages import Response
+from fencepost.store.metadata.client import Bookies, LedgerInService, MetadataClient, Session
+from fencepost.store.metadata.registration import address_of
+from fencepost.store.roles.interface import (
+    BookiesChanged,
+    Call,
+    CreateMetadata,
+    Disconnected,
+    Effect,
+    Event,
+    MetadataAnswer,
+    MetadataChanged,
+    Outcome,
+    ReadMetadata,
+    Received,
+    Result,
+    Role,
+    Send,
+    SessionExpired,
+    SetTimer,
+    TimerFired,
+    Unanswered,
+    WriteMetadata,
+)
+from fencepost.store.rules.ensembles import preferred
+
+_OUTCOMES: dict[type[StoreError], Outcome] = {
+    NoSuchLedgerError: Outcome.NO_LEDGER,
+    LedgerExistsError: Outcome.EXISTS,
+    BadVersionError: Outcome.BAD_VERSION,
+}
+"""The outcomes that errors of the metadata client are; any other is not known to have done anything or not."""
+
+
+class Driver:
+    """The process of one client. Make it with :meth:`start`; it ends its session and its connections with :meth:`close`."""
+
+    def __init__(self, metadata: MetadataClient, settings: ClientSettings) -> None:
+        self.metadata = metadata
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.connections: dict[str, Connection] = {}
+        self.actors: set[Actor] = set()
+        self.bookies = Bookies()
+        self.failed_until: dict[str, float] = {}
+        """Bookies that have failed, and until when each is chosen last."""
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.unreachable_since: float | None = None
+        """Since when the metadata service can not be reached; None while it can."""
+        self._stops: list[Callable[[], None]] = []
+
+    @classmethod
+    async def start(cls, metadata: MetadataClient, settings: ClientSettings) -> Driver:
+        """A driver that knows which bookies there are."""
+        driver = cls(metadata, settings)
+        driver._stops.append(metadata.listen(driver._session_changed))
+        driver._stops.append(await metadata.watch_bookies(driver._bookies_changed))
+        return driver
+
+    async def close(self) -> None:
+        """End everything. Calls that are under way are never answered."""
+        for stop in self._stops:
+            stop()
+        self._stops.clear()
+        for actor in [*self.actors]:
+            actor.close()
+        for task in [*self.tasks]:
+            task.cancel()
+        for connection in self.connections.values():
+            connection.close()
+        await self.metadata.close()
+
+    # -- bookies -------------------------------------------------------------------------------------------------------
+
+    def connection(self, bookie: str) -> Connection:
+        """The connection to a bookie."""
+        found = self.connections.get(bookie)
+        if found is None:
+            found = self.connections[bookie] = Connection(bookie, self, self.settings)
+        return found
+
+    async def address_of(self, bookie: str) -> tuple[str, int]:
+        """Host and port of a bookie, as it has registered them now."""
+        return address_of(bookie, await self.metadata.bookie_info(bookie))
+
+    def failed(self, bookie: str) -> None:
+        """Choose a bookie last for a while."""
+        is_news = bookie not in self._quarantined()
+        self.failed_until[bookie] = self.loop.time() + self.settings.quarantine
+        if is_news:
+            self._tell_bookies()
+
+    def disconnected(self, bookie: str) -> None:
+        """Tell all roles that the connection to a bookie is gone."""
+        for actor in [*self.actors]:
+            actor.deliver(Disconnected(bookie))
+
+    def candidates(self) -> BookiesChanged:
+        """The bookies that can be written to, in an order in which to choose among them: any, but those that have failed lately last."""
+        mixed = random.sample(self.bookies.writable, len(self.bookies.writable))
+        return BookiesChanged(tuple(preferred(mixed, self._quarantined())))
+
+    def _quarantined(self) -> set[str]:
+        now = self.loop.time()
+        return {bookie for bookie, until in self.failed_until.items() if until > now}
+
+    def _bookies_changed(self, bookies: Bookies) -> None:
+        for bookie in set(bookies.writable) - set(self.bookies.writable):
+            self.failed_until.pop(bookie, None)  # it is registered anew, so it works again
+        self.bookies = bookies
+        self._tell_bookies()
+
+    def _tell_bookies(self) -> None:
+        for actor in [*self.actors]:
+            actor.deliver(self.candidates())
+
+    # -- the metadata service ------------------------------------------------------------------------------------------
+
+    def spawn(self, coroutine: Any) -> None:
+        """Run a coroutine until the driver is closed."""
+        task = self.loop.create_task(coroutine)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def patiently(self, future: asyncio.Future[Any]) -> Any:
+        """Wait for what may need the metadata service. Raises :class:`MetadataServiceError` once that is out of reach for too long."""
+        limit = self.settings.metadata_timeout
+        while not future.done():
+            since = self.unreachable_since
+            wait = limit if since is None else since + limit - self.loop.time()
+            if wait <= 0:
+                future.cancel()
+                raise MetadataServiceError(
+                    f"the metadata service at {self.metadata.address.hosts} can not be reached for {limit:g} s"
+                )
+            await asyncio.wait((future,), timeout=wait)
+        return future.result()
+
+    def _session_changed(self, session: Session) -> None:
+        if session is Session.CONNECTED:
+            self.unreachable_since = None
+        elif self.unreachable_since is None:
+            self.unreachable_since = self.loop.time()
+        if session is Session.EXPIRED:
+            for actor in [*self.actors]:
+                actor.deliver(SessionExpired())
+
+
+class Actor:
+    """A role at work: its events go in one after another, and its effects are carried out. ``results`` takes what comes of its calls."""
+
+    def __init__(self, driver: Driver, role: Role, results: Callable[[Result], None]) -> None:
+        self.driver = driver
+        self.role = role
+        self.results = results
+        self.calls = 0
+        self.time = driver.loop.time
+        self.is_closed = False
+        self._carry: dict[type[Effect], Callable[[Any], None]] = {
+            Send: self._send,
+            SetTimer: self._set_timer,
+            Result: results,
+            CreateMetadata: self._metadata,
+            ReadMetadata: self._metadata,
+            WriteMetadata: self._metadata,
+        }
+        driver.actors.add(self)
+        self.deliver(driver.candidates())
+
+    def call(self, operation: str, *arguments: Any) -> int:
+        """Ask the role for something; the token that its result will have. The result may come before this returns."""
+        self.calls += 1
+        self.deliver(Call(self.calls, operation, arguments))
+        return self.calls
+
+    def close(self) -> None:
+        """The role is gone. What it has sent is on its way."""
+        self.is_closed = True
+        self.driver.actors.discard(self)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def deliver(self, event: Event) -> None:
+        """Give the role an event, and do what it wants."""
+        if self.is_closed:
+            return
+        carry = self._carry
+        for effect in self.role.receive(event, int(self.time() * 1_000_000)):
+            carry[type(effect)](effect)
+
+    def answered(self, txn: int, bookie: str, response: Response) -> None:
+        """A bookie answered."""
+        self.deliver(Received(txn, bookie, response))
+
+    def unanswered(self, txn: int, bookie: str) -> None:
+        """A bookie did not answer."""
+        self.deliver(Unanswered(txn, bookie))
+
+    def _metadata_changed(self, ledger: int) -> None:
+        self.deliver(MetadataChanged(ledger))
+
+    # -- what the role wants ------------------------------------------------------------------------------------------
+
+    def _send(self, send: Send) -> None:
+        self.driver.connection(send.bookie).send(self, send.txn, send.request)
+
+    def _set_timer(self, timer: SetTimer) -> None:
+        delay = timer.delay + random.random() * timer.jitter if timer.jitter else timer.delay
+        self.driver.loop.call_later(delay / 1_000_000, self.deliver, TimerFired(timer.key))
+
+    def _metadata(self, operation: CreateMetadata | ReadMetadata | WriteMetadata) -> None:
+        self.driver.spawn(self._operate(operation))
+
+    async def _operate(self, operation: CreateMetadata | ReadMetadata | WriteMetadata) -> None:
+        service, txn, ledger = self.driver.metadata, operation.txn, operation.ledger
+        try:
+            if type(operation) is ReadMetadata:
+                watch = self._metadata_changed if operation.watch else None
+                seen: LedgerInService = await service.read_ledger(ledger, watch)
+                answer = MetadataAnswer(txn, Outcome.OK, seen.version, seen.metadata)
+            elif type(operation) is CreateMetadata:
+                answer = MetadataAnswer(txn, Outcome.OK, await service.create_ledger(ledger, operation.metadata))
+            else:
+                assert type(operation) is WriteMetadata
+                version = await service.write_ledger(ledger, operation.metadata, operation.version)
+                answer = MetadataAnswer(txn, Outcome.OK, version)
+        except StoreError as error:
+            answer = MetadataAnswer(txn, _OUTCOMES.get(type(error), Outcome.UNKNOWN))
+        self.deliver(answer)

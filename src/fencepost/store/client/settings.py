@@ -1,0 +1,47 @@
+"""How a client of the store works: its limits and its times, with a default for each."""
+
+from __future__ import annotations
+
+import ssl
+
+import msgspec
+
+from fencepost.errors import OptionError
+from fencepost.store.wire.frames import DEFAULT_LIMIT
+
+
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Times are in seconds, sizes in bytes.
+
+    ``request_timeout``: a bookie that has not answered by then has failed. ``connect_timeout``: for a connection to a bookie or to the metadata
+    service. ``reconnect_delay``: how long after a failed connection the next is tried, doubled each time up to ``reconnect_delay_limit``.
+    ``quarantine``: how long a bookie that has failed is chosen last for new ensembles. ``session_timeout``: of the session with the metadata
+    service. ``metadata_timeout``: operations that need the metadata service fail when it was not to be reached for so long.
+
+    ``unanswered_limit``: bytes of requests to one bookie without an answer; a bookie that is further behind has failed. ``frame_limit``: the
+    largest message, and a little more than the largest entry; bookies of BookKeeper take 5 MiB by default. ``tls``: speak TLS to bookies,
+    with this context.
+
+    ``speculation_delay``: a bookie that has not answered a read by then is not waited for alone. ``poll_wait``: how long a bookie holds the
+    question for the next entry. ``recovery_in_flight``: entries that a recovery reads at once.
+    """
+
+    request_timeout: float = 5.0
+    connect_timeout: float = 10.0
+    reconnect_delay: float = 0.05
+    reconnect_delay_limit: float = 2.0
+    quarantine: float = 30.0
+    session_timeout: float = 10.0
+    metadata_timeout: float = 30.0
+    unanswered_limit: int = 128 * 1024 * 1024
+    frame_limit: int = DEFAULT_LIMIT
+    tls: ssl.SSLContext | None = None
+    speculation_delay: float = 0.1
+    poll_wait: float = 1.0
+    recovery_in_flight: int = 64
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if name != "tls" and value <= 0:
+                raise OptionError(f"{name} is {value}: give more than 0")

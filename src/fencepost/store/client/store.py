@@ -1,0 +1,250 @@
+"""The store as a client sees it: it creates, opens, lists and deletes ledgers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from fencepost.errors import OptionError
+from fencepost.store.client.calls import Calls
+from fencepost.store.client.driver import Driver
+from fencepost.store.client.reader import LedgerReader
+from fencepost.store.client.settings import ClientSettings
+from fencepost.store.client.writer import LedgerWriter
+from fencepost.store.errors import DigestMismatchError, LedgerExistsError
+from fencepost.store.metadata.client import Bookies, MetadataClient
+from fencepost.store.roles.reader import ReaderSettings
+from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
+from fencepost.store.roles.writer import WriterSettings
+from fencepost.store.rules.metadata import DigestType, LedgerMetadata
+from fencepost.store.rules.quorums import are_quorums
+
+
+class _Handle(Protocol):
+    async def __aenter__(self) -> Any: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+
+H = TypeVar("H", bound=_Handle)
+
+
+class Opening(Generic[H]):
+    """A handle that is being opened: ``await`` it, or use it with ``async with``, which closes it at the end."""
+
+    def __init__(self, opened: Callable[[], Awaitable[H]]) -> None:
+        self._open = opened
+        self._handle: H | None = None
+
+    def __await__(self) -> Generator[Any, None, H]:
+        return self.opened().__await__()
+
+    async def opened(self) -> H:
+        """The handle, once it is open."""
+        return await self._open()
+
+    async def __aenter__(self) -> H:
+        self._handle = await self.opened()
+        await self._handle.__aenter__()
+        return self._handle
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._handle is not None
+        await self._handle.__aexit__(kind, error, traceback)
+
+
+class Store:
+    """A cluster of bookies and its metadata service, as one client sees it. :func:`fencepost.connect` makes one."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    @classmethod
+    async def connect(cls, uri: str, settings: ClientSettings) -> Self:
+        """See :func:`fencepost.connect`."""
+        metadata = await MetadataClient.connect(
+            uri,
+            session_timeout=settings.session_timeout,
+            connect_timeout=settings.connect_timeout,
+            operation_timeout=settings.metadata_timeout,
+        )
+        try:
+            await metadata.instance_id()
+            return cls(await Driver.start(metadata, settings))
+        except BaseException:
+            await metadata.close()
+            raise
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the session and all connections. Ledgers that are open stay so, and are recovered by whoever opens them next."""
+        await self._driver.close()
+
+    @property
+    def metadata(self) -> MetadataClient:
+        """The session with the metadata service."""
+        return self._driver.metadata
+
+    # -- ledgers -------------------------------------------------------------------------------------------------------
+
+    def create_ledger(
+        self,
+        *,
+        ensemble: int = 3,
+        write_quorum: int | None = None,
+        ack_quorum: int | None = None,
+        digest: DigestType | str = DigestType.CRC32C,
+        password: bytes | str = b"",
+        custom_metadata: Mapping[str, bytes] | None = None,
+        ledger: int | None = None,
+        deferred_sync: bool = False,
+        explicit_lac_interval: float = 0.0,
+        in_flight: int = 1000,
+        in_flight_bytes: int = 64 * 1024 * 1024,
+    ) -> Opening[LedgerWriter]:
+        """Create a ledger: ``async with store.create_ledger() as ledger`` closes it at the end, ``await`` leaves that to the caller.
+
+        Each entry goes to ``write_quorum`` bookies of an ensemble of so many (by default to all of it), and is confirmed when ``ack_quorum``
+        of them have it (by default a majority). ``digest``: ``crc32c``, ``crc32``, ``hmac`` or ``dummy``, of which only ``hmac`` protects from
+        whoever does not have the password. ``ledger``: its id, by default the next one. ``deferred_sync``: entries are confirmed before
+        they are durable; call ``force``. ``explicit_lac_interval``: seconds after which readers are told of what is confirmed though no
+        entry follows; 0: never. ``in_flight`` and ``in_flight_bytes``: the entries and bytes that are under way at once, at most.
+
+        Raises :class:`NotEnoughBookiesError`, :class:`LedgerExistsError`, :class:`fencepost.OptionError`.
+        """
+        write_quorum = ensemble if write_quorum is None else write_quorum
+        ack_quorum = write_quorum // 2 + 1 if ack_quorum is None else ack_quorum
+        if not are_quorums(ensemble, write_quorum, ack_quorum):
+            raise OptionError(
+                f"ensemble {ensemble}, write_quorum {write_quorum}, ack_quorum {ack_quorum}: an ack quorum is at least 1 and at most the "
+                "write quorum, and that at most the ensemble"
+            )
+        for name, value in (("in_flight", in_flight), ("in_flight_bytes", in_flight_bytes)):
+            if value < 1:
+                raise OptionError(f"{name} is {value}: give at least 1")
+        settings = WriterSettings(
+            ensemble,
+            write_quorum,
+            ack_quorum,
+            _bytes(password),
+            _digest(digest),
+            tuple(sorted((custom_metadata or {}).items())),
+            random.SystemRandom().getrandbits(63),
+            in_flight,
+            deferred_sync,
+            int(explicit_lac_interval * 1_000_000),
+        )
+
+        async def create() -> LedgerWriter:
+            while True:
+                number = await self.metadata.new_ledger_id() if ledger is None else ledger
+                writer = LedgerWriter(self._driver, number, settings, in_flight, in_flight_bytes)
+                try:
+                    await writer._create()
+                    return writer
+                except LedgerExistsError:  # somebody has chosen this id by hand
+                    if ledger is not None:
+                        raise
+
+        return Opening(create)
+
+    def open_ledger(
+        self,
+        ledger: int,
+        *,
+        recover: bool = False,
+        password: bytes | str = b"",
+        digest: DigestType | str | None = None,
+        prefetch: int = 256,
+        prefetch_bytes: int = 16 * 1024 * 1024,
+    ) -> Opening[LedgerReader]:
+        """Open a ledger to read it. With ``recover`` it is closed first, and whoever still writes it is fenced off.
+
+        ``digest``: what the caller expects, if anything; the metadata say which it is. ``prefetch`` and ``prefetch_bytes``: how many entries
+        and bytes are asked for ahead.
+
+        Raises :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, :class:`DigestMismatchError`, and with ``recover`` whatever
+        :meth:`recover_ledger` raises.
+        """
+
+        async def opened() -> LedgerReader:
+            if recover:
+                await self.recover_ledger(ledger, password=password)
+            settings = self._driver.settings
+            reader = LedgerReader(
+                self._driver,
+                ledger,
+                ReaderSettings(
+                    _bytes(password), int(settings.speculation_delay * 1_000_000), int(settings.poll_wait * 1_000_000)
+                ),
+                prefetch,
+                prefetch_bytes,
+            )
+            await reader._open()
+            if digest is not None and _digest(digest) is not reader.metadata.digest_type:
+                await reader.close()
+                actual = reader.metadata.digest_type.name.lower()
+                raise DigestMismatchError(f"ledger {ledger} has the digest {actual}, not {_digest(digest).name.lower()}")
+            return reader
+
+        return Opening(opened)
+
+    async def recover_ledger(self, ledger: int, *, password: bytes | str = b"") -> LedgerMetadata:
+        """Close a ledger whose writer is gone, or taken for gone; gives its metadata. Whoever still writes it is fenced off.
+
+        All that was confirmed is in it. A ledger that is closed already is left as it is. Raises :class:`NoSuchLedgerError`,
+        :class:`UnauthorizedAccessError`, and :class:`LedgerRecoveryError`, :class:`NotEnoughBookiesError` or :class:`DataUnknownError` if it
+        is not possible now.
+        """
+        settings = RecovererSettings(_bytes(password), self._driver.settings.recovery_in_flight)
+        calls = Calls(self._driver, ledger, Recoverer(ledger, settings))
+        try:
+            metadata: LedgerMetadata = await calls.ask("recover")
+            return metadata
+        finally:
+            calls.close()
+
+    async def list_ledgers(self) -> AsyncIterator[int]:
+        """The ids of all ledgers, in order."""
+        async for ledger in self.metadata.ledgers():
+            yield ledger
+
+    async def ledger_metadata(self, ledger: int) -> LedgerMetadata:
+        """The metadata of a ledger. Raises :class:`NoSuchLedgerError`."""
+        return (await self.metadata.read_ledger(ledger)).metadata
+
+    async def delete_ledger(self, ledger: int) -> None:
+        """Delete a ledger, in whatever state it is. Its bookies make room when they next compare with the metadata.
+
+        Raises :class:`NoSuchLedgerError`.
+        """
+        await self.metadata.delete_ledger(ledger)
+
+    async def bookies(self) -> Bookies:
+        """The bookies that are registered: those that can be written to, and those that can only be read."""
+        return await self.metadata.bookies()
+
+
+def _bytes(password: bytes | str) -> bytes:
+    return password.encode() if isinstance(password, str) else password
+
+
+def _digest(digest: DigestType | str) -> DigestType:
+    if isinstance(digest, DigestType):
+        return digest
+    try:
+        return DigestType[digest.upper()]
+    except KeyError:
+        known = ", ".join(each.name.lower() for each in DigestType)
+        raise OptionError(f"digest {digest!r}: there is {known}") from None
