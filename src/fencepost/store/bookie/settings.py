@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from fencepost.errors import OptionError
 from fencepost.store.disk.settings import StorageSettings
+from fencepost.store.roles.bookie import Limits
 
 MIB = 1 << 20
 
@@ -70,7 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     max_requests_per_connection: Annotated[
         int,
         Meta(ge=1, description="requests of a connection without an answer; with that many, it is not read from until half are answered"),
-    ] = 10_000
+    ] = 5_000
     max_bytes_per_connection: Annotated[
         int, Meta(ge=1, description="bytes of adds of a connection that are not durable; with that many, it is not read from")
     ] = 32 * MIB
@@ -78,16 +79,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
         int,
         Meta(ge=1, description="bytes of adds of all connections that are not durable; with that many, connections with more than 64 KiB of them are not read from"),
     ] = 256 * MIB
-    max_pending_add_requests_per_thread: Annotated[
-        int, Meta(ge=1, description="adds of all connections without an answer; more are answered ETOOMANYREQUESTS")
-    ] = 100_000
     max_pending_read_requests_per_thread: Annotated[
-        int,
-        Meta(ge=1, description="other requests of all connections without an answer, long polls among them; more are answered ETOOMANYREQUESTS"),
+        int, Meta(ge=1, description="reads of all connections that wait for storage; more are answered ETOOMANYREQUESTS")
     ] = 100_000
+    max_long_polls: Annotated[
+        int, Meta(ge=0, description="long polls of all connections that wait for an entry; more are answered ETOOMANYREQUESTS")
+    ] = 100_000
+    max_long_polls_per_ledger: Annotated[
+        int, Meta(ge=0, description="long polls that wait for an entry of one ledger; more are answered ETOOMANYREQUESTS")
+    ] = 10_000
     max_long_poll_timeout_ms: Annotated[
         int, Meta(ge=0, description="milliseconds that a long poll waits at the most, whatever its client asked for")
-    ] = 600_000
+    ] = 60_000
+    max_batch_read_size: Annotated[
+        int, Meta(ge=1, description="entries in the answer to a batch read at the most, whatever its client asked for")
+    ] = 1_000
     write_buffer_bytes_per_connection: Annotated[
         int,
         Meta(ge=1, description="bytes of answers that a client has not taken yet; with that many, its further requests wait"),
@@ -228,6 +234,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
             journal_directory=journal_directory,
             ledger_directory=ledger_directory,
             **{name: getattr(self, name) for name in shared},
+        )
+
+    def of_role(self) -> Limits:
+        """Those of the role."""
+        return Limits(
+            look_ups=self.max_pending_read_requests_per_thread,
+            polls=self.max_long_polls,
+            polls_of_ledger=self.max_long_polls_per_ledger,
+            poll_wait=self.max_long_poll_timeout_ms * 1_000,
+            batch_entries=self.max_batch_read_size,
+            batch_size=self.netty_max_frame_size_bytes,
         )
 
     def _check(self, origin: str) -> None:

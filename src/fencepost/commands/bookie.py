@@ -1,0 +1,113 @@
+"""``fencepost bookie``: runs a bookie, and looks after one.
+
+    fencepost bookie DIR --metadata zk://HOST:PORT/ledgers
+    fencepost bookie inspect DIR
+
+The first word is a verb or the directory of the bookie to run; one that is called like a verb is written ``./inspect``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+from typing import Any
+
+from fencepost import arguments, errors, output
+from fencepost.errors import OptionError
+from fencepost.store.bookie import settings as settings_of_bookie
+from fencepost.store.bookie.settings import Settings
+
+VERBS = {"inspect": "tell what is in the directory of a bookie that does not run, and whether it is whole"}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what can be typed."""
+    parser.usage = "fencepost bookie DIR --metadata URI [options]\n       fencepost bookie inspect DIR [--verify] [--json]"
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("words", metavar="DIR", nargs="+", help="the directory of the bookie to run, or a verb (inspect) and one")
+    running = parser.add_argument_group("running a bookie")
+    running.add_argument("--metadata", metavar="URI", help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
+    running.add_argument("--port", metavar="N", type=_port, help="the port; 0: any free one at the first start, and the same one ever after (3181)")
+    running.add_argument("--settings", metavar="FILE", help="settings in TOML; options come before them")
+    running.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="one setting, as in the file (repeatable)")
+    running.add_argument("--log-level", metavar="LEVEL", default="info", choices=("debug", "info", "warning", "error"), help="debug, info, warning or error: what is told on standard error (info)")
+    looking = parser.add_argument_group("inspect")
+    looking.add_argument("--verify", action="store_true", help="read every entry and check its checksum")
+    looking.add_argument("--json", action="store_true", help="as JSON")
+    parser.epilog = _settings_help()
+
+
+def run(given: argparse.Namespace) -> int:
+    """Do what was typed; the exit code."""
+    verb, *rest = given.words if given.words[0] in VERBS else ("run", *given.words)
+    if len(rest) != 1:
+        if verb == "run" and len(rest) > 1:
+            raise OptionError(f"{rest[0]} is no verb ({', '.join(VERBS)}), and one bookie has one directory: give one")
+        raise OptionError(f"fencepost bookie {verb} takes one directory" + (f"; a bookie in ./{verb} is run by fencepost bookie ./{verb}" if not rest else ""))
+    return _inspect(given, rest[0]) if verb == "inspect" else _serve(given, rest[0])
+
+
+def _serve(given: argparse.Namespace, directory: str) -> int:
+    over: dict[str, Any] = dict(map(_setting, given.set))
+    if given.metadata is not None:
+        over["metadataServiceUri"] = given.metadata
+    if given.port is not None:
+        over["bookiePort"] = given.port
+    settings = Settings.of(over, "--set") if given.settings is None else Settings.read(given.settings, over)
+    _log_to_standard_error(given.log_level)
+    from fencepost.store.bookie.process import serve
+
+    def ready(bookie_id: str) -> None:
+        output.say(f"bookie {bookie_id} serves")
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(serve(directory, settings, ready))
+    return errors.HOLDS
+
+
+def _inspect(given: argparse.Namespace, directory: str) -> int:
+    raise OptionError(f"{directory} can not be inspected yet")
+
+
+def _loop_factory() -> Any:
+    """uvloop's, where it is installed."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _log_to_standard_error(level: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger = logging.getLogger("fencepost")
+    logger.addHandler(handler)
+    logger.setLevel(level.upper())
+    logging.getLogger("fencepost.store.metadata.kazoo").setLevel(logging.ERROR)
+
+
+def _port(text: str) -> int:
+    return 0 if text == "0" else arguments.port(text)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """A setting as it would stand in the file; a text may be without quotes."""
+    import tomllib
+
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise OptionError(f"--set {text}: give a name and a value, as gcWaitTime=1000")
+    try:
+        return name.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name.strip(), value
+
+
+def _settings_help() -> str:
+    lines = ["settings, and what they are by default:"]
+    for name, default, description in settings_of_bookie.descriptions():
+        lines += [f"  {name} = {default}", f"      {description}"]
+    return "\n".join(lines)

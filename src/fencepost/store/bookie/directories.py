@@ -1,0 +1,108 @@
+"""Where a bookie keeps things, which address it has, and whether its cookies let it start."""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import socket
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+from fencepost.errors import OptionError, SystemFailure
+from fencepost.store.bookie import cookies
+from fencepost.store.bookie.settings import Settings
+from fencepost.store.disk.settings import StorageSettings
+from fencepost.store.rules.cookies import Cookie, Stamped
+
+
+class Directories(NamedTuple):
+    """The directories of a bookie, as its cookie names them."""
+
+    journal: str
+    ledgers: str
+
+    @classmethod
+    def of(cls, directory: str, settings: Settings) -> Directories:
+        """Those that are set, or else two within the bookie's own."""
+        own = Path(directory).absolute()
+        journal = Path(*settings.journal_directories) if settings.journal_directories else own / "journal"
+        ledgers = Path(*settings.ledger_directories) if settings.ledger_directories else own / "ledgers"
+        return cls(str(journal.absolute()), str(ledgers.absolute()))
+
+    def stamped(self) -> list[Stamped]:
+        """What the directories say whose they are."""
+        return [cookies.read(directory) for directory in dict.fromkeys(self)]
+
+    def of_storage(self, settings: Settings) -> StorageSettings:
+        """The settings of the storage that is in them."""
+        return settings.of_storage(str(Path(self.journal, cookies.CURRENT)), str(Path(self.ledgers, cookies.CURRENT)))
+
+    def cookie(self, bookie_id: str, instance_id: str) -> Cookie:
+        """The cookie that should be in them."""
+        return Cookie(
+            bookie_id=bookie_id,
+            journal_directories=(self.journal,),
+            ledger_directories=(self.ledgers,),
+            instance_id=instance_id,
+        )
+
+
+def bind(settings: Settings, stamped: list[Stamped]) -> socket.socket:
+    """A socket that is bound to the bookie's address, and takes no connections yet.
+
+    With port 0 it is the one in the cookies of an earlier start. Raises :class:`fencepost.OptionError` for an interface that there is not, and
+    :class:`SystemFailure` for a port that is taken.
+    """
+    host, port = _address_of(settings.listening_interface), settings.bookie_port
+    if not port and not settings.bookie_id:
+        port = next((_port(each.cookie.bookie_id) for each in stamped if each.cookie is not None), 0)
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise SystemFailure(f"the bookie can not listen on {host}:{port}: {error.strerror}; give another port or interface") from error
+    return bound
+
+
+def advertised(settings: Settings, bound: socket.socket) -> tuple[str, int]:
+    """The host and the port that clients are told. Raises :class:`fencepost.OptionError` if there is none that they could use."""
+    host, port = bound.getsockname()[:2]
+    if settings.advertised_address:
+        host = settings.advertised_address
+    elif ipaddress.ip_address(host).is_unspecified:
+        raise OptionError("with all interfaces to listen on, clients must be told an address: set advertisedAddress")
+    if not settings.allow_loopback and _is_loopback(host):
+        raise OptionError(f"{host} is a loopback address, and allowLoopback is false: set listeningInterface or advertisedAddress")
+    return host, port
+
+
+def _port(bookie_id: str) -> int:
+    port = bookie_id.rpartition(":")[2]
+    return int(port) if port.isdecimal() else 0
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+_SIOCGIFADDR = 0x8915
+
+
+def _address_of(interface: str) -> str:
+    """The address of a network interface, or the address itself."""
+    try:
+        return str(ipaddress.ip_address(interface))
+    except ValueError:
+        pass
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            request = struct.pack("256s", interface.encode()[:15])
+            return socket.inet_ntoa(fcntl.ioctl(asking.fileno(), _SIOCGIFADDR, request)[20:24])
+        except OSError as error:
+            raise OptionError(f"listeningInterface {interface} is neither an address nor an interface with one") from error

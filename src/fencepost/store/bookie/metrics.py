@@ -1,0 +1,126 @@
+"""Metrics by BookKeeper's names, in the format of Prometheus.
+
+What is counted are plain numbers, which the server changes once for a batch; everything else is made of them when somebody asks. Latencies
+are in milliseconds, as BookKeeper's are: its summaries, with quantiles over all that was observed since the process began.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from fencepost.store import messages as m
+
+OPERATIONS: dict[type[Any], str] = {
+    m.AddEntryResponse: "ADD_ENTRY",
+    m.ReadEntryResponse: "READ_ENTRY",
+    m.BatchReadResponse: "BATCH_READ_ENTRY",
+    m.ReadLacResponse: "READ_LAC",
+    m.WriteLacResponse: "WRITE_LAC",
+    m.ForceLedgerResponse: "FORCE_LEDGER",
+    m.ListEntriesResponse: "GET_LIST_OF_ENTRIES_OF_LEDGER",
+    m.GetBookieInfoResponse: "GET_BOOKIE_INFO",
+}
+"""What BookKeeper calls the operation that a response belongs to."""
+
+QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999, 0.9999, 1.0)
+
+_PER_OCTAVE = 4
+_LOWEST = -10 * _PER_OCTAVE
+"""Latencies are kept in buckets, four for each doubling, from about a microsecond on."""
+
+_BUCKETS = 30 * _PER_OCTAVE
+
+
+class Latency:
+    """How long something took, as often as it happened."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum = 0.0
+        self.buckets = [0] * _BUCKETS
+
+    def observe(self, seconds: float, count: int = 1) -> None:
+        """It took so long, so many times."""
+        milliseconds = seconds * 1000
+        self.count += count
+        self.sum += milliseconds * count
+        place = int(math.log2(milliseconds) * _PER_OCTAVE) - _LOWEST if milliseconds > 0.001 else 0
+        self.buckets[min(max(place, 0), _BUCKETS - 1)] += count
+
+    def quantile(self, share: float) -> float:
+        """The milliseconds within which this share of all was done, rounded up to the end of a bucket; NaN if nothing was."""
+        if not self.count:
+            return math.nan
+        done = itertools.accumulate(self.buckets)
+        place = next(place for place, so_far in enumerate(done) if so_far and so_far >= share * self.count)
+        return float(2 ** ((place + 1 + _LOWEST) / _PER_OCTAVE))
+
+
+class Metrics:
+    """What a bookie counts. ``gauges`` are asked for their values when somebody asks for the metrics."""
+
+    def __init__(self) -> None:
+        self.answered: defaultdict[tuple[type[Any], bool], int] = defaultdict(int)
+        """Answers by the type of the response, and whether their code is OK."""
+        self.latencies: defaultdict[tuple[str, bool], Latency] = defaultdict(Latency)
+        """By the name of an operation, and whether it came to an end as wanted."""
+        self.counters: defaultdict[str, int] = defaultdict(int)
+        self.gauges: dict[str, Callable[[], float]] = {}
+
+    def took(self, name: str, seconds: float, count: int = 1, success: bool = True) -> None:
+        """Something took so long, so many times."""
+        self.latencies[name, success].observe(seconds, count)
+
+    def add(self, name: str, number: int) -> None:
+        """So many more of something."""
+        self.counters[name] += number
+
+    def collect(self) -> Iterator[Metric]:
+        """For Prometheus: everything, as it is now."""
+        answered = CounterMetricFamily("bookkeeper_server_requests", "answers by operation", labels=["operation", "success"])
+        for (kind, success), count in list(self.answered.items()):
+            answered.add_metric([OPERATIONS.get(kind, kind.__name__), _word(success)], count)
+        yield answered
+        summaries: dict[str, Metric] = {}
+        for (name, success), latency in list(self.latencies.items()):
+            summary = summaries.setdefault(name, Metric(name, "milliseconds", "summary"))
+            label = {"success": _word(success)}
+            for share in QUANTILES:
+                summary.add_sample(name, {**label, "quantile": str(share)}, latency.quantile(share))
+            summary.add_sample(f"{name}_count", label, latency.count)
+            summary.add_sample(f"{name}_sum", label, latency.sum)
+        yield from summaries.values()
+        for name, number in list(self.counters.items()):
+            # BookKeeper's counters have no ending of their own, and are read by dashboards as they are.
+            yield GaugeMetricFamily(name, name, value=number)
+        for name, value in list(self.gauges.items()):
+            yield GaugeMetricFamily(name, name, value=value())
+
+    def describe(self) -> Iterable[Metric]:
+        """For Prometheus: nothing is known ahead."""
+        return ()
+
+
+def serve(metrics: Metrics, address: str, port: int) -> Callable[[], None]:
+    """Serve metrics over HTTP, in a thread; gives the function that ends that. Raises ``OSError`` if the port is taken."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics)
+    server, thread = start_http_server(port, address, registry)
+
+    def end() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return end
+
+
+def _word(success: bool) -> str:
+    return "true" if success else "false"

@@ -1,0 +1,207 @@
+"""One bookie from its start to its end: cookies, storage, server, registration, garbage collection, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import signal
+import ssl
+from collections.abc import Callable
+
+import msgspec
+
+from fencepost.errors import OptionError, SystemFailure
+from fencepost.store.bookie import cookies, metrics, tls
+from fencepost.store.bookie.directories import Directories, advertised, bind
+from fencepost.store.bookie.garbage import collect
+from fencepost.store.bookie.registration import Registration
+from fencepost.store.bookie.server import Server
+from fencepost.store.bookie.settings import Settings
+from fencepost.store.disk.storage import Storage
+from fencepost.store.errors import NoSuchCookieError
+from fencepost.store.metadata.client import MetadataClient
+from fencepost.store.metadata.registration import BookieServiceInfo, Endpoint
+from fencepost.store.roles.bookie import Bookie
+from fencepost.store.rules.cookies import Boot, may_boot
+
+SPARE_FILES = 256
+"""Files that a bookie has open besides its connections."""
+
+_log = logging.getLogger("fencepost.store.bookie")
+
+
+async def serve(directory: str, settings: Settings, ready: Callable[[str], None], storage_of: Callable[..., Storage] = Storage) -> None:
+    """Run a bookie until it is asked to end by SIGTERM or SIGINT; a second one ends the process at once. ``ready`` is called with its id
+    when it serves.
+
+    Raises :class:`fencepost.FencepostError` if it can not start, or can not go on: what it has answered is on its disks then.
+    """
+    if not settings.metadata_service_uri:
+        raise OptionError("a bookie needs a metadata service: give --metadata zk://HOST:PORT/ledgers, or set metadataServiceUri")
+    settings = _within_open_files(settings)
+    context = _context(settings)
+    directories = Directories.of(directory, settings)
+    ended = _Ended()
+    with contextlib.closing(bind(settings, directories.stamped())) as bound:
+        client = await MetadataClient.connect(settings.metadata_service_uri, session_timeout=settings.zk_timeout / 1000)
+        async with client:
+            host, port = advertised(settings, bound)
+            bookie_id = settings.bookie_id or f"{host}:{port}"
+            await _check_cookies(client, directories, bookie_id)
+            counts = metrics.Metrics()
+            server = Server(Bookie(limits=settings.of_role()), settings, counts, ended.fail, context)
+            endpoint = Endpoint("bookie", host, port, extensions=("tls",) if context is not None else ())
+            registration = Registration(client, bookie_id, BookieServiceInfo((endpoint,)), server, ended.fail)
+            storage = await asyncio.to_thread(
+                storage_of,
+                directories.of_storage(settings),
+                synced=server.synced,
+                failed=server.failed,
+                busy=server.busy,
+                full=registration.full,
+            )
+            end_metrics = None
+            tasks: list[asyncio.Task[None]] = []
+            try:
+                records = server.open(storage)
+                if settings.prometheus_stats_http_port:
+                    end_metrics = _serve_metrics(counts, server, storage, registration, settings)
+                await server.listen(bound)
+                await registration.begin(settings.force_read_only_bookie)
+                _log.info("bookie %s serves, with %d records of its ledgers and journal", bookie_id, records)
+                tasks = [
+                    asyncio.create_task(registration.keep()),
+                    asyncio.create_task(collect(server, storage, client, settings)),
+                ]
+                for task in tasks:
+                    task.add_done_callback(ended.done)
+                ready(bookie_id)
+                await ended.wait()
+                _log.info("bookie %s ends", bookie_id)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                await registration.end()
+                await server.close()
+                if end_metrics is not None:
+                    end_metrics()
+                await asyncio.to_thread(storage.close)
+    ended.check()
+
+
+class _Ended:
+    """Why a bookie ends: it is asked to, or it can not go on."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._reason = ""
+        self._error: BaseException | None = None
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # not in the main thread, as in tests
+                loop.add_signal_handler(number, self._signalled, number)
+        loop.set_exception_handler(self._raised)
+
+    async def wait(self) -> None:
+        await self._event.wait()
+
+    def check(self) -> None:
+        """Raise if the bookie could not go on."""
+        if self._error is not None:
+            raise self._error
+        if self._reason:
+            raise SystemFailure(f"the bookie has stopped, and confirms nothing more: {self._reason}")
+
+    def fail(self, reason: str) -> None:
+        self._reason = self._reason or reason
+        self._event.set()
+
+    def done(self, task: asyncio.Task[None]) -> None:
+        """A part of the bookie has ended, which it should not."""
+        if not task.cancelled():
+            self._error = self._error or task.exception()
+            self._event.set()
+
+    def _signalled(self, number: signal.Signals) -> None:
+        if self._event.is_set():
+            os._exit(128 + number)
+        self._event.set()
+
+    def _raised(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        """A callback has raised, and what it has left undone is not known."""
+        error = context.get("exception")
+        if isinstance(error, ConnectionError | TimeoutError):
+            return
+        _log.error("%s: %r", context.get("message"), error)
+        if isinstance(error, BaseException):
+            self._error = self._error or error
+            self._event.set()
+
+
+async def _check_cookies(client: MetadataClient, directories: Directories, bookie_id: str) -> None:
+    """Raise unless the directories are the bookie's own; at the first start, make them that."""
+    own = directories.cookie(bookie_id, await client.instance_id())
+    in_metadata = None
+    with contextlib.suppress(NoSuchCookieError):
+        data, _ = await client.read_cookie(bookie_id)
+        try:
+            in_metadata = cookies.from_bytes(data)
+        except ValueError as error:
+            raise SystemFailure(f"the cookie of the bookie {bookie_id} in the metadata is damaged: {error}") from error
+    decision = may_boot(own, in_metadata, directories.stamped())
+    if decision.boot is Boot.STAMP:
+        _log.info("bookie %s starts for the first time", bookie_id)
+        for directory in dict.fromkeys(directories):
+            cookies.stamp(directory, own)
+        await client.write_cookie(bookie_id, cookies.to_bytes(own))
+    elif decision.boot is not Boot.READY:
+        raise SystemFailure(f"the bookie does not start: {cookies.refusal(decision, own)}")
+
+
+def _within_open_files(settings: Settings) -> Settings:
+    """The settings with no more connections than this process may have files open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.max_connections + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return settings
+    if soft <= SPARE_FILES:
+        raise SystemFailure(f"a bookie needs more than {SPARE_FILES} open files, and this process may have {soft}: raise ulimit -n")
+    _log.warning("maxConnections is %d, and not %d: this process may have %d files open (ulimit -n)", soft - SPARE_FILES, settings.max_connections, soft)
+    return msgspec.structs.replace(settings, max_connections=soft - SPARE_FILES)
+
+
+def _context(settings: Settings) -> ssl.SSLContext | None:
+    if not settings.tls_certificate_path:
+        return None
+    return tls.server_context(
+        settings.tls_certificate_path,
+        settings.tls_key_store,
+        settings.tls_key_store_password_path,
+        settings.tls_trust_store,
+        settings.tls_client_authentication,
+    )
+
+
+def _serve_metrics(
+    counts: metrics.Metrics, server: Server, storage: Storage, registration: Registration, settings: Settings
+) -> Callable[[], None]:
+    counts.gauges |= {
+        "bookie_SERVER_STATUS": lambda: registration.status,
+        "bookie_ledgers_count": lambda: len(server.role.ledgers),
+        "bookkeeper_server_ADD_ENTRY_IN_PROGRESS": lambda: len(server.role.unsynced),
+        "bookkeeper_server_READ_ENTRY_IN_PROGRESS": lambda: len(server.role.look_ups),
+        "bookkeeper_server_connections": lambda: len(server.connections),
+        "bookkeeper_server_in_flight_bytes": lambda: server.in_flight_bytes,
+    }
+    address, port = settings.prometheus_stats_http_address, settings.prometheus_stats_http_port
+    try:
+        return metrics.serve(counts, address, port)
+    except OSError as error:
+        raise SystemFailure(f"metrics can not be served on {address}:{port}: {error.strerror}") from error

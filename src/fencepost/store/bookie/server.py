@@ -1,0 +1,580 @@
+"""The driver of a bookie's role: sockets and storage on one event loop.
+
+Whatever arrives in one read of a socket is one batch: its frames are decoded, given to the role one by one, and what the role answers
+goes back in one write a connection. The journal and the look-ups that need the disk have threads, which come back to the loop once for
+a group. There is no task, future or timer for an entry.
+
+No connection takes more than its part. It is not read from while it has too much in flight or does not take its answers, and it is closed
+with a line in the log when it sends what is no message, stops in the middle of one, or takes no answer for too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from fencepost.store.bookie import tls
+from fencepost.store.bookie.metrics import Metrics
+from fencepost.store.bookie.settings import Settings
+from fencepost.store.disk.storage import Storage
+from fencepost.store.messages import AddEntry, StartTls, StartTlsResponse
+from fencepost.store.records import Record
+from fencepost.store.roles.bookie import Bookie
+from fencepost.store.roles.interface import (
+    Answer,
+    Asked,
+    Call,
+    ConnectionClosed,
+    Effect,
+    Event,
+    FindRuns,
+    Forget,
+    Found,
+    Journal,
+    JournalFailed,
+    JournalSynced,
+    LookUp,
+    Measure,
+    Measured,
+    Replayed,
+    Result,
+    RunsFound,
+    SetTimer,
+    Stop,
+    Store,
+    TimerFired,
+)
+from fencepost.store.rules.codes import Code
+from fencepost.store.rules.flow import is_crowded, reads_on, waits_for_others
+from fencepost.store.wire import is_version_2, v2, v3
+from fencepost.store.wire.frames import Frames, RefusedError, WireError
+
+LOOK_UPS_OF_JOB = 256
+"""Look-ups that a thread does in one go."""
+
+SWEEP = 1.0
+"""Seconds between two looks at connections that may have to be closed."""
+
+BACKLOG = 1_024
+"""Connections that the operating system keeps until they are accepted."""
+
+_log = logging.getLogger("fencepost.store.bookie")
+
+Look = LookUp | FindRuns | Measure
+
+
+class Server:
+    """One bookie: its role, its storage and its connections.
+
+    The storage is given to :meth:`open`, and calls :meth:`synced`, :meth:`failed` and :meth:`busy` from its threads. ``on_stop`` is called once,
+    with the reason, when the bookie can not go on; from then on nothing is answered any more.
+    """
+
+    def __init__(
+        self,
+        role: Bookie,
+        settings: Settings,
+        metrics: Metrics,
+        on_stop: Callable[[str], None],
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        self.role = role
+        self.settings = settings
+        self.metrics = metrics
+        self.on_stop = on_stop
+        self.context = context
+        self.loop = asyncio.get_running_loop()
+        self.connections: dict[int, Connection] = {}
+        self.in_flight_bytes = 0
+        """Those of adds that are not durable."""
+        self.crowded = False
+        self.is_busy = False
+        """Whether the storage has no room for entries at the moment."""
+        self.stopped = False
+        self.closing = False
+        self._accepted = 0
+        self._tokens = 0
+        self._calls: dict[int, asyncio.Future[Result]] = {}
+        self._unsynced: deque[tuple[int, Connection, int, int, float]] = deque()
+        """For each batch with records: the position of its last one, where it came from, its bytes, its adds, and when it came."""
+        self._touched: dict[Connection, None] = {}
+        """Connections with answers that are not written yet."""
+        self._reason = ""
+        self._listening: asyncio.Server | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._readers = ThreadPoolExecutor(settings.num_read_worker_threads, "read")
+        self._carry: dict[type[Effect], Callable[[Any], None]] = {
+            Answer: self._answer,
+            LookUp: self._look,
+            FindRuns: self._look,
+            Measure: self._look,
+            SetTimer: self._set_timer,
+            Forget: self._forget,
+            Result: self._result,
+            Stop: self._stop,
+        }
+
+    # -- start and end ------------------------------------------------------------------------------------------------
+
+    def open(self, storage: Storage) -> int:
+        """Take up what the storage has, and let it go to work; gives the number of records."""
+        self.storage = storage
+        self._carry[Journal] = lambda effect: storage.journal(effect.position, effect.record)
+        self._carry[Store] = lambda effect: storage.store(effect.ledger, effect.entry_id, effect.body)
+        records = 0
+        for record in storage.records():
+            self._replay(record)
+            records += 1
+        storage.start()
+        return records
+
+    def _replay(self, record: Record) -> None:
+        for effect in self.role.receive(Replayed(record), 0):
+            self._carry[type(effect)](effect)
+
+    async def listen(self, bound: socket.socket) -> None:
+        """Take connections on a socket that is bound, and closed by :meth:`close`."""
+        self._listening = await self.loop.create_server(lambda: Connection(self), sock=bound, backlog=BACKLOG)
+        self._sweeping = self.loop.call_later(SWEEP, self._sweep)
+
+    async def close(self, patience: float = 2.0) -> None:
+        """Take no more connections or requests, answer those that are under way, for so many seconds at the most, and close."""
+        self.closing = True
+        if self._listening is not None:
+            self._listening.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for connection in self.connections.values():
+            connection.read_on(False)
+        end = self.loop.time() + patience
+        while self._unsynced and not self.stopped and self.loop.time() < end:
+            await asyncio.sleep(0.01)
+        for connection in [*self.connections.values()]:
+            connection.transport.close()
+        for task in self._tasks:
+            task.cancel()
+        self._readers.shutdown(wait=True, cancel_futures=True)
+
+    # -- what the storage says, from its threads ----------------------------------------------------------------------
+
+    def synced(self, position: int) -> None:
+        """All records up to a position are durable."""
+        self.loop.call_soon_threadsafe(self._synced, position)
+
+    def failed(self, reason: str) -> None:
+        """The storage can not go on."""
+        self.loop.call_soon_threadsafe(self._failed, reason)
+
+    def busy(self, is_busy: bool) -> None:
+        """The storage has no room for entries, or has it again."""
+        self.loop.call_soon_threadsafe(self._busy, is_busy)
+
+    def _synced(self, position: int) -> None:
+        if self.stopped:
+            return
+        self._deliver(JournalSynced(position))
+        unsynced, metrics, now = self._unsynced, self.metrics, self.loop.time()
+        while unsynced and unsynced[0][0] <= position:
+            _, connection, size, adds, since = unsynced.popleft()
+            connection.bytes -= size
+            self.in_flight_bytes -= size
+            metrics.took("bookkeeper_server_ADD_ENTRY_REQUEST", now - since, adds)
+            metrics.add("bookie_WRITE_BYTES", size)
+            self._touched[connection] = None
+        self._flush()
+        self._regulate_all()
+
+    def _failed(self, reason: str) -> None:
+        self._reason = reason
+        self._deliver(JournalFailed())
+
+    def _busy(self, is_busy: bool) -> None:
+        if is_busy != self.is_busy:
+            self.is_busy = is_busy
+            for connection in self.connections.values():
+                self.regulate(connection)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def take(self, connection: Connection, payloads: Sequence[bytes], size: int) -> None:
+        """The messages that arrived over a connection in one read, in so many bytes."""
+        if self.stopped or self.closing:
+            return
+        if connection.codec is v3 and is_version_2(payloads[0]):
+            connection.codec = v2
+        decode, receive, carry, number = connection.codec.decode_request, self.role.receive, self._carry, connection.number
+        adds, before, microseconds = 0, self.role.position, self._now()
+        for place, payload in enumerate(payloads):
+            try:
+                txn, request = decode(payload)
+            except RefusedError as error:
+                _log.debug("connection from %s: %s", connection.peer, error)
+                connection.answers.append(error.answer)
+                continue
+            except WireError as error:
+                connection.close(str(error))
+                break
+            if type(request) is StartTls and self.context is not None:
+                self._start_tls(connection, txn, place == len(payloads) - 1)
+                break
+            if type(request) is AddEntry:
+                adds += 1
+            connection.in_flight += 1
+            for effect in receive(Asked(number, txn, request), microseconds):
+                carry[type(effect)](effect)
+        position = self.role.position
+        if position != before:
+            self._unsynced.append((position, connection, size, adds, self.loop.time()))
+            connection.bytes += size
+            connection.writes = True
+            self.in_flight_bytes += size
+        self._touched[connection] = None
+        self._flush()
+
+    def call(self, operation: str, *arguments: Any) -> asyncio.Future[Result]:
+        """Ask something of the role; done when it has answered."""
+        self._tokens += 1
+        future: asyncio.Future[Result] = self.loop.create_future()
+        self._calls[self._tokens] = future
+        self._deliver(Call(self._tokens, operation, arguments))
+        self._flush()
+        return future
+
+    def _deliver(self, event: Event) -> None:
+        """Give the role an event, and do what it wants."""
+        carry = self._carry
+        for effect in self.role.receive(event, self._now()):
+            carry[type(effect)](effect)
+
+    def _now(self) -> int:
+        return int(self.loop.time() * 1_000_000)
+
+    # -- what the role wants ------------------------------------------------------------------------------------------
+
+    def _answer(self, answer: Answer) -> None:
+        response = answer.response
+        self.metrics.answered[type(response), response.code is Code.OK] += 1
+        connection = self.connections.get(answer.connection)
+        if connection is not None:
+            connection.in_flight -= 1
+            connection.answers.append(connection.codec.encode_response(answer.txn, response))
+            self._touched[connection] = None
+
+    def _set_timer(self, timer: SetTimer) -> None:
+        self.loop.call_later(timer.delay / 1_000_000, self._timer_fired, timer.key)
+
+    def _timer_fired(self, key: Any) -> None:
+        self._deliver(TimerFired(key))
+        self._flush()
+
+    def _forget(self, forget: Forget) -> None:
+        self.storage.forget(forget.ledger)
+
+    def _result(self, result: Result) -> None:
+        future = self._calls.pop(result.token)
+        if not future.done():
+            future.set_result(result)
+
+    def _stop(self, stop: Stop) -> None:
+        self.stopped = True
+        self.on_stop(self._reason or stop.reason)
+
+    # -- look-ups -----------------------------------------------------------------------------------------------------
+
+    def _look(self, look: Look) -> None:
+        connection = self.connections.get(self.role.look_ups[look.number].connection)
+        if connection is None:
+            # Nobody is left to answer, but the role counts the look-up until it has come to something.
+            self.loop.call_soon(self._deliver, _nothing(look))
+            return
+        connection.looks.append(look)
+        self._touched[connection] = None
+
+    def _look_up(self, connection: Connection) -> None:
+        """Find what a connection waits for, as long as it takes the answers: at once what is in memory, and in a thread what is not."""
+        looks, cached, found = connection.looks, self.storage.cached, 0
+        room = self.settings.write_buffer_bytes_per_connection - connection.transport.get_write_buffer_size()
+        while looks and room > 0:
+            look = looks.popleft()
+            body = cached(look.ledger, look.entry_id) if type(look) is LookUp and look.entry_id >= 0 else None
+            if body is None:
+                connection.misses.append(look)
+            else:
+                room -= len(body)
+                found += 1
+                self._deliver(Found(look.number, Code.OK, look.entry_id, body))  # type: ignore[union-attr]
+        if found:
+            self.metrics.took("bookkeeper_server_READ_ENTRY_REQUEST", self.loop.time() - connection.heard, found)
+        if connection.misses and not connection.has_job and room > 0:
+            connection.has_job = True
+            job = [connection.misses.popleft() for _ in range(min(len(connection.misses), LOOK_UPS_OF_JOB))]
+            since = self.loop.time()
+            self._readers.submit(self._job, job, room).add_done_callback(
+                lambda done: self._hop(self._job_done, connection, job, since, done)
+            )
+
+    def _job(self, looks: list[Look], most: int) -> list[Event]:
+        """In a thread: find what is looked up, up to so many bytes and the entry that goes beyond."""
+        found: list[Event] = []
+        for look in looks:
+            if type(look) is LookUp:
+                code, entry_id, body = self.storage.look_up(look.ledger, look.entry_id)
+                found.append(Found(look.number, code, entry_id, body))
+                most -= len(body or b"")
+                if most <= 0:
+                    break
+            elif type(look) is FindRuns:
+                found.append(RunsFound(look.number, Code.OK, _runs(self.storage.entries_of(look.ledger))))
+            else:
+                disk = shutil.disk_usage(self.storage.settings.ledger_directory)
+                found.append(Measured(look.number, disk.total, disk.free))
+        return found
+
+    def _job_done(self, connection: Connection, job: list[Look], since: float, done: Future[list[Event]]) -> None:
+        connection.has_job = False
+        if done.cancelled() or self.stopped:
+            return
+        error = done.exception()
+        if error is not None:
+            self._failed(f"entries can not be looked up: {type(error).__name__}: {error}")
+            return
+        found = done.result()
+        connection.misses.extendleft(reversed(job[len(found) :]))
+        self.metrics.took("bookkeeper_server_READ_ENTRY_REQUEST", self.loop.time() - since, len(found))
+        for event in found:
+            self._deliver(event)
+        self._touched[connection] = None
+        self._flush()
+
+    def _hop(self, call: Callable[..., None], *arguments: Any) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(call, *arguments)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        """Write the answers of every connection that has some, with one write, and find what others wait for."""
+        touched = self._touched
+        while touched:
+            connection, _ = touched.popitem()
+            if connection.is_closed:
+                self._abandon(connection)
+                continue
+            if connection.looks or connection.misses:
+                self._look_up(connection)
+                touched.pop(connection, None)
+            if connection.answers:
+                connection.transport.write(b"".join(connection.answers))
+                connection.answers.clear()
+                if (connection.looks or connection.misses) and not connection.has_job and not connection.is_blocked:
+                    self.loop.call_soon(self.go_on, connection)
+            self.regulate(connection)
+
+    def go_on(self, connection: Connection) -> None:
+        """A connection has taken answers: find what else it waits for."""
+        self._touched[connection] = None
+        self._flush()
+
+    def _abandon(self, connection: Connection) -> None:
+        """Nobody is left to answer."""
+        for look in (*connection.looks, *connection.misses):
+            self._deliver(_nothing(look))
+        connection.looks.clear()
+        connection.misses.clear()
+        connection.answers.clear()
+
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    def connected(self, connection: Connection) -> int:
+        """A connection was made; gives its number, 0 if there are too many."""
+        if self.closing or self.stopped:
+            return 0
+        if len(self.connections) >= self.settings.max_connections and not self._make_room():
+            _log.warning("a connection from %s is refused: there are %d (maxConnections)", connection.peer, len(self.connections))
+            return 0
+        self._accepted += 1
+        self.connections[self._accepted] = connection
+        return self._accepted
+
+    def _make_room(self) -> bool:
+        """Close the connection that is idle for the longest time; whether there is one."""
+        idle = [each for each in self.connections.values() if not each.in_flight]
+        longest = min(idle, key=lambda each: each.heard, default=None)
+        if longest is None or self.loop.time() - longest.heard < self.settings.idle_connection_ms / 1000:
+            return False
+        longest.close(f"there are {len(self.connections)} (maxConnections), and it is idle for the longest time")
+        return True
+
+    def disconnected(self, connection: Connection) -> None:
+        """A connection is gone."""
+        if self.connections.pop(connection.number, None) is not None and not self.stopped:
+            self._deliver(ConnectionClosed(connection.number))
+            self._abandon(connection)
+            self._flush()
+
+    def limit_writing(self, connection: Connection) -> None:
+        """Be told when a client leaves half of the answers that it may."""
+        connection.transport.set_write_buffer_limits(self.settings.write_buffer_bytes_per_connection // 2)
+
+    def regulate(self, connection: Connection) -> None:
+        """Read from a connection, or not, by what it and all of them have in flight."""
+        settings, is_reading = self.settings, connection.is_reading
+        connection.read_on(
+            not self.closing
+            and not connection.is_blocked
+            and reads_on(connection.in_flight, settings.max_requests_per_connection, is_reading)
+            and reads_on(connection.bytes, settings.max_bytes_per_connection, is_reading)
+            and not waits_for_others(connection.bytes, self.crowded)
+            and not (self.is_busy and connection.writes)
+        )
+
+    def _regulate_all(self) -> None:
+        """Regulate all connections if all together have too much in flight now, or have it no more."""
+        crowded = is_crowded(self.in_flight_bytes, self.settings.max_bytes_in_flight, self.crowded)
+        if crowded != self.crowded:
+            self.crowded = crowded
+            for connection in self.connections.values():
+                self.regulate(connection)
+
+    def _sweep(self) -> None:
+        """Close connections that have stopped in the middle of a message, or take no answers."""
+        self._sweeping = self.loop.call_later(SWEEP, self._sweep)
+        now, settings = self.loop.time(), self.settings
+        for connection in [*self.connections.values()]:
+            if connection.is_blocked:
+                left = connection.transport.get_write_buffer_size()
+                if left < connection.left:
+                    connection.left, connection.blocked_since = left, now
+                elif now - connection.blocked_since > settings.wait_timeout_on_response_backpressure_ms / 1000:
+                    connection.close(f"it has taken none of {left:,} bytes of answers (waitTimeoutOnResponseBackpressureMs)")
+            elif (
+                connection.is_reading
+                and not connection.frames.is_between
+                and now - connection.heard > settings.frame_timeout_ms / 1000
+            ):
+                connection.close("it has sent a part of a message and then nothing (frameTimeoutMs)")
+
+    # -- TLS ----------------------------------------------------------------------------------------------------------
+
+    def _start_tls(self, connection: Connection, txn: int, is_last: bool) -> None:
+        """Go on under TLS, unless anything else is under way: what came before TLS must not be taken for what came under it."""
+        if not is_last or not connection.frames.is_between or connection.in_flight or connection.is_secure:
+            connection.close("it asks for TLS in the midst of other requests")
+            return
+        connection.answers.append(connection.codec.encode_response(txn, StartTlsResponse(Code.OK)))
+        connection.is_secure = True
+        task = self.loop.create_task(self._shake_hands(connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _shake_hands(self, connection: Connection) -> None:
+        assert self.context is not None
+        try:
+            connection.transport = await tls.upgrade(self.loop, connection.transport, connection, self.context, server_side=True)
+        except (OSError, EOFError) as error:
+            connection.close(f"TLS is not agreed on: {error or type(error).__name__}")
+            return
+        self.limit_writing(connection)
+        self.regulate(connection)
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection. ``peer``: its address, for the log."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.number = 0
+        self.codec: Any = v3
+        self.frames = Frames(server.settings.netty_max_frame_size_bytes)
+        self.answers: list[bytes] = []
+        self.looks: deque[Look] = deque()
+        """What is still to be found."""
+        self.misses: deque[Look] = deque()
+        """What is still to be found by a thread."""
+        self.has_job = False
+        self.in_flight = 0
+        self.bytes = 0
+        """Those of adds that are not durable."""
+        self.writes = False
+        self.is_reading = True
+        self.is_blocked = False
+        """Whether the client does not take its answers."""
+        self.blocked_since = 0.0
+        self.left = 0
+        self.is_secure = False
+        self.is_closed = False
+        self.heard = server.loop.time()
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport: asyncio.Transport = transport
+        address = transport.get_extra_info("peername") or ("?", 0)
+        self.peer = f"{address[0]}:{address[1]}"
+        self.number = self.server.connected(self)
+        if not self.number:
+            self.is_closed = True
+            transport.abort()
+            return
+        self.server.limit_writing(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_closed:
+            return
+        self.heard = self.server.loop.time()
+        try:
+            payloads = self.frames.feed(data)
+        except WireError as error:
+            self.close(str(error))
+            return
+        if payloads:
+            self.server.take(self, payloads, len(data))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_closed = True
+        self.server.disconnected(self)
+
+    def pause_writing(self) -> None:
+        self.is_blocked, self.blocked_since = True, self.server.loop.time()
+        self.left = self.transport.get_write_buffer_size()
+        self.server.regulate(self)
+
+    def resume_writing(self) -> None:
+        self.is_blocked = False
+        self.server.go_on(self)
+
+    def read_on(self, wanted: bool) -> None:
+        """Read from the socket, or leave what comes to the operating system, until the client notices."""
+        if wanted is not self.is_reading and not self.is_closed:
+            self.is_reading = wanted
+            if wanted:
+                self.heard = self.server.loop.time()
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    def close(self, reason: str) -> None:
+        """End the connection, for a reason that is logged. What it was answered is not waited for."""
+        if not self.is_closed:
+            self.is_closed = True
+            _log.warning("the connection from %s is closed: %s", self.peer, reason)
+            self.transport.abort()
+
+
+def _nothing(look: Look) -> Event:
+    """What a look-up comes to that nobody waits for."""
+    if type(look) is LookUp:
+        return Found(look.number, Code.IO_ERROR, look.entry_id)
+    return RunsFound(look.number, Code.IO_ERROR) if type(look) is FindRuns else Measured(look.number, 0, 0)
+
+
+def _runs(ids: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Ascending ids as runs from a first to a last one."""
+    starts = [place for place, each in enumerate(ids) if not place or ids[place - 1] != each - 1]
+    return tuple((ids[start], ids[end - 1]) for start, end in zip(starts, [*starts[1:], len(ids)], strict=False))
