@@ -64,8 +64,8 @@ MODES = range(7)
 """Persistent, ephemeral, persistent sequential, ephemeral sequential, container, with a time to live, and that sequential."""
 
 
-class Request(msgspec.Struct, frozen=True, gc=False):
-    """Something that is asked for."""
+class Request(msgspec.Struct, frozen=True, gc=False, tag=True, array_like=True):
+    """Something that is asked for. Requests that change the state are also what the log holds, as arrays of MessagePack."""
 
 
 # -- requests that change the state -----------------------------------------------------------------------------------
@@ -234,6 +234,8 @@ class Connect(Request, frozen=True, gc=False):
     read_only: bool | None
 
 
+_HEADER = struct.Struct(">ii")
+
 # -- reading requests -------------------------------------------------------------------------------------------------
 
 ANY_WATCHER = 3
@@ -247,6 +249,14 @@ def read_connect(data: bytes) -> Connect:
     reader.int32()
     zxid, timeout, session, password = reader.int64(), reader.int32(), reader.int64(), reader.buffer()
     return Connect(zxid, timeout, session, password, reader.boolean() if reader.at < len(data) else None)
+
+
+def read_header(data: bytes) -> tuple[int, int]:
+    """The xid and the kind of a request; raises :class:`JuteError`."""
+    if len(data) < _HEADER.size:
+        raise JuteError("a request begins with a header of eight bytes")
+    xid, kind = _HEADER.unpack_from(data)
+    return xid, kind
 
 
 def read_change(kind: int, data: bytes, at: int = 0) -> Change:

@@ -46,7 +46,7 @@ NODE_DATA_CHANGED = 3
 NODE_CHILDREN_CHANGED = 4
 
 
-class Node(msgspec.Struct, frozen=True, gc=False):
+class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A znode as it is between two changes. ``cversion`` counts the children that were ever created.
 
     ``owner`` is the session of an ephemeral, CONTAINER, or 0.
@@ -65,14 +65,14 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     pzxid: int = 0
 
 
-class Session(msgspec.Struct, frozen=True, gc=False):
+class Session(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An open session: its timeout in milliseconds, and the password by which its client proves to be the same."""
 
     timeout: int
     password: bytes
 
 
-class Transaction(msgspec.Struct, frozen=True, gc=False):
+class Transaction(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An entry of the log: a change that a session with certain identities asked for, at a time in milliseconds since 1970."""
 
     zxid: int

@@ -1,0 +1,86 @@
+"""Snapshots: the bytes of a whole state, in groups with checksums, and the state again.
+
+A snapshot is laid out as a file of the journal (:mod:`fencepost.store.disk.journal`). Its first record says what it is of, the ones after it
+hold sessions and znodes, a few hundred each, and the last one says how many there were: without it the snapshot is no snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from fencepost.metadata_service.acl import ACLs
+from fencepost.metadata_service.tree import Node, Session, Tree
+from fencepost.store.disk import journal
+
+FORMAT = 1
+_CHUNK = 400
+
+
+class Head(msgspec.Struct, frozen=True, array_like=True, tag="head"):
+    """The first record."""
+
+    format: int
+    zxid: int
+    last_session: int
+
+
+class Sessions(msgspec.Struct, frozen=True, array_like=True, tag="sessions"):
+    sessions: list[tuple[int, Session]]
+
+
+class Nodes(msgspec.Struct, frozen=True, array_like=True, tag="nodes"):
+    """Paths and znodes, in the order in which they were created."""
+
+    nodes: list[tuple[str, Node]]
+
+
+class Tail(msgspec.Struct, frozen=True, array_like=True, tag="tail"):
+    """The last record: how many sessions and znodes there are."""
+
+    sessions: int
+    nodes: int
+
+
+_decoder = msgspec.msgpack.Decoder(Head | Sessions | Nodes | Tail)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def groups(tree: Tree, number: int) -> Iterator[bytes]:
+    """The bytes of a snapshot, a group at a time. The state is as it was at the first step, whatever is applied to it meanwhile."""
+    sessions, nodes = list(tree.sessions.items()), list(tree.nodes.items())
+    writer = journal.Writer(number)
+    yield writer.begin(0, [_encode(Head(FORMAT, tree.zxid, tree.last_session))])
+    for first in range(0, len(sessions), _CHUNK):
+        yield writer.group([_encode(Sessions(sessions[first : first + _CHUNK]))])
+    for first in range(0, len(nodes), _CHUNK):
+        yield writer.group([_encode(Nodes(nodes[first : first + _CHUNK]))])
+    yield writer.group([_encode(Tail(len(sessions), len(nodes)))])
+
+
+def restored(data: bytes, number: int) -> Tree:
+    """The state of a snapshot; raises :class:`fencepost.store.disk.journal.Damage` for bytes that are no whole one."""
+    found = journal.scan(data, number)
+    try:
+        records = [_decoder.decode(record) for _, record in found.records]
+    except msgspec.DecodeError as error:
+        raise journal.Damage(f"snapshot {number} has a record that is none: {error}") from error
+    if len(records) < 2 or not isinstance(records[0], Head) or not isinstance(records[-1], Tail):
+        raise journal.Damage(f"snapshot {number} can not be read from byte {found.end:,} on")
+    head, tail = records[0], records[-1]
+    if head.format != FORMAT:
+        raise journal.Damage(f"snapshot {number} has the format {head.format}, and this version reads {FORMAT}")
+    sessions = dict(each for record in records if isinstance(record, Sessions) for each in record.sessions)
+    nodes = [each for record in records if isinstance(record, Nodes) for each in record.nodes]
+    if (len(sessions), len(nodes)) != (tail.sessions, tail.nodes):
+        raise journal.Damage(f"snapshot {number} has {len(nodes):,} znodes of {tail.nodes:,}")
+    return Tree.restored(head.zxid, head.last_session, sessions, _shared(nodes))
+
+
+def _shared(nodes: list[tuple[str, Node]]) -> Iterator[tuple[str, Node]]:
+    """The znodes, with one object for all ACLs that are equal."""
+    acls: dict[ACLs, ACLs] = {}
+    for path, node in nodes:
+        acl = acls.setdefault(node.acl, node.acl)
+        yield path, node if acl is node.acl else msgspec.structs.replace(node, acl=acl)

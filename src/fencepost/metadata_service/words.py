@@ -1,0 +1,188 @@
+"""The four-letter words: what an operator can ask the port without a client, answered as ZooKeeper does."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import fencepost
+from fencepost.metadata_service.settings import descriptions
+
+if TYPE_CHECKING:
+    from fencepost.metadata_service.server import Connection, Service
+
+
+def known(data: bytes) -> str | None:
+    """The word that four bytes are, or None."""
+    word = data.decode("ascii", "replace")
+    return word if word in _WORDS else None
+
+
+def answer(word: str, service: Service) -> str:
+    """What is said to a word that is known."""
+    allowed = service.settings.words
+    if word not in allowed and "*" not in allowed:
+        return f"{word} is not executed because it is not in the whitelist.\n"
+    return _WORDS[word](service)
+
+
+def _ruok(_: Service) -> str:
+    return "imok"
+
+
+def _isro(_: Service) -> str:
+    return "rw"
+
+
+def _srvr(service: Service) -> str:
+    return f"Zookeeper version: {_version()}\n{_statistics(service)}"
+
+
+def _stat(service: Service) -> str:
+    clients = "".join(f" {_brief(each)})\n" for each in service.connections)
+    return f"Zookeeper version: {_version()}\nClients:\n{clients}\n{_statistics(service)}"
+
+
+def _cons(service: Service) -> str:
+    return "".join(f" {_brief(each)}{_session(each)})\n" for each in service.connections) + "\n"
+
+
+def _dump(service: Service) -> str:
+    sessions: dict[int, list[int]] = {}
+    for session, deadline in service.expiry.deadlines.items():
+        sessions.setdefault(deadline, []).append(session)
+    lines = ["SessionTracker dump:", f"Session Sets ({len(sessions)})/({len(service.expiry.deadlines)}):"]
+    for deadline in sorted(sessions):
+        lines.append(f"{len(sessions[deadline])} expire in {max(0, deadline - service.now())} ms:")
+        lines += [f"\t{session:#x}" for session in sessions[deadline]]
+    lines.append("ephemeral nodes dump:")
+    lines.append(f"Sessions with Ephemerals ({len(service.tree.ephemerals)}):")
+    for session, paths in service.tree.ephemerals.items():
+        lines.append(f"{session:#x}:")
+        lines += [f"\t{path}" for path in paths]
+    lines.append("Connections dump:")
+    lines += [f"ip: {each.address} sessionId: {each.session:#x}" for each in service.connections]
+    return "\n".join(lines) + "\n"
+
+
+def _envi(_: Service) -> str:
+    found = {
+        "zookeeper.version": _version(),
+        "host.name": platform.node(),
+        "python.version": platform.python_version(),
+        "python.executable": sys.executable,
+        "os.name": platform.system(),
+        "os.arch": platform.machine(),
+        "os.version": platform.release(),
+        "user.dir": os.getcwd(),
+    }
+    return "Environment:\n" + _lines("=", found)
+
+
+def _conf(service: Service) -> str:
+    values = {name: service.settings.value(name) for name, _, _ in descriptions()}
+    least, most = service.settings.timeouts
+    return _lines("=", {**values, "clientPort": service.address[1], "minSessionTimeout": least, "maxSessionTimeout": most})
+
+
+def _mntr(service: Service) -> str:
+    tree = service.tree
+    return _lines(
+        "\t",
+        {
+            "zk_version": _version(),
+            "zk_server_state": "standalone",
+            "zk_num_alive_connections": len(service.connections),
+            "zk_packets_received": service.received,
+            "zk_packets_sent": service.sent,
+            "zk_outstanding_requests": service.outstanding,
+            "zk_uptime": service.now() - service.started,
+            "zk_znode_count": len(tree.nodes),
+            "zk_watch_count": len(service.watches),
+            "zk_ephemerals_count": sum(map(len, tree.ephemerals.values())),
+            "zk_approximate_data_size": tree.size,
+            "zk_global_sessions": len(tree.sessions),
+            "zk_last_zxid": f"{tree.zxid:#x}",
+            "zk_open_file_descriptor_count": len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else -1,
+        },
+    )
+
+
+def _wchs(service: Service) -> str:
+    tables = (service.watches.data, service.watches.children)
+    return "\n".join(
+        f"{len(table.by_watcher)} connections watching {len(table.by_path)} paths\nTotal watches:{table.count}" for table in tables
+    ) + "\n"
+
+
+def _wchp(service: Service) -> str:
+    def lines() -> Iterator[str]:
+        for table in (service.watches.data, service.watches.children):
+            for path, watchers in table.by_path.items():
+                yield path
+                yield from (f"\t{watcher.session:#x}" for watcher in watchers)
+
+    return "".join(f"{line}\n" for line in lines()) + "\n"
+
+
+def _wchc(service: Service) -> str:
+    def lines() -> Iterator[str]:
+        for table in (service.watches.data, service.watches.children):
+            for watcher, paths in table.by_watcher.items():
+                yield f"{watcher.session:#x}"
+                yield from (f"\t{path}" for path in paths)
+
+    return "".join(f"{line}\n" for line in lines()) + "\n"
+
+
+def _statistics(service: Service) -> str:
+    return _lines(
+        ": ",
+        {
+            "Received": service.received,
+            "Sent": service.sent,
+            "Connections": len(service.connections),
+            "Outstanding": service.outstanding,
+            "Zxid": f"{service.tree.zxid:#x}",
+            "Mode": "standalone",
+            "Node count": len(service.tree.nodes),
+        },
+    )
+
+
+def _brief(connection: Connection) -> str:
+    return f"/{connection.address}[1](queued={connection.waiting},recved={connection.received},sent={connection.sent}"
+
+
+def _session(connection: Connection) -> str:
+    if not connection.session:
+        return ""
+    return f",sid={connection.session:#x},est={connection.since},to={connection.timeout},lzxid={connection.last_zxid:#x}"
+
+
+def _lines(between: str, values: Mapping[str, object]) -> str:
+    return "".join(f"{name}{between}{value}\n" for name, value in values.items())
+
+
+def _version() -> str:
+    """What clients parse is a version of ZooKeeper: the one whose protocol is spoken."""
+    return f"3.9.3-fencepost-{fencepost.__version__}"
+
+
+_WORDS: dict[str, Callable[[Service], str]] = {
+    "ruok": _ruok,
+    "isro": _isro,
+    "srvr": _srvr,
+    "stat": _stat,
+    "cons": _cons,
+    "dump": _dump,
+    "envi": _envi,
+    "conf": _conf,
+    "mntr": _mntr,
+    "wchs": _wchs,
+    "wchp": _wchp,
+    "wchc": _wchc,
+}
