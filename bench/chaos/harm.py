@@ -1,0 +1,50 @@
+"""What is done to whom and when, from a seed alone."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+KILL, STOP, PAUSE = "kill", "stop", "pause"
+
+BETWEEN = 1.5
+"""Mean seconds between two harms."""
+
+LASTS = 3.0
+"""Mean seconds after which a harm is healed."""
+
+LONG = (12.0, 25.0)
+"""Seconds that a long harm lasts: sessions with the metadata service expire."""
+
+
+@dataclass(frozen=True)
+class Harm:
+    """Something that is done to a part of the cluster or to a client, for some seconds, after some seconds of waiting."""
+
+    after: float
+    how: str
+    whom: str
+    lasts: float
+
+
+class Schedule:
+    """Draws harms. At most ``tolerated`` bookies are ever hurt at once, one client at a time of each role, and the metadata service."""
+
+    def __init__(self, seed: int, bookies: list[str], clients: list[str], tolerated: int) -> None:
+        self._random = random.Random(seed)
+        self._bookies = bookies
+        self._clients = clients
+        self._tolerated = tolerated
+
+    def next(self, hurt: set[str]) -> Harm:
+        """The next harm, when those are hurt already."""
+        draw = self._random
+        after, kind, how = draw.expovariate(1 / BETWEEN), draw.random(), draw.random()
+        lasts = draw.uniform(*LONG) if draw.random() < 0.1 else min(10.0, draw.expovariate(1 / LASTS))
+        bookie, client = draw.choice(self._bookies), draw.choice(self._clients)
+        spared = sum(name in hurt for name in self._bookies) >= self._tolerated
+        if kind < 0.55 and bookie not in hurt and not spared:
+            return Harm(after, KILL if how < 0.5 else STOP if how < 0.65 else PAUSE, bookie, lasts)
+        if kind < 0.70 and "metadata" not in hurt:
+            return Harm(after, KILL if how < 0.6 else STOP if how < 0.7 else PAUSE, "metadata", lasts)
+        return Harm(after, KILL if how < 0.6 else PAUSE, client, lasts)
