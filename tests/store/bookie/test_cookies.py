@@ -46,7 +46,7 @@ def test_a_bookie_starts_where_all_cookies_are_its_own(
     assert decision.boot is boot
     if boot not in (Boot.READY, Boot.STAMP):
         told = cookies.refusal(decision, OWN)
-        assert "\n" not in told and "give" in told or "bring" in told
+        assert ("\n" not in told and "give" in told) or "bring" in told
 
 
 def test_a_cookie_is_written_as_bookkeeper_writes_it() -> None:

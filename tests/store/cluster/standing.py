@@ -34,12 +34,12 @@ sys.exit(cli.main(sys.argv[1:]))
 class Up:
     """A ``fencepost cluster up`` in a process of its own."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, directory: Path, *options: str, stdout: int = subprocess.PIPE) -> None:
         self.directory = directory
         self.process = subprocess.Popen(
             [sys.executable, "-c", COMMAND, "cluster", "up", str(directory), *_ports(directory, options)],
-            env=environment(),
-            stdout=subprocess.PIPE,
+            env=environment(TERM="xterm", COLUMNS="100"),
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
         )
