@@ -24,7 +24,7 @@ COMPILING := --quiet --upgrade --universal --python-version 3.11 --fork-strategy
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint bench bench-spark lock clean FORCE
+.PHONY: help setup run test lint interop bench bench-spark bench-store lock clean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -47,18 +47,24 @@ lint: $(STAMP) ## Run ruff and mypy
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
 
+interop: $(STAMP) ## Examine the store against BookKeeper and ZooKeeper (needs a JDK 17 and Maven)
+	@$(BIN)/python -m interop
+
 bench: $(STAMP) ## Run the benchmarks
 	@$(BIN)/python -m bench
 
 bench-spark: $(STAMP) ## Run the benchmark of the Spark engine
 	@$(BIN)/python -m bench.spark
 
+bench-store: $(STAMP) ## Run the benchmark of the store beside BookKeeper's (needs a JDK 17 and Maven)
+	@$(BIN)/python -m bench.store
+
 lock: ## Resolve the newest versions anew (the only target that needs uv)
 	uv pip compile pyproject.toml --group dev --no-emit-package pyspark --output-file $(LOCK) $(COMPILING)
 	uv pip compile --group pyspark --no-deps --output-file $(SOURCE_LOCK) $(COMPILING)
 
 clean: ## Remove the virtual environment and everything else that was generated
-	rm -rf $(VENV) build dist $(REPORT) .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .interop build dist $(REPORT) .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment holds its own absolute path and a link to its interpreter: one

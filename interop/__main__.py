@@ -1,0 +1,195 @@
+"""``python -m interop``: every case on every combination of client, bookies and metadata service, one line each.
+
+Ends with status 1 if a case failed, and with 2 if Java or Maven is not here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import itertools
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from interop import cases, jars
+from interop.clients import CLIENTS, PATIENCE, Client, ClientProcess, Refused
+from interop.clusters import BOOKIES, FENCEPOST, JAVA, METADATA, Cluster, java_uri
+from interop.processes import DidNotStart
+
+BOOKIES_OF_A_CLUSTER = 4
+"""One more than an ensemble has, so that there is one to take the place of another."""
+
+
+class Report:
+    """The lines of the table, as they come, and how many cases failed."""
+
+    def __init__(self) -> None:
+        self.passed = 0
+        self.failed: list[str] = []
+
+    def run(self, name: str, case: cases.Case, setting: cases.Setting) -> None:
+        """Run a case and print its line."""
+        began = time.monotonic()
+        try:
+            case(setting)
+        except (AssertionError, Refused, DidNotStart, TimeoutError) as failure:
+            self.failure(name, str(failure) or f"no answer after {PATIENCE} s", time.monotonic() - began)
+        else:
+            self.passed += 1
+            print(f"ok      {name:<78}{time.monotonic() - began:>6.1f} s", flush=True)
+
+    def failure(self, name: str, reason: str, seconds: float = 0) -> None:
+        """Print the line of a case that failed."""
+        self.failed.append(name)
+        print(f"failed  {name:<78}{seconds:>6.1f} s", flush=True)
+        for line in reason.splitlines():
+            print(f"            {line}", flush=True)
+
+    def close(self, seconds: float) -> int:
+        """Print the closing line; the exit status."""
+        if self.failed:
+            print(f"\n{len(self.failed)} failed, {self.passed} passed in {seconds:.0f} s")
+        else:
+            print(f"\n{self.passed} passed in {seconds:.0f} s")
+        return 1 if self.failed else 0
+
+
+def name_of(client: str, other: str, bookies: str, metadata: str, case: str) -> str:
+    """The name of a case in the table."""
+    clients = f"{client} client" if client == other else f"{client} client, then {other} client"
+    return f"{clients}, {bookies} bookies, {metadata}: {case}"
+
+
+class Examination:
+    """The cases that were asked for, cluster by cluster; both processes of clients serve all of them."""
+
+    def __init__(self, given: argparse.Namespace, folder: Path) -> None:
+        self.given = given
+        self.folder = folder
+        self.report = Report()
+        self.processes: dict[str, ClientProcess] = {}
+
+    def wanted(self, name: str) -> bool:
+        """Whether a case was asked for by its name."""
+        patterns = self.given.only
+        return not patterns or any(fnmatch.fnmatch(name, f"*{pattern}*") for pattern in patterns)
+
+    def process(self, kind: str) -> ClientProcess:
+        """The process of the clients of a kind, which is started when it is first needed."""
+        if kind not in self.processes:
+            self.processes[kind] = ClientProcess(kind, self.folder / f"{kind}-client.log")
+        return self.processes[kind]
+
+    def plan(self, bookies: str, metadata: str) -> Iterator[tuple[str, cases.Case, str, str]]:
+        """Names, cases and the kinds of both clients for one cluster."""
+        clients = [kind for kind in CLIENTS if kind in self.given.client]
+        for writer, reader in itertools.product(clients, clients):
+            chosen = cases.EVERY | (cases.ALONE if writer == reader else {})
+            if writer == reader == JAVA:
+                chosen = chosen | cases.JAVA_CLIENT | cases.SHELL
+            for case, body in chosen.items():
+                name = name_of(writer, reader, bookies, metadata, case)
+                if self.wanted(name):
+                    yield name, body, writer, reader
+
+    def run(self) -> None:
+        """Run all that was asked for."""
+        for metadata, bookies in itertools.product(self.given.metadata, self.given.bookies):
+            plan = list(self.plan(bookies, metadata))
+            if self.given.list:
+                for name, *_ in plan:
+                    print(name)
+            elif plan:
+                self.run_on(bookies, metadata, plan)
+
+    def run_on(self, bookies: str, metadata: str, plan: list[tuple[str, cases.Case, str, str]]) -> None:
+        """Start a cluster, run the cases on it, and end it."""
+        cluster = Cluster(bookies, metadata, self.folder / f"{bookies}-bookies-on-{metadata}")
+        try:
+            try:
+                cluster.service.start()
+                self.initialise(cluster)
+                cluster.add_bookies(BOOKIES_OF_A_CLUSTER)
+            except (DidNotStart, Refused) as failure:
+                self.report.failure(f"{bookies} bookies, {metadata}: start", str(failure))
+                return
+            for (writer, reader), group in itertools.groupby(plan, key=lambda one: one[2:]):
+                with contextlib.ExitStack() as ends:
+                    self.run_with(cluster, writer, reader, list(group), ends)
+        finally:
+            cluster.end()
+
+    def initialise(self, cluster: Cluster) -> None:
+        """Make the znodes of a new cluster, by BookKeeper's own command if anything in the cluster is BookKeeper's."""
+        if cluster.kinds == (FENCEPOST, FENCEPOST):
+            return
+        arguments = {"uri": java_uri(cluster.uri), "folder": str(self.folder), "words": ["initnewcluster"]}
+        done = self.process(JAVA).call("shell", **arguments)
+        if done["status"] != 0:
+            raise Refused("initnewcluster", done["printed"])
+
+    def run_with(
+        self, cluster: Cluster, writer: str, reader: str, plan: list[tuple[str, cases.Case, str, str]], ends: contextlib.ExitStack
+    ) -> None:
+        """Run cases with two connections, one of each kind of client."""
+
+        def connect(kind: str, **settings: object) -> Client:
+            return Client(self.process(kind), cluster.uri, **settings)
+
+        try:
+            clients = [connect(kind) for kind in (writer, reader)]
+        except Refused as failure:
+            for name, *_ in plan:
+                self.report.failure(name, str(failure))
+            return
+        setting = cases.Setting(cluster, *clients, connect)
+        for client in clients:
+            ends.callback(client.close)
+        for name, case, *_ in plan:
+            self.report.run(name, case, setting)
+
+
+def arguments() -> argparse.Namespace:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m interop", description="Examine the store against BookKeeper and ZooKeeper.")
+    parser.add_argument("--client", action="append", choices=CLIENTS, help="this client alone; repeatable")
+    parser.add_argument("--bookies", action="append", choices=BOOKIES, help="these bookies alone; repeatable")
+    parser.add_argument("--metadata", action="append", choices=METADATA, help="this metadata service alone; repeatable")
+    parser.add_argument("--only", action="append", metavar="PATTERN", help="cases whose name has this in it; * is anything; repeatable")
+    parser.add_argument("--list", action="store_true", help="print the names of the cases and run none")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave data and logs in this new folder")
+    given = parser.parse_args()
+    given.client, given.bookies, given.metadata = given.client or CLIENTS, given.bookies or BOOKIES, given.metadata or METADATA
+    return given
+
+
+def main() -> int:
+    """Run the examination; the exit status."""
+    given = arguments()
+    began = time.monotonic()
+    if not given.list:
+        try:
+            jars.fetch()
+        except jars.Unavailable as missing:
+            print(f"interop: {missing}", file=sys.stderr)
+            return 2
+    folder = given.keep or Path(tempfile.mkdtemp(prefix="fencepost-interop-"))
+    folder.mkdir(exist_ok=True)
+    examination = Examination(given, folder)
+    try:
+        examination.run()
+    finally:
+        for process in examination.processes.values():
+            process.end()
+        if given.keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    return 0 if given.list else examination.report.close(time.monotonic() - began)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,598 @@
+"""The cases of the examination. Each is written once, for any clients, bookies and metadata service.
+
+A case takes a :class:`Setting` and raises an exception if anything is not as BookKeeper has it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable
+
+from interop.clients import Client, Ledger, Refused, decoded, encoded
+from interop.clusters import JAVA, Bookie, Cluster, java_uri
+from interop.processes import stop_all
+
+DIGESTS = ("CRC32C", "CRC32", "MAC", "DUMMY")
+
+
+@dataclasses.dataclass
+class Setting:
+    """A cluster, one client that writes, and another that reads, of the same kind or of the other."""
+
+    cluster: Cluster
+    writer: Client
+    reader: Client
+    connect: Callable[..., Client]
+    """``connect(kind, **settings)``: one more client, of a kind."""
+
+
+Case = Callable[[Setting], None]
+
+EVERY: dict[str, Case] = {}
+"""Cases for every pair of clients, whether of one kind or two."""
+ALONE: dict[str, Case] = {}
+"""Cases for a client by itself; the reader is of the same kind."""
+JAVA_CLIENT: dict[str, Case] = {}
+"""Cases for what the Java client alone has."""
+SHELL: dict[str, Case] = {}
+"""Commands of BookKeeper's shell; they come last, when there are ledgers."""
+
+
+def _among(cases: dict[str, Case], name: str) -> Callable[[Case], Case]:
+    def add(case: Case) -> Case:
+        cases[name] = case
+        return case
+
+    return add
+
+
+def entries(count: int, size: int = 100, mark: str = "entry") -> list[bytes]:
+    """Entries that differ, each of ``size`` bytes."""
+    return [f"{mark} {n} ".encode().ljust(size, b".")[:size] for n in range(count)]
+
+
+def equal(found: object, expected: object, what: str) -> None:
+    """Fail with both values unless they are equal."""
+    if found != expected:
+        raise AssertionError(f"{what}: {_short(found)} instead of {_short(expected)}")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) < 120 else f"{text[:80]}...{text[-30:]}"
+
+
+def refused(errors: str, operation: Callable[[], object]) -> None:
+    """Fail unless the operation raises one of these, which are separated by blanks."""
+    try:
+        result = operation()
+    except Refused as refusal:
+        if refusal.error not in errors.split():
+            raise AssertionError(f"{refusal} instead of {errors}") from None
+    else:
+        raise AssertionError(f"{_short(result)} instead of {errors}")
+
+
+def until(seconds: float, what: str, holds: Callable[[], bool]) -> None:
+    """Return once ``holds`` is true; fail after so many seconds."""
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            raise AssertionError(f"{what}: not after {seconds:.0f} s")
+        time.sleep(0.05)
+
+
+def written(ledger: Ledger, bodies: list[bytes], at: int = 0) -> None:
+    """Append entries and check the ids that they get."""
+    equal(ledger.append(*bodies), list(range(at, at + len(bodies))), "ids of the entries")
+
+
+def read_back(client: Client, ledger: int, bodies: list[bytes], **arguments: object) -> None:
+    """Open a ledger and check that just these entries are confirmed in it."""
+    opened = client.open(ledger, **arguments)
+    equal(opened.call("lac"), len(bodies) - 1, "LAC")
+    equal(opened.call("length"), sum(map(len, bodies)), "length")
+    if bodies:
+        equal(opened.read(0, len(bodies) - 1), bodies, "entries")
+
+
+# -- for every pair of clients ----------------------------------------------------------------------------------------
+
+
+@_among(EVERY, "create")
+def create(setting: Setting) -> None:
+    """The metadata of a new ledger read the same by both clients, and the ledger is listed."""
+    ledger = setting.writer.create(ensemble=3, write_quorum=2, ack_quorum=2, custom_metadata={"owner": "interop", "empty": ""})
+    own, other = setting.writer.metadata(ledger.id), setting.reader.metadata(ledger.id)
+    equal(other, own, "metadata")
+    for name, value in {"state": "OPEN", "ensemble": 3, "write_quorum": 2, "ack_quorum": 2, "last_entry": -1, "length": 0}.items():
+        equal(own[name], value, name)
+    equal(own["custom_metadata"], {"owner": "interop", "empty": ""}, "custom metadata")
+    equal(list(own["ensembles"]), ["0"], "first entries of fragments")
+    equal(len(set(own["ensembles"]["0"]) & {bookie.id for bookie in setting.cluster.bookies}), 3, "bookies of the ensemble")
+    for client in (setting.writer, setting.reader):
+        equal(client.call("list").count(ledger.id), 1, "how often the ledger is listed")
+
+
+@_among(EVERY, "write and read")
+def write_and_read(setting: Setting) -> None:
+    """Entries of many sizes, striped over two of three bookies, closed, read whole and in part."""
+    bodies = [*entries(200), b"", b"x", *entries(3, 65_536), *entries(20, 1024)]
+    ledger = setting.writer.create(ensemble=3, write_quorum=2, ack_quorum=2)
+    written(ledger, bodies)
+    equal(ledger.read(0, 10), bodies[:11], "entries, read by the writer")
+    ledger.close()
+    metadata = setting.reader.metadata(ledger.id)
+    equal((metadata["state"], metadata["last_entry"]), ("CLOSED", len(bodies) - 1), "state and last entry")
+    equal(metadata["length"], sum(map(len, bodies)), "length")
+    read_back(setting.reader, ledger.id, bodies)
+    again = setting.reader.open(ledger.id, recover=False)
+    equal(again.read(150, 210), bodies[150:211], "entries 150 to 210")
+    refused("ReadException NoSuchEntryException IncorrectParameterException", lambda: again.read(len(bodies), len(bodies)))
+
+
+@_among(EVERY, "empty ledger")
+def empty(setting: Setting) -> None:
+    """A ledger that is closed without an entry, and one that is recovered without one."""
+    closed, left = setting.writer.create(), setting.writer.create()
+    closed.close()
+    for ledger in (closed, left):
+        read_back(setting.reader, ledger.id, [])
+        equal(setting.reader.metadata(ledger.id)["state"], "CLOSED", "state")
+
+
+@_among(EVERY, "large entries")
+def large(setting: Setting) -> None:
+    """Entries of 1 MiB, several in flight."""
+    bodies = entries(6, 1 << 20)
+    ledger = setting.writer.create()
+    written(ledger, bodies)
+    ledger.close()
+    read_back(setting.reader, ledger.id, bodies)
+
+
+@_among(EVERY, "tail")
+def tail(setting: Setting) -> None:
+    """A reader waits for entries while they are written, without fencing the writer."""
+    bodies = entries(30)
+    ledger = setting.writer.create()
+    reader = setting.reader.open(ledger.id, recover=False)
+    # The last entry is confirmed by the next one, which is the reason that one more is written.
+    waiting = reader.begin("tail", first=0, count=len(bodies) - 1)
+    for n, body in enumerate(bodies):
+        equal(ledger.append(body), [n], "id")
+        if n % 10 == 0:
+            time.sleep(0.1)
+    equal(decoded(waiting.result(30), 0), bodies[:-1], "entries")
+    ledger.close()
+
+
+@_among(EVERY, "last confirmed")
+def last_confirmed(setting: Setting) -> None:
+    """A reader that does not recover sees what later entries or the close confirm, and reads what is not confirmed too."""
+    bodies = entries(10)
+    ledger = setting.writer.create()
+    for body in bodies:
+        ledger.append(body)
+    reader = setting.reader.open(ledger.id, recover=False)
+    equal(reader.call("lac"), 8, "LAC when it is opened")
+    equal(reader.call("read_lac"), 8, "LAC that is read")
+    equal(reader.read(9, 9, "read_unconfirmed"), bodies[9:], "entry that is not confirmed")
+    ledger.append(b"one more")
+    until(5, "LAC of 9", lambda: reader.call("read_lac") == 9)
+    ledger.close()
+    until(10, "LAC of 10 after the close", lambda: reader.call("read_lac") == 10)
+
+
+@_among(EVERY, "recover")
+def recover(setting: Setting) -> None:
+    """A ledger that its writer left open is closed by another client, with every acknowledged entry."""
+    bodies = entries(150)
+    ledger = setting.writer.create(ensemble=3, write_quorum=3, ack_quorum=2)
+    written(ledger, bodies)
+    read_back(setting.reader, ledger.id, bodies)
+    metadata = setting.writer.metadata(ledger.id)
+    equal((metadata["state"], metadata["last_entry"]), ("CLOSED", 149), "state and last entry")
+
+
+@_among(EVERY, "two writers")
+def fence(setting: Setting) -> None:
+    """Whoever opens a ledger with recovery keeps its writer from adding anything, again and again."""
+    ledger = setting.writer.create()
+    written(ledger, entries(20))
+    other = setting.reader.open(ledger.id)
+    equal(other.call("lac"), 19, "LAC")
+    for _ in range(2):
+        refused("LedgerFencedException LedgerClosedException", lambda: ledger.append(b"too late"))
+    equal(setting.writer.metadata(ledger.id)["last_entry"], 19, "last entry")
+    next_one = setting.reader.create()
+    written(next_one, entries(5))
+    setting.writer.open(next_one.id)
+    refused("LedgerFencedException LedgerClosedException", lambda: next_one.append(b"too late"))
+
+
+@_among(EVERY, "recovery under load")
+def recovery_under_load(setting: Setting) -> None:
+    """A ledger is recovered while its writer is adding: what was acknowledged is there, and nothing is acknowledged after."""
+    ledger = setting.writer.create()
+    acknowledged = 0
+    bodies = entries(4000)
+    for n in range(0, 400, 50):
+        written(ledger, bodies[n : n + 50], at=n)
+        acknowledged = n + 50
+    pending = [ledger.begin("append", entries=encoded((body,))) for body in bodies[acknowledged : acknowledged + 400]]
+    other = setting.reader.open(ledger.id)
+    for answer in pending:
+        try:
+            acknowledged = max(acknowledged, answer.result(30)[0] + 1)
+        except Refused as refusal:
+            if refusal.error not in ("LedgerFencedException", "LedgerClosedException"):
+                raise
+    last = other.call("lac")
+    if last < acknowledged - 1:
+        raise AssertionError(f"entry {acknowledged - 1} was acknowledged and the ledger ends with {last}")
+    # The requests of one append each may reach the ledger in any order after the first 400.
+    equal(other.read(0, 399), bodies[:400], "entries")
+    equal(sorted(other.read(400, last)), sorted(set(other.read(400, last)) & set(bodies)), "entries added meanwhile")
+
+
+@_among(EVERY, "digests")
+def digests(setting: Setting) -> None:
+    """Each type of digest, with a password: written, read and recovered."""
+    for digest in DIGESTS:
+        ledger = setting.writer.create(digest=digest, password="secret")
+        written(ledger, entries(20, mark=digest))
+        equal(setting.reader.metadata(ledger.id)["digest"], digest, "digest in the metadata")
+        read_back(setting.reader, ledger.id, entries(20, mark=digest), digest=digest, password="secret")
+
+
+@_among(EVERY, "wrong password")
+def wrong_password(setting: Setting) -> None:
+    """A wrong password opens nothing, and the writer goes on."""
+    ledger = setting.writer.create(digest="MAC", password="secret")
+    written(ledger, entries(10))
+    for recovery in (True, False):
+        refused(
+            "UnauthorizedAccessException DigestMatchException LedgerRecoveryException",
+            lambda recovery=recovery: setting.reader.open(ledger.id, digest="MAC", password="guessed", recover=recovery),
+        )
+    written(ledger, entries(1), at=10)
+    ledger.close()
+
+
+@_among(EVERY, "delete")
+def delete(setting: Setting) -> None:
+    """A deleted ledger is gone for every client."""
+    ledger = setting.writer.create()
+    written(ledger, entries(5))
+    ledger.close()
+    setting.reader.call("delete", ledger=ledger.id)
+    for client in (setting.writer, setting.reader):
+        equal(client.call("list").count(ledger.id), 0, "how often the ledger is listed")
+        refused(
+            "NoSuchLedgerExistsException NoSuchLedgerExistsOnMetadataServerException", lambda client=client: client.open(ledger.id)
+        )
+
+
+# -- for a client by itself -------------------------------------------------------------------------------------------
+
+
+def _ensemble(setting: Setting, ledger: int) -> list[str]:
+    """The bookies of the last fragment."""
+    ensembles = setting.writer.metadata(ledger)["ensembles"]
+    last: list[str] = ensembles[max(ensembles, key=int)]
+    return last
+
+
+def _without_a_bookie(setting: Setting, frozen: bool, work: Callable[[Ledger, Bookie], None]) -> None:
+    """Write, lose a bookie of the ensemble, do the work, and have the bookie again."""
+    ledger = setting.writer.create(ensemble=3, write_quorum=3, ack_quorum=2)
+    written(ledger, entries(50))
+    lost = setting.cluster.bookie(_ensemble(setting, ledger.id)[1])
+    if frozen:
+        lost.server.freeze()
+    else:
+        lost.server.kill()
+    try:
+        work(ledger, lost)
+    finally:
+        if frozen:
+            lost.server.thaw()
+        else:
+            setting.cluster.restart([lost])
+
+
+@_among(ALONE, "ensemble change after kill -9")
+def ensemble_change(setting: Setting) -> None:
+    """A bookie is killed: another takes its place, nothing is lost, and all is read with that one gone."""
+
+    def work(ledger: Ledger, lost: Bookie) -> None:
+        bodies = entries(150)
+        written(ledger, bodies[50:], at=50)
+        # An add that waits for two of three can be over before the third was missed; the change of the ensemble comes later.
+        extra = 0
+        while lost.id in _ensemble(setting, ledger.id) and extra < 100:
+            time.sleep(0.05)
+            written(ledger, entries(1, mark=f"extra {extra}"), at=150 + extra)
+            extra += 1
+        if lost.id in _ensemble(setting, ledger.id):
+            raise AssertionError(f"{lost.id} was killed and is still in the last ensemble")
+        ledger.close()
+        opened = setting.reader.open(ledger.id)
+        equal(opened.read(0, 149), bodies, "entries")
+        equal(opened.call("lac"), 149 + extra, "LAC")
+        if len(setting.reader.metadata(ledger.id)["ensembles"]) < 2:
+            raise AssertionError("there is no second fragment")
+
+    _without_a_bookie(setting, False, work)
+
+
+@_among(ALONE, "recover with a bookie killed")
+def recover_with_a_bookie_lost(setting: Setting) -> None:
+    """A ledger is recovered while one bookie of its ensemble is gone, and read when that is back."""
+
+    def work(ledger: Ledger, lost: Bookie) -> None:
+        read_back(setting.reader, ledger.id, entries(50))
+        ledgers.append(ledger.id)
+
+    ledgers: list[int] = []
+    _without_a_bookie(setting, False, work)
+    read_back(setting.writer, ledgers[0], entries(50))
+
+
+@_among(ALONE, "restart of all bookies")
+def restart(setting: Setting) -> None:
+    """All bookies are killed together and started again: what was acknowledged is there, and a fence holds."""
+    bodies = entries(300, 1000)
+    closed, left, fenced = setting.writer.create(), setting.writer.create(), setting.writer.create()
+    for ledger in (closed, left, fenced):
+        written(ledger, bodies)
+    closed.close()
+    setting.reader.open(fenced.id)
+    for bookie in setting.cluster.bookies:
+        bookie.server.kill()
+    setting.cluster.restart(setting.cluster.bookies)
+    for ledger in (closed, left, fenced):
+        _patient(lambda ledger=ledger: read_back(setting.reader, ledger.id, bodies))
+    refused("LedgerFencedException LedgerClosedException", lambda: fenced.append(b"too late"))
+    statuses = stop_all([bookie.server for bookie in setting.cluster.bookies])
+    # A Java virtual machine that is ended by SIGTERM says so in its exit status.
+    equal(set(statuses), {143 if setting.cluster.kinds[0] == JAVA else 0}, "exit statuses of the bookies")
+    setting.cluster.restart(setting.cluster.bookies)
+    for ledger in (closed, left, fenced):
+        _patient(lambda ledger=ledger: read_back(setting.reader, ledger.id, bodies))
+
+
+def _patient(work: Callable[[], object], seconds: float = 20) -> None:
+    """Work that may be refused while clients have not yet noticed that bookies are back."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            work()
+        except Refused:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.2)
+        else:
+            return
+
+
+@_among(ALONE, "force and deferred sync")
+def force(setting: Setting) -> None:
+    """With deferred sync, an entry is acknowledged at once and confirmed by a force."""
+    ledger = setting.writer.create(deferred_sync=True)
+    written(ledger, entries(20))
+    equal(ledger.call("lac"), -1, "LAC before the force")
+    ledger.call("force")
+    equal(ledger.call("lac"), 19, "LAC after the force")
+    ledger.close()
+    read_back(setting.reader, ledger.id, entries(20))
+
+
+@_among(ALONE, "many ledgers")
+def many_ledgers(setting: Setting) -> None:
+    """Fifty ledgers have ids of their own, are listed, and are deleted."""
+    ledgers = [setting.writer.create() for _ in range(50)]
+    equal(len({ledger.id for ledger in ledgers}), 50, "different ids")
+    for ledger in ledgers:
+        ledger.append(str(ledger.id).encode())
+        ledger.close()
+    missing = {ledger.id for ledger in ledgers} - set(setting.reader.call("list"))
+    equal(missing, set(), "ledgers that are not listed")
+    for ledger in ledgers[::10]:
+        equal(setting.reader.open(ledger.id).read(0, 0), [str(ledger.id).encode()], "entry")
+    for ledger in ledgers:
+        setting.writer.call("delete", ledger=ledger.id)
+    left = {ledger.id for ledger in ledgers} & set(setting.reader.call("list"))
+    equal(left, set(), "deleted ledgers that are listed")
+
+
+@_among(ALONE, "restart of the metadata service")
+def metadata_restart(setting: Setting) -> None:
+    """The metadata service is killed and started again: a ledger goes on, and is closed and read."""
+    ledger = setting.writer.create()
+    written(ledger, entries(20))
+    setting.cluster.service.kill()
+    written(ledger, entries(20), at=20)
+    setting.cluster.service.start()
+    _patient(lambda: setting.writer.metadata(ledger.id), 30)
+    written(ledger, entries(20), at=40)
+    ledger.close()
+    _patient(lambda: read_back(setting.reader, ledger.id, entries(20) * 3), 30)
+
+    def registered() -> bool:
+        try:
+            return bool(setting.writer.create())
+        except Refused:
+            return False
+
+    until(30, "a ledger created after the restart", registered)
+
+
+# -- for what the Java client alone has -------------------------------------------------------------------------------
+
+
+@_among(JAVA_CLIENT, "explicit LAC")
+def explicit_lac(setting: Setting) -> None:
+    """The writer tells the LAC by itself when no entry comes to carry it."""
+    writer = setting.connect(JAVA, explicitLacInterval=100)
+    ledger = writer.create()
+    written(ledger, entries(10))
+    reader = setting.reader.open(ledger.id, recover=False)
+    until(10, "explicit LAC of 9", lambda: reader.call("explicit_lac") == 9)
+    until(10, "LAC of 9", lambda: reader.call("read_lac") == 9)
+    ledger.close()
+    writer.close()
+
+
+@_among(JAVA_CLIENT, "batch read")
+def batch_read(setting: Setting) -> None:
+    """Many entries with one request, in version 2; the bookie gives as many as fit."""
+    client = setting.connect(JAVA, useV2WireProtocol="true")
+    bodies = entries(100, 1000)
+    ledger = client.create()
+    written(ledger, bodies)
+    ledger.close()
+    opened = client.open(ledger.id)
+    found = decoded(opened.call("batch_read", first=0, count=100, size=5 << 20), 0)
+    equal(found, bodies, "entries in one batch")
+    found = decoded(opened.call("batch_read", first=20, count=5, size=5 << 20), 20)
+    equal(found, bodies[20:25], "five entries")
+    found = decoded(opened.call("batch_read", first=0, count=100, size=10_000), 0)
+    if not found or len(found) > 10 or found != bodies[: len(found)]:
+        raise AssertionError(f"{len(found)} entries of 1,000 bytes in a batch of 10,000")
+    client.close()
+
+
+@_among(JAVA_CLIENT, "version 2")
+def version_2(setting: Setting) -> None:
+    """The Java client speaking version 2: write, read, recover, two writers, all digests."""
+    client = setting.connect(JAVA, useV2WireProtocol="true")
+    v2 = dataclasses.replace(setting, writer=client, reader=client)
+    for case in (write_and_read, empty, recover, fence, digests, wrong_password, last_confirmed):
+        try:
+            case(v2)
+        except (AssertionError, Refused) as failure:
+            raise AssertionError(f"{case.__name__}: {failure}") from failure
+    mixed = dataclasses.replace(setting, writer=client)
+    recover(mixed)
+    fence(mixed)
+    client.close()
+
+
+@_among(JAVA_CLIENT, "version 2: ensemble change")
+def version_2_ensemble_change(setting: Setting) -> None:
+    """The Java client speaking version 2, whose bookie is killed."""
+    client = setting.connect(JAVA, useV2WireProtocol="true")
+    ensemble_change(dataclasses.replace(setting, writer=client))
+    client.close()
+
+
+# -- BookKeeper's shell -----------------------------------------------------------------------------------------------
+
+
+def _shell(setting: Setting, *words: str) -> str:
+    """What a command of the shell prints; it must succeed."""
+    arguments = {"uri": java_uri(setting.cluster.uri), "folder": str(setting.cluster.folder), "words": list(words)}
+    done = setting.writer.call("shell", **arguments)
+    if done["status"] != 0:
+        raise AssertionError(f"{words[0]} ends with {done['status']}: {done['printed'][-300:]}")
+    printed: str = done["printed"]
+    return printed
+
+
+@_among(SHELL, "shell listbookies")
+def shell_listbookies(setting: Setting) -> None:
+    """All bookies are listed as writable."""
+    printed = _shell(setting, "listbookies", "-rw")
+    for bookie in setting.cluster.bookies:
+        if bookie.id not in printed:
+            raise AssertionError(f"{bookie.id} is not in: {printed}")
+
+
+@_among(SHELL, "shell listledgers")
+def shell_listledgers(setting: Setting) -> None:
+    """A ledger is listed, with its metadata."""
+    ledger = setting.writer.create()
+    ledger.close()
+    printed = _shell(setting, "listledgers", "-meta")
+    if not re.search(rf"\b{ledger.id}\b", printed) or "CLOSED" not in printed:
+        raise AssertionError(f"ledger {ledger.id} is not in: {printed[-300:]}")
+
+
+@_among(SHELL, "shell ledgermetadata")
+def shell_ledgermetadata(setting: Setting) -> None:
+    """The metadata of a ledger are printed."""
+    ledger = setting.writer.create()
+    written(ledger, entries(7))
+    ledger.close()
+    printed = _shell(setting, "ledgermetadata", "-ledgerid", str(ledger.id))
+    for expected in ("CLOSED", "lastEntryId=6", *setting.writer.metadata(ledger.id)["ensembles"]["0"]):
+        if expected not in printed:
+            raise AssertionError(f"{expected} is not in: {printed}")
+
+
+@_among(SHELL, "shell readledger")
+def shell_readledger(setting: Setting) -> None:
+    """The entries of a ledger are printed."""
+    ledger = setting.writer.create(digest="DUMMY")
+    written(ledger, entries(7))
+    ledger.close()
+    printed = _shell(setting, "readledger", "-ledgerid", str(ledger.id), "-msg")
+    for body in entries(7):
+        if body.decode() not in printed:
+            raise AssertionError(f"{body[:10]!r} is not in: {printed[-300:]}")
+    bookie = setting.writer.metadata(ledger.id)["ensembles"]["0"][0]
+    # Asked of one bookie, the shell ends before the last entry that it is told.
+    printed = _shell(setting, "readledger", "-ledgerid", str(ledger.id), "-bookie", bookie, "-firstentryid", "2", "-lastentryid", "7")
+    equal(re.findall(r"Eid=(\d+)", printed), list("23456"), "entries of one bookie")
+
+
+@_among(SHELL, "shell simpletest")
+def shell_simpletest(setting: Setting) -> None:
+    """The shell writes and reads a ledger of its own."""
+    _shell(setting, "simpletest", "-ensemble", "3", "-writeQuorum", "3", "-ackQuorum", "2", "-numEntries", "50")
+
+
+@_among(SHELL, "shell bookieinfo")
+def shell_bookieinfo(setting: Setting) -> None:
+    """Every bookie tells how much of its disk is free."""
+    printed = _shell(setting, "bookieinfo")
+    for bookie in setting.cluster.bookies:
+        if bookie.id not in printed:
+            raise AssertionError(f"{bookie.id} is not in: {printed}")
+    info = setting.writer.call("bookie_info")
+    for bookie in setting.cluster.bookies:
+        total, free = info.get(bookie.id, (0, 0))
+        if not 0 < free <= total:
+            raise AssertionError(f"{bookie.id} tells {free} bytes free of {total}")
+
+
+@_among(SHELL, "shell deleteledger")
+def shell_deleteledger(setting: Setting) -> None:
+    """A ledger is deleted."""
+    ledger = setting.writer.create()
+    ledger.close()
+    _shell(setting, "deleteledger", "-ledgerid", str(ledger.id), "-force")
+    equal(setting.writer.call("list").count(ledger.id), 0, "how often the ledger is listed")
+
+
+@_among(SHELL, "shell recover")
+def shell_recover(setting: Setting) -> None:
+    """The shell copies what a killed bookie had to another one, and names that one in the metadata."""
+    ledger = setting.writer.create()
+    written(ledger, entries(40))
+    ledger.close()
+    lost = setting.cluster.bookie(_ensemble(setting, ledger.id)[0])
+    lost.server.kill()
+    try:
+        _shell(setting, "recover", "-f", "-sk", "-l", str(ledger.id), lost.id)
+        if lost.id in _ensemble(setting, ledger.id):
+            raise AssertionError(f"{lost.id} is still in the ensemble")
+        read_back(setting.reader, ledger.id, entries(40))
+    finally:
+        setting.cluster.restart([lost])
+
+

@@ -1,0 +1,140 @@
+"""A metadata service and bookies, each either Fencepost's or the real one, as processes on loopback."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from interop import jars
+from interop.processes import Server, accepts, free_port
+
+FENCEPOST = "fencepost"
+JAVA = "java"
+ZOOKEEPER = "zookeeper"
+
+BOOKIES = (FENCEPOST, JAVA)
+METADATA = (FENCEPOST, ZOOKEEPER)
+
+# A read of an entry that nobody has, in version 2 of the protocol: any answer to it shows that a bookie serves.
+PROBE = struct.pack(">IIqq", 20, 2 << 24 | 2 << 16, 1 << 40, 0)
+
+
+def metadata_service(kind: str, folder: Path, heap: int = 256, short: bool = True) -> tuple[Server, int]:
+    """A metadata service that has not started yet, and its port."""
+    port = free_port()
+    folder.mkdir(parents=True)
+    log = folder / "log"
+    if kind == FENCEPOST:
+        command = [sys.executable, "-m", "fencepost", "metadata", str(folder / "data"), "--port", str(port)]
+        return Server("our metadata service", command, log, lambda server: " serves" in server.said()), port
+    settings = folder / "zoo.cfg"
+    settings.write_text(
+        f"tickTime=500\ndataDir={folder}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
+        "4lw.commands.whitelist=*\nmaxClientCnxns=200\n"
+    )
+    main = ["-cp", jars.class_path(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(settings)]
+    return Server("ZooKeeper", jars.java(*main, heap=heap, short=short), log, lambda _: accepts(port)), port
+
+
+def _answers(port: int) -> bool:
+    """Whether a bookie answers on a port; a Java bookie's opens long before."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1) as connection:
+            connection.settimeout(2)
+            connection.sendall(PROBE)
+            return len(connection.recv(4)) > 0
+    except OSError:
+        return False
+
+
+JAVA_SETTINGS = """
+allowLoopback=true
+listeningInterface=lo
+advertisedAddress=127.0.0.1
+ledgerStorageClass=org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage
+dbStorage_writeCacheMaxSizeMb={cache}
+dbStorage_readAheadCacheMaxSizeMb={cache}
+dbStorage_rocksDB_blockCacheSize=16777216
+journalPreAllocSizeMB=16
+entryLogSizeLimit=268435456
+diskUsageThreshold=0.99
+diskUsageWarnThreshold=0.98
+diskUsageLwmThreshold=0.97
+minUsableSizeForIndexFileCreation=0
+minUsableSizeForEntryLogCreation=0
+isForceGCAllowWhenNoSpace=true
+allowStorageExpansion=true
+httpServerEnabled=false
+statsProviderClass=org.apache.bookkeeper.stats.NullStatsProvider
+zkTimeout=4000
+"""
+
+
+class Bookie:
+    """A bookie that can be killed, stopped and started again with the same port and folder."""
+
+    def __init__(self, kind: str, folder: Path, metadata: str, heap: int = 256, short: bool = True) -> None:
+        """``metadata`` is the address of the metadata service, as ``zk://HOST:PORT/ledgers``."""
+        folder.mkdir(parents=True)
+        self.port = free_port()
+        self.id = f"127.0.0.1:{self.port}"
+        if kind == FENCEPOST:
+            words = ["bookie", str(folder / "data"), "--metadata", metadata, "--port", str(self.port)]
+            command = [sys.executable, "-m", "fencepost", *words]
+            self.server = Server(f"our bookie {self.id}", command, folder / "log", lambda server: " serves" in server.said())
+            return
+        settings = folder / "bk_server.conf"
+        settings.write_text(
+            f"metadataServiceUri={java_uri(metadata)}\nbookiePort={self.port}\njournalDirectories={folder}/journal\n"
+            f"ledgerDirectories={folder}/ledgers\nindexDirectories={folder}/index\n"
+            + JAVA_SETTINGS.format(cache=16 if short else 128)
+        )
+        main = ["-cp", jars.class_path(), "org.apache.bookkeeper.server.Main", "--conf", str(settings)]
+        command = jars.java(*main, heap=heap, short=short)
+        self.server = Server(f"Java bookie {self.id}", command, folder / "log", lambda _: _answers(self.port))
+
+
+def java_uri(metadata: str) -> str:
+    """The address of the metadata service as BookKeeper's settings have it, which name the layout of ledgers too."""
+    return metadata.replace("zk://", "zk+hierarchical://", 1)
+
+
+class Cluster:
+    """A metadata service and bookies that serve, until :meth:`end`."""
+
+    def __init__(self, bookies: str, metadata: str, folder: Path) -> None:
+        """The kinds of bookies and of the metadata service; nothing is started yet."""
+        self.kinds = bookies, metadata
+        self.folder = folder
+        self.service, port = metadata_service(metadata, folder / "metadata")
+        self.uri = f"zk://127.0.0.1:{port}/ledgers"
+        self.bookies: list[Bookie] = []
+
+    def add_bookies(self, count: int) -> None:
+        """Start so many more bookies, at the same time, and return once all of them serve."""
+        first = len(self.bookies)
+        for number in range(first, first + count):
+            self.bookies.append(Bookie(self.kinds[0], self.folder / f"bookie-{number + 1}", self.uri))
+            self.bookies[-1].server.launch()
+        for bookie in self.bookies[first:]:
+            bookie.server.wait()
+
+    def bookie(self, bookie_id: str) -> Bookie:
+        """The bookie of this id."""
+        return next(bookie for bookie in self.bookies if bookie.id == bookie_id)
+
+    def restart(self, bookies: Sequence[Bookie]) -> None:
+        """Start bookies again that were ended, at the same time."""
+        for bookie in bookies:
+            bookie.server.launch()
+        for bookie in bookies:
+            bookie.server.wait()
+
+    def end(self) -> None:
+        """Kill all that was started."""
+        for bookie in self.bookies:
+            bookie.server.kill()
+        self.service.kill()

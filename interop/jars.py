@@ -1,0 +1,81 @@
+"""What comes from Maven: BookKeeper, ZooKeeper and BookKeeper's own tests; and our Java, compiled against them.
+
+Everything lies in ``.interop`` at the top of the repository, which git ignores, and is made anew when ``pom.xml`` or a source changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).parent
+FOLDER = HERE.parent / ".interop"
+LIBRARY = FOLDER / "lib"
+EXAM = FOLDER / "exam"
+SHIM = FOLDER / "shim"
+
+# Netty and RocksDB reach into these packages by reflection.
+OPENED = ("java.nio", "jdk.internal.misc", "java.io", "java.util.zip", "java.lang", "sun.nio.ch")
+
+
+class Unavailable(Exception):
+    """Java or Maven is not here, or what they were to do failed."""
+
+
+def _run(*command: str) -> None:
+    if shutil.which(command[0]) is None:
+        raise Unavailable(f"interop needs {command[0]}, which is not installed; install a JDK 17 and Maven")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Unavailable(f"{' '.join(command[:4])} ... failed:\n{done.stdout}{done.stderr}")
+
+
+def _made(target: Path, sources: list[Path]) -> bool:
+    """Whether ``target`` was made of just these sources."""
+    stamp = target / ".made-of"
+    return stamp.is_file() and stamp.read_text() == _digest(sources)
+
+
+def _digest(sources: list[Path]) -> str:
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+
+
+def _compile(target: Path, root: Path, class_path: str) -> None:
+    sources = [HERE / "pom.xml", *sorted(root.rglob("*.java"))]
+    if _made(target, sources):
+        return
+    shutil.rmtree(target, ignore_errors=True)
+    _run("javac", "-d", str(target), "-cp", class_path, *map(str, sources[1:]))
+    (target / ".made-of").write_text(_digest(sources))
+
+
+def fetch() -> None:
+    """Bring the jars and compile our classes, where that is not done yet. Raises :class:`Unavailable`."""
+    pom = HERE / "pom.xml"
+    if not _made(LIBRARY, [pom]):
+        shutil.rmtree(LIBRARY, ignore_errors=True)
+        _run("mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={LIBRARY}")
+        (LIBRARY / ".made-of").write_text(_digest([pom]))
+    _compile(EXAM, HERE / "java" / "exam", f"{LIBRARY}/*")
+    _compile(SHIM, HERE / "java" / "shim", f"{LIBRARY}/*")
+
+
+def _is_of_tests(jar: str) -> bool:
+    return "-tests" in jar or jar.startswith(("testtools", "junit", "mockito", "awaitility", "hamcrest", "byte-buddy", "objenesis"))
+
+
+def class_path(*first: Path, tests: bool = False) -> str:
+    """The class path of servers and clients, with ``first`` ahead; ``tests``: and of BookKeeper's own tests."""
+    jars = (jar for jar in sorted(os.listdir(LIBRARY)) if jar.endswith(".jar") and (tests or not _is_of_tests(jar)))
+    return os.pathsep.join([*map(str, first), str(HERE / "java"), *(str(LIBRARY / jar) for jar in jars)])
+
+
+def java(*words: str, heap: int = 256, short: bool = True) -> list[str]:
+    """The command line of a Java virtual machine with a heap of ``heap`` MiB; ``short``: one that starts fast and ends soon."""
+    opened = [word for package in OPENED for word in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")]
+    speed = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"] if short else ["-XX:+UseG1GC"]
+    memory = [f"-Xms{heap // 4 if short else heap}m", f"-Xmx{heap}m", f"-XX:MaxDirectMemorySize={heap}m"]
+    return ["java", *speed, *memory, *opened, "-Dio.netty.tryReflectionSetAccessible=true", *words]

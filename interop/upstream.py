@@ -1,0 +1,122 @@
+"""BookKeeper's own tests of its client, unchanged, out of the jar in which BookKeeper publishes them, against other bookies.
+
+They rest on a class that starts bookies in the same virtual machine; ours of the same name, ahead of it in the class path
+(``interop/java/shim``), starts processes instead.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from interop import jars
+
+SECONDS = 900
+"""After which a class of tests counts as stuck."""
+
+CLASSES = (
+    "bookie.BookieDeferredSyncTest",
+    "client.BookKeeperTest",
+    "client.BookieWriteLedgerTest",
+    "client.ConcurrentV2RecoveryTest",
+    "client.ExplicitLacTest",
+    "client.LedgerCloseTest",
+    "client.LedgerRecoveryTest",
+    "client.ListLedgersTest",
+    "client.ParallelLedgerRecoveryTest",
+    "client.SlowBookieTest",
+    "client.TestAddEntryQuorumTimeout",
+    "client.TestBatchedRead",
+    "client.TestBookieHealthCheck",
+    "client.TestDelayEnsembleChange",
+    "client.TestDisableEnsembleChange",
+    "client.TestFencing",
+    "client.TestGetBookieInfoTimeout",
+    "client.TestLedgerChecker",
+    "client.TestLedgerFragmentReplication",
+    "client.TestParallelRead",
+    "client.TestPendingReadLacOp",
+    "client.TestPiggybackLAC",
+    "client.TestReadEntryListener",
+    "client.TestReadLastConfirmedAndEntry",
+    "client.TestReadLastConfirmedLongPoll",
+    "client.TestReadLastEntry",
+    "client.TestReadTimeout",
+    "client.TestSequenceRead",
+    "client.TestSpeculativeBatchRead",
+    "client.TestSpeculativeRead",
+    "client.TestTryReadLastConfirmed",
+    "client.TestWatchEnsembleChange",
+    "client.api.ExplicitLACWithWriteHandleAPITest",
+    "client.api.LedgerMetadataTest",
+    "proto.ClientSocketDisconnectTest",
+    "test.AsyncLedgerOpsTest",
+    "test.BookieFailureTest",
+    "test.BookieReadWriteTest",
+    "test.CloseTest",
+    "test.ConditionalSetTest",
+    "test.LedgerCreateDeleteTest",
+    "test.LedgerDeleteTest",
+    "test.MultipleThreadReadTest",
+)
+
+
+class Outcome(NamedTuple):
+    """How a test ended: ``ok``, ``failed`` or ``skipped``, and why."""
+
+    name: str
+    status: str
+    reason: str
+    seconds: float
+
+
+def run(test: str, bookies: str, metadata: str, folder: Path) -> Iterator[Outcome]:
+    """Run a class of tests, named without ``org.apache.bookkeeper.``; how each of its tests ended."""
+    place = folder / test
+    place.mkdir(parents=True)
+    properties = {
+        "interop.python": sys.executable,
+        "interop.bookies": bookies,
+        "interop.metadata": metadata,
+        "interop.folder": str(place),
+        "interop.jvm": "\n".join(jars.java("-cp", jars.class_path())),
+        "interop.log": "INFO",
+    }
+    words = [f"-D{name}={value}" for name, value in properties.items()]
+    runner = ["org.junit.platform.console.ConsoleLauncher", "--disable-banner", "--details=none", f"--reports-dir={place}"]
+    command = jars.java(
+        *words, "-cp", jars.class_path(jars.SHIM, tests=True), *runner, f"--select-class=org.apache.bookkeeper.{test}", heap=512
+    )
+    with open(place / "log", "wb") as log:
+        try:
+            status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=SECONDS, check=False).returncode
+        except subprocess.TimeoutExpired:
+            yield Outcome(test, "failed", f"not over after {SECONDS} s", SECONDS)
+            return
+    report = place / "TEST-junit-vintage.xml"
+    if status not in (0, 1) or not report.is_file():
+        yield Outcome(test, "failed", f"the runner ended with {status}, see its log", 0)
+        return
+    for found in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
+        yield _outcome(test, found)
+
+
+def _outcome(test: str, found: xml.etree.ElementTree.Element) -> Outcome:
+    name = f"{test.rpartition('.')[2]}.{found.get('name')}"
+    for kind, status in (("skipped", "skipped"), ("failure", "failed"), ("error", "failed")):
+        element = found.find(kind)
+        if element is not None:
+            return Outcome(name, status, _reason(element), float(found.get("time") or 0))
+    return Outcome(name, "ok", "", float(found.get("time") or 0))
+
+
+def _reason(element: xml.etree.ElementTree.Element) -> str:
+    """The first line of what was raised, with where in the test that was."""
+    lines = (element.get("message") or element.text or "").strip().splitlines()
+    trace = [line.strip() for line in (element.text or "").splitlines() if line.strip().startswith("at org.apache.bookkeeper.")]
+    first = (lines[0] if lines else element.get("type") or "").removeprefix("org.junit.AssumptionViolatedException: ")
+    return f"{first} ({trace[0].removeprefix('at ')})" if trace and element.tag != "skipped" else first
