@@ -43,8 +43,7 @@ async def collect_once(server: Server, storage: Storage, client: MetadataClient,
     if deleted:
         _log.info("forgot %d deleted ledgers", len(deleted))
         server.metrics.add("bookie_gc_DELETED_LEDGER_TOTAL", len(deleted))
-    existing = {*listed, *(await asyncio.to_thread(storage.ledgers))}
-    await asyncio.to_thread(storage.collect, lambda: existing)
+    await asyncio.to_thread(storage.collect)
     return deleted
 
 
