@@ -17,6 +17,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import cast
 
 from fencepost.errors import SystemFailure
 from fencepost.metadata_service import acl as acls
@@ -81,16 +82,15 @@ class Connection(asyncio.Protocol):
     # -- what asyncio calls -------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's are not registered as such
         peer = transport.get_extra_info("peername")
         host, port = (peer[0], peer[1]) if isinstance(peer, tuple) else ("", 0)
         self.address = f"{host}:{port}"
         self.ids = (Id("ip", host),)
-        transport.set_write_buffer_limits(high=_WRITE_BUFFER)
+        self.transport.set_write_buffer_limits(high=_WRITE_BUFFER)
         if not self.service.admits(self, host):
             self.closing = True
-            transport.abort()
+            self.transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closing = True

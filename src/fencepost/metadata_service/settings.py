@@ -68,7 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_name, forbid_u
     ] = 64 * MIB
     words: Annotated[
         tuple[str, ...], Meta(description='the four-letter words that are answered, ["*"]: all; to others it is said that they are not')
-    ] = ("srvr", "ruok", "stat", "mntr", "isro")
+    ] = ("cons", "conf", "dump", "envi", "isro", "mntr", "ruok", "srvr", "stat", "wchs")
 
     # -- how much it holds --------------------------------------------------------------------------------------------
 
