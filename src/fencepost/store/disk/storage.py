@@ -15,7 +15,6 @@ more, and the process must end.
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 import threading
 import time
@@ -28,25 +27,14 @@ from fencepost.store.disk.files import Files, Lock, OsFiles, Room
 from fencepost.store.disk.index import Index, OrderedMap
 from fencepost.store.disk.journal import Damage
 from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
-from fencepost.store.disk.ledgers import LedgerState
+from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
 from fencepost.store.disk.records import decode, encode
 from fencepost.store.disk.settings import MIB, StorageSettings
-from fencepost.store.disk.write_cache import WriteCache
 from fencepost.store.records import EntryAdded, Record
 from fencepost.store.rules.codes import Code
 
 REST = 0.05
 """Seconds without a record after which the journal gets the empty group that proves the last one to be durable."""
-
-
-class _Checkpoint:
-    """What is written to an entry log together. It stands in the queue of the journal behind all records that are about it."""
-
-    def __init__(self, cache: WriteCache, states: list[LedgerState], forgotten: set[int]) -> None:
-        self.cache = cache
-        self.states = states
-        self.forgotten = forgotten
-        self.journal_start = 0
 
 
 def _ignore(_: object) -> None:
@@ -101,18 +89,14 @@ class Storage:
             self._held.release()
             raise
         self._collection = Collection(self._logs)
-        self._states = {ledger: copy.copy(state) for ledger, state in self._logs.states.items()}
-        self._changed: set[int] = set()
-        self._cache = WriteCache()
-        self._flushing: _Checkpoint | None = None
-        self._forgotten: set[int] = set()
+        self._ledgers = LedgerStore(self._logs)
 
         self._lock = threading.Lock()
-        """Held to change what several threads use: all that follows, and the caches."""
+        """Held to change what several threads use: all that follows, and the ledgers."""
         self._arrived = threading.Condition(self._lock)
         self._flushable = threading.Condition(self._lock)
         self._flushed = threading.Condition(self._lock)
-        self._queue: list[tuple[int, Record | _Checkpoint]] = []
+        self._queue: list[tuple[int, Record | Checkpoint]] = []
         self._idle = False
         self._entries_journalled = 0
         self._entries_stored = 0
@@ -135,14 +119,13 @@ class Storage:
 
         ``Store`` is to be carried out before the next one is taken. Raises :class:`fencepost.SystemFailure`.
         """
-        for ledger in sorted(self._states):
-            yield from self._logs.states[ledger].records()
+        yield from self._ledgers.records()
         for payload in self._found.records:
             try:
                 record = decode(payload)
             except ValueError as error:
                 raise SystemFailure(f"{self.settings.journal_directory}: a record can not be understood: {error}") from None
-            self._note(record)
+            self._ledgers.note(record)
             yield record
 
     def start(self) -> None:
@@ -188,7 +171,7 @@ class Storage:
         with self._lock:
             if type(record) is EntryAdded:
                 self._entries_journalled += 1
-            self._note(record)
+            self._ledgers.note(record)
             self._queue.append((position, record))
             if self._idle:
                 self._idle = False
@@ -197,7 +180,7 @@ class Storage:
     def store(self, ledger: int, entry_id: int, body: bytes) -> None:
         """Keep an entry where :meth:`look_up` finds it from now on; a second one with the same id replaces it."""
         with self._lock:
-            cache = self._cache
+            cache = self._ledgers.cache
             cache.put(ledger, entry_id, body)
             if cache.size < self._half and not self._checkpoint_wanted:
                 self._entries_stored += 1
@@ -205,7 +188,7 @@ class Storage:
             if not self._replaying:
                 self._entries_stored += 1
                 self._begin_checkpoint()
-                if self._flushing is None or self._is_busy or self._cache.size < self._half:
+                if self._ledgers.flushing is None or self._is_busy or self._ledgers.cache.size < self._half:
                     return
                 self._is_busy = True
         if self._replaying:
@@ -218,48 +201,21 @@ class Storage:
     def look_up(self, ledger: int, entry_id: int) -> tuple[Code, int, bytes | None]:
         """Find an entry, or, with entry id -1, the last of the ledger: OK, its id and its body; or ``NO_ENTRY`` or ``IO_ERROR``, the id
         that was asked for, and None."""
-        wanted = entry_id
-        if entry_id < 0:
-            try:
-                last = self._last(ledger)
-            except (Damage, OSError):
-                return Code.IO_ERROR, entry_id, None
-            if last is None:
-                return Code.NO_ENTRY, entry_id, None
-            wanted = last
-        body = self.cached(ledger, wanted)
-        if body is not None:
-            return Code.OK, wanted, body
-        if self._is_forgotten(ledger):
-            return Code.NO_ENTRY, entry_id, None
-        code, body = self._logs.read(ledger, wanted)
-        return code, wanted if code is Code.OK else entry_id, body
+        return self._ledgers.look_up(ledger, entry_id)
 
     def cached(self, ledger: int, entry_id: int) -> bytes | None:
         """An entry that can be had without the disk, None if there is none; never blocks."""
-        body = self._cache.get(ledger, entry_id)
-        if body is None:
-            flushing = self._flushing
-            if flushing is not None and ledger not in self._forgotten:
-                body = flushing.cache.get(ledger, entry_id)
-        return body
+        return self._ledgers.cached(ledger, entry_id)
 
     def entries_of(self, ledger: int) -> list[int]:
         """The ids of the entries of a ledger, in order. Raises :class:`fencepost.SystemFailure` if the index can not be read."""
-        with self._lock:
-            found = set(self._cache.entries.get(ledger, ()))
-            if self._flushing is not None and ledger not in self._forgotten:
-                found |= set(self._flushing.cache.entries.get(ledger, ()))
-        if not self._is_forgotten(ledger):
-            with _one_line(self.settings.ledger_directory):
-                for located in self._logs.index.runs(ledger):
-                    found.update(located.run.ids)
-        return sorted(found)
+        with _one_line(self.settings.ledger_directory):
+            return self._ledgers.entries_of(ledger)
 
     def ledgers(self) -> list[int]:
         """The ledgers that something is known of, in order."""
         with self._lock:
-            return sorted(self._states)
+            return sorted(self._ledgers.states)
 
     def room(self) -> tuple[Room, Room]:
         """The room on the disks of the journal and of the entry logs. Raises ``OSError``."""
@@ -270,15 +226,12 @@ class Storage:
     def forget(self, ledger: int) -> None:
         """A ledger was deleted: nothing of it is found any more, and :meth:`collect` gives its room back. Never blocks."""
         with self._lock:
-            self._cache.drop(ledger)
-            self._states.pop(ledger, None)
-            self._changed.discard(ledger)
-            self._forgotten.add(ledger)
+            self._ledgers.forget(ledger)
 
     def checkpoint(self) -> None:
         """Make everything that was stored so far durable in entry logs. Raises :class:`fencepost.SystemFailure` if that fails."""
         with self._lock:
-            if self._flushing is not None or self._cache.entries or self._changed or self._forgotten:
+            if self._ledgers.flushing is not None or self._ledgers.has_changed:
                 awaited = self._checkpoints_begun + 1
                 self._checkpoint_wanted = True
                 self._begin_checkpoint()
@@ -290,7 +243,7 @@ class Storage:
     def collect(self, major: bool = False) -> Collected:
         """Give the room of forgotten ledgers back: remove entry logs that nothing in is in use of any more, and compact those of which little
         is, by ``minorCompactionThreshold`` or ``majorCompactionThreshold``. Raises :class:`fencepost.SystemFailure`."""
-        if self._forgotten:
+        if self._ledgers.forgotten:
             self.checkpoint()
         settings = self.settings
         threshold = settings.major_compaction_threshold if major else settings.minor_compaction_threshold
@@ -302,74 +255,26 @@ class Storage:
 
     # -- parts of the above -------------------------------------------------------------------------------------------
 
-    def _note(self, record: Record) -> None:
-        """Take a record into account in what is known of its ledger."""
-        ledger = record.ledger
-        state = self._states.get(ledger)
-        if state is None:
-            state = self._states[ledger] = LedgerState(ledger)
-            self._changed.add(ledger)
-        if type(record) is EntryAdded:
-            if record.lac <= state.lac:
-                return
-            state.lac = record.lac
-        else:
-            state.apply(record)
-        self._changed.add(ledger)
-
-    def _last(self, ledger: int) -> int | None:
-        """The id of the last entry of a ledger."""
-        found = [self._cache.last(ledger)]
-        flushing = self._flushing
-        if flushing is not None and ledger not in self._forgotten:
-            found.append(flushing.cache.last(ledger))
-        if not self._is_forgotten(ledger):
-            found.append(self._logs.index.last(ledger))
-        return max((each for each in found if each is not None), default=None)
-
-    def _is_forgotten(self, ledger: int) -> bool:
-        """Whether what entry logs have of a ledger does not count any more."""
-        flushing = self._flushing
-        return ledger in self._forgotten or (flushing is not None and ledger in flushing.forgotten)
-
-    def _swapped(self) -> _Checkpoint:
-        """What is to be written to an entry log, which is empty here from now on."""
-        states = [copy.copy(self._states[ledger]) for ledger in sorted(self._changed)]
-        checkpoint = _Checkpoint(self._cache, states, self._forgotten)
-        self._flushing = checkpoint  # before the cache, so that who looks into that first finds each entry in one of them
-        self._cache, self._changed, self._forgotten = WriteCache(), set(), set()
-        return checkpoint
-
     def _begin_checkpoint(self) -> None:
         """Begin a checkpoint, if none is under way and every entry that is queued for the journal is in the cache; otherwise do so later."""
-        if self._flushing is not None or self._entries_journalled != self._entries_stored:
+        if self._ledgers.flushing is not None or self._entries_journalled != self._entries_stored:
             self._checkpoint_wanted = True
             return
         self._checkpoint_wanted = False
         self._checkpoints_begun += 1
-        self._queue.append((0, self._swapped()))
+        self._queue.append((0, self._ledgers.swap()))
         self._idle = False
         self._arrived.notify()
 
     def _flush_replayed(self) -> None:
         """Make room in the cache while the journal is replayed, which is still needed from where it was."""
         with self._lock:
-            checkpoint = self._swapped()
+            checkpoint = self._ledgers.swap()
         checkpoint.journal_start = self._logs.journal_start
         with _one_line(self.settings.ledger_directory):
-            self._write_section(checkpoint)
-        self._flushing = None
-
-    def _write_section(self, checkpoint: _Checkpoint) -> None:
-        with self._writing:
-            section = self._logs.write(
-                checkpoint.cache.entries,
-                checkpoint.states,
-                sorted(checkpoint.forgotten),
-                checkpoint.journal_start,
-            )
+            section = self._ledgers.write(checkpoint)
             self._logs.sync(section)
-            self._logs.commit(section)
+            self._ledgers.end(section)
 
     def _fail(self, reason: str) -> None:
         with self._lock:
@@ -417,7 +322,7 @@ class Storage:
             self._journal.write()
             self._journal.sync()
 
-    def _write_queued(self, queue: list[tuple[int, Record | _Checkpoint]]) -> None:
+    def _write_queued(self, queue: list[tuple[int, Record | Checkpoint]]) -> None:
         """Write records in as few groups as may be, and go on in a new file where a checkpoint begins."""
         settings = self.settings
         most_bytes = settings.journal_buffered_writes_threshold
@@ -431,7 +336,7 @@ class Storage:
                 if not with_entries:
                     continue
                 data = encode(record)
-            elif isinstance(record, _Checkpoint):
+            elif isinstance(record, Checkpoint):
                 self._write_group(group, position)
                 group, size, position = [], 0, 0
                 record.journal_start = self._journal.roll()
@@ -469,29 +374,32 @@ class Storage:
                 self._look_at_room()
                 next_look = time.monotonic() + looks
             with self._lock:
-                checkpoint = self._flushing
+                checkpoint = self._ledgers.flushing
                 if checkpoint is None or not checkpoint.journal_start:
                     if self._failure or self._closing:
                         return
                     self._flushable.wait(max(0.0, min(next_flush, next_look) - time.monotonic()))
-                    checkpoint = self._flushing
+                    checkpoint = self._ledgers.flushing
                     if checkpoint is None and time.monotonic() >= next_flush:
                         next_flush = time.monotonic() + interval
-                        if self._cache.entries or self._changed or self._forgotten:
+                        if self._ledgers.has_changed:
                             self._begin_checkpoint()
                 if self._failure:
                     return
             if checkpoint is not None and checkpoint.journal_start:
-                self._write_section(checkpoint)
+                self._flush(checkpoint)
                 next_flush = time.monotonic() + interval
-                self._end_checkpoint()
-                self._journal.remove_before(checkpoint.journal_start)
 
-    def _end_checkpoint(self) -> None:
+    def _flush(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint and end it."""
+        with self._writing:
+            section = self._ledgers.write(checkpoint)
+            self._logs.sync(section)
+            self._ledgers.end(section)
+        self._journal.remove_before(checkpoint.journal_start)
         with self._lock:
-            self._flushing = None
             self._checkpoints_done += 1
-            if self._cache.size >= self._half or self._checkpoint_wanted:
+            if self._ledgers.cache.size >= self._half or self._checkpoint_wanted:
                 self._begin_checkpoint()
             was_busy, self._is_busy = self._is_busy, False
             self._flushed.notify_all()

@@ -1,0 +1,155 @@
+"""What a bookie holds of its ledgers: entries in memory until a checkpoint, then in entry logs; and what is known of each ledger.
+
+It has no thread and no lock of its own. The storage of a bookie puts it behind both, the simulator drives it on virtual time.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+from fencepost.store.disk.entry_logs import EntryLogs
+from fencepost.store.disk.journal import Damage
+from fencepost.store.disk.ledgers import LedgerState
+from fencepost.store.disk.sections import Section
+from fencepost.store.disk.write_cache import WriteCache
+from fencepost.store.records import EntryAdded, Record
+from fencepost.store.rules.codes import Code
+
+
+class Checkpoint:
+    """What is written to an entry log together. ``journal_start``: the file of the journal that begins after all records about it; 0 until
+    there is one."""
+
+    __slots__ = ("cache", "forgotten", "journal_start", "states")
+
+    def __init__(self, cache: WriteCache, states: list[LedgerState], forgotten: set[int]) -> None:
+        self.cache = cache
+        self.states = states
+        self.forgotten = forgotten
+        self.journal_start = 0
+
+
+class LedgerStore:
+    """Entries and states of ledgers. ``flushing`` is the checkpoint that is being written, None if none is.
+
+    Changes are made by one thread at a time; :meth:`look_up` and :meth:`cached` may be called by any at any time.
+    """
+
+    def __init__(self, logs: EntryLogs) -> None:
+        self.logs = logs
+        self.states = {ledger: copy.copy(state) for ledger, state in logs.states.items()}
+        self.cache = WriteCache()
+        self.flushing: Checkpoint | None = None
+        self.forgotten: set[int] = set()
+        self._changed: set[int] = set()
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def note(self, record: Record) -> None:
+        """Take a record of the journal into account in what is known of its ledger. Its entry is put by itself."""
+        ledger = record.ledger
+        state = self.states.get(ledger)
+        if state is None:
+            state = self.states[ledger] = LedgerState(ledger)
+            self._changed.add(ledger)
+        if type(record) is EntryAdded:
+            if record.lac <= state.lac:
+                return
+            state.lac = record.lac
+        else:
+            state.apply(record)
+        self._changed.add(ledger)
+
+    def forget(self, ledger: int) -> None:
+        """Forget a ledger, and all entries of it that were put so far."""
+        self.cache.drop(ledger)
+        self.states.pop(ledger, None)
+        self._changed.discard(ledger)
+        self.forgotten.add(ledger)
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether there is anything for a checkpoint to write."""
+        return bool(self.cache.entries or self._changed or self.forgotten)
+
+    def swap(self) -> Checkpoint:
+        """Begin a checkpoint with all that has changed, while there is none. What changes from now on is for the next one."""
+        states = [copy.copy(self.states[ledger]) for ledger in sorted(self._changed)]
+        checkpoint = Checkpoint(self.cache, states, self.forgotten)
+        self.flushing = checkpoint  # before the cache, so that who looks into that first finds each entry in one of them
+        self.cache, self._changed, self.forgotten = WriteCache(), set(), set()
+        return checkpoint
+
+    def write(self, checkpoint: Checkpoint) -> Section:
+        """Write what a checkpoint holds to an entry log; durable when that is synced. Raises ``OSError``."""
+        forgotten = sorted(checkpoint.forgotten)
+        return self.logs.write(checkpoint.cache.entries, checkpoint.states, forgotten, checkpoint.journal_start)
+
+    def end(self, section: Section) -> None:
+        """End the checkpoint that wrote a section: it is durable, and what is in it is found there from now on."""
+        self.logs.commit(section)
+        self.flushing = None
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def records(self) -> Iterator[Record]:
+        """Records that come to what entry logs say of ledgers."""
+        for _, state in sorted(self.logs.states.items()):
+            yield from state.records()
+
+    def look_up(self, ledger: int, entry_id: int) -> tuple[Code, int, bytes | None]:
+        """Find an entry, or, with entry id -1, the last of the ledger: OK, its id and its body; or ``NO_ENTRY`` or ``IO_ERROR``, the id
+        that was asked for, and None."""
+        wanted: int | None = entry_id
+        if entry_id < 0:
+            try:
+                wanted = self.last(ledger)
+            except (Damage, OSError):
+                return Code.IO_ERROR, entry_id, None
+        if wanted is None:
+            return Code.NO_ENTRY, entry_id, None
+        body = self.cached(ledger, wanted)
+        if body is not None:
+            return Code.OK, wanted, body
+        if self._is_forgotten(ledger):
+            return Code.NO_ENTRY, entry_id, None
+        code, body = self.logs.read(ledger, wanted)
+        return code, wanted if code is Code.OK else entry_id, body
+
+    def cached(self, ledger: int, entry_id: int) -> bytes | None:
+        """An entry that is in memory, None if it is not."""
+        body = self.cache.get(ledger, entry_id)
+        if body is None:
+            flushing = self.flushing
+            if flushing is not None and ledger not in self.forgotten:
+                body = flushing.cache.get(ledger, entry_id)
+        return body
+
+    def last(self, ledger: int) -> int | None:
+        """The id of the last entry of a ledger, None if it has none. Raises :class:`fencepost.store.disk.journal.Damage`."""
+        found = [self.cache.last(ledger)]
+        flushing = self.flushing
+        if flushing is not None and ledger not in self.forgotten:
+            found.append(flushing.cache.last(ledger))
+        if not self._is_forgotten(ledger):
+            found.append(self.logs.index.last(ledger))
+        return max((each for each in found if each is not None), default=None)
+
+    def entries_of(self, ledger: int) -> list[int]:
+        """The ids of the entries of a ledger, in order. Raises :class:`fencepost.store.disk.journal.Damage`."""
+        found: set[int] = set(self.cache.entries.get(ledger, ()))
+        flushing = self.flushing
+        if flushing is not None and ledger not in self.forgotten:
+            found |= set(flushing.cache.entries.get(ledger, ()))
+        if not self._is_forgotten(ledger):
+            for located in self.logs.index.runs(ledger):
+                found.update(located.run.ids)
+        return sorted(found)
+
+    def _is_forgotten(self, ledger: int) -> bool:
+        """Whether what entry logs have of a ledger does not count any more."""
+        flushing = self.flushing
+        return ledger in self.forgotten or (flushing is not None and ledger in flushing.forgotten)
