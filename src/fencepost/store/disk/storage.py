@@ -89,6 +89,8 @@ class Storage:
             self._held.release()
             raise
         self._collection = Collection(self._logs)
+        self._next_minor = time.monotonic() + settings.minor_compaction_interval
+        self._next_major = time.monotonic() + settings.major_compaction_interval
         self._ledgers = LedgerStore(self._logs)
 
         self._lock = threading.Lock()
@@ -240,20 +242,27 @@ class Storage:
             if self._failure:
                 raise SystemFailure(self._failure)
 
-    def collect(self, major: bool = False) -> Collected:
-        """Give the room of forgotten ledgers back: remove entry logs that nothing in is in use of any more, and compact those of which little
-        is, by ``minorCompactionThreshold`` or ``majorCompactionThreshold``. Raises :class:`fencepost.SystemFailure`."""
+    def collect(self) -> Collected:
+        """Give the room of forgotten ledgers back: remove entry logs of which nothing is in use any more, and compact those of which little is,
+        when the time of a minor or a major compaction has come. Raises :class:`fencepost.SystemFailure`."""
         if self._ledgers.forgotten:
             self.checkpoint()
-        settings = self.settings
-        threshold = settings.major_compaction_threshold if major else settings.minor_compaction_threshold
+        settings, now = self.settings, time.monotonic()
+        threshold = 0.0
+        if now >= self._next_minor:
+            threshold, self._next_minor = settings.minor_compaction_threshold, now + settings.minor_compaction_interval
+        if now >= self._next_major:
+            threshold, self._next_major = settings.major_compaction_threshold, now + settings.major_compaction_interval
         try:
-            return self._collection.run(threshold, self._writing, settings.compaction_rate_by_bytes, lambda: self._closing)
+            return self._collection.run(threshold, self._writing, settings.compaction_rate_by_bytes, self._has_ended)
         except OSError as error:
             self._fail(f"{settings.ledger_directory}: {_reason(error)}")
             raise SystemFailure(self._failure) from None
 
     # -- parts of the above -------------------------------------------------------------------------------------------
+
+    def _has_ended(self) -> bool:
+        return self._closing or bool(self._failure)
 
     def _begin_checkpoint(self) -> None:
         """Begin a checkpoint, if none is under way and every entry that is queued for the journal is in the cache; otherwise do so later."""
