@@ -34,10 +34,10 @@ print(simulate(drawn(7, "beyond")).trace_hash)
 SOURCE = Path(__file__).parents[3] / "src"
 
 
-def hashes(python: str, hash_seed: str) -> str:
+def hashes(python: str, hash_seed: str, before: str = "") -> str:
     """What a process prints for a few seeds."""
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(SOURCE)}
-    done = subprocess.run([python, "-c", HASHES], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    done = subprocess.run([python, "-c", before + HASHES], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True)
     return done.stdout
 
 
@@ -53,6 +53,10 @@ def test_the_same_seed_is_the_same_run_on_every_python(version: str) -> None:
     if python is None or subprocess.run([python, "-c", "import fencepost.store.sim.run"], env={**os.environ, "PYTHONPATH": str(SOURCE)}, capture_output=True).returncode:
         pytest.skip(f"there is no {version} here with what Fencepost needs")
     assert hashes(python, "0") == hashes(sys.executable, "0")
+
+
+def test_without_protobuf_the_runs_are_the_same() -> None:
+    assert hashes(sys.executable, "0", "import sys; sys.modules['google'] = None") == hashes(sys.executable, "0")
 
 
 def test_a_run_that_is_told_is_the_run_that_is_not() -> None:

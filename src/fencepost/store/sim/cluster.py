@@ -24,6 +24,7 @@ from fencepost.store.sim.metadata import SimMetadata
 from fencepost.store.sim.network import SimNetwork
 from fencepost.store.sim.schedule import Schedule
 from fencepost.store.sim.story import Story
+from fencepost.store.sim.wire import VERSION_2
 
 LIMIT = 40_000
 """Events after which a run is given up: something goes round in circles."""
@@ -69,7 +70,8 @@ class Cluster:
         self.clients: list[ClientProcess] = []
         slow = SLOW_MESSAGES if "delays" in case.faults else 0.0
         unsteady = UNSTEADY if "lost_answers" in case.faults else 0.0
-        self.network = SimNetwork(self.schedule, case.stream("network"), story, slow)
+        version_2 = case.stream("wire").random() < VERSION_2
+        self.network = SimNetwork(self.schedule, case.stream("network"), story, slow, version_2)
         self.metadata = SimMetadata(self.schedule, case.stream("metadata"), self.judge, story, case.protections, unsteady)
         self._restarts = case.stream("restarts").random
         self.bookies: dict[str, BookieProcess] = {}

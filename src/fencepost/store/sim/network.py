@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from fencepost.store.messages import Request, Response
 from fencepost.store.sim.schedule import Schedule
+from fencepost.store.sim.wire import Wire
 
 if TYPE_CHECKING:
     from fencepost.store.sim.story import Story
@@ -55,10 +56,11 @@ class Server(Protocol):
 class Connection:
     """A connection from a client to a server. ``waiting`` are the requests that the client waits for."""
 
-    __slots__ = ("arrives_down", "arrives_up", "checking", "client", "deadlines", "number", "open", "server", "start", "usable", "waiting")
+    __slots__ = ("arrives_down", "arrives_up", "checking", "client", "deadlines", "number", "open", "server", "start", "usable", "waiting", "wire")
 
-    def __init__(self, number: int, client: Client, server: Server) -> None:
+    def __init__(self, number: int, client: Client, server: Server, wire: Wire) -> None:
         self.number = number
+        self.wire = wire
         self.client = client
         self.server = server
         self.start = server.starts
@@ -72,13 +74,16 @@ class Connection:
 
 
 class SimNetwork:
-    """The connections of a cluster. ``slow`` is the share of messages that take long."""
+    """The connections of a cluster. ``slow`` is the share of messages that take long. ``version_2``: they speak that, where it has the words."""
 
-    def __init__(self, schedule: Schedule, random: Random, story: Story | None, slow: float) -> None:
+    def __init__(
+        self, schedule: Schedule, random: Random, story: Story | None, slow: float, version_2: bool = False
+    ) -> None:
         self.schedule = schedule
         self.random = random.random
         self.story = story
         self.slow = slow
+        self.version_2 = version_2
         self.servers: dict[str, Server] = {}
         self.connections: dict[int, Connection] = {}
         self.clogged: dict[tuple[str, str], int] = {}
@@ -101,7 +106,7 @@ class SimNetwork:
             self.story.sent(client.name, server_name, (connection.number, txn, True), request)
         if connection.open:
             arrives = connection.arrives_up = self._arrival(client.name, server_name, connection.arrives_up)
-            self.schedule.at(arrives, self._arrive_up, connection, txn, request)
+            self.schedule.at(arrives, self._arrive_up, connection, txn, connection.wire.request(txn, request))
         elif connection.server.alive and connection.server.starts != connection.start:
             self.lose(connection, noticed=True)  # a server that was started anew knows nothing of it, and says so
 
@@ -115,7 +120,7 @@ class SimNetwork:
             self.story.sent(server.name, client.name, (number, txn, False), response)
         if connection.open:
             arrives = connection.arrives_down = self._arrival(server.name, client.name, connection.arrives_down)
-            self.schedule.at(arrives, self._arrive_down, connection, txn, response)
+            self.schedule.at(arrives, self._arrive_down, connection, txn, connection.wire.response(txn, response))
 
     # -- what becomes of connections ----------------------------------------------------------------------------------
 
@@ -142,7 +147,9 @@ class SimNetwork:
 
     def _connect(self, client: Client, server: Server) -> Connection:
         self._count += 1
-        connection = client.connections[server.name] = Connection(self._count, client, server)
+        connection = client.connections[server.name] = Connection(
+            self._count, client, server, Wire(self.version_2)
+        )
         self.connections[connection.number] = connection
         if not server.alive:
             self.lose(connection, noticed=True)
