@@ -28,6 +28,7 @@ from fencepost.store.roles.reader import Reader, ReaderSettings
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import Fragment
 from fencepost.store.rules.metadata import DigestType, LedgerMetadata, closed
+from fencepost.store.rules.reading import order_to_ask
 
 DIGESTS = Digests(DigestType.CRC32, b"p")
 LACK = Code.NO_ENTRY
@@ -235,10 +236,35 @@ def test_a_read_that_somebody_did_not_answer_is_no_negative() -> None:
 def test_an_entry_of_a_fragment_that_the_reader_does_not_know_yet_is_found_there() -> None:
     story = Story()
     story.call("read", 5)
-    for bookie in "abc":
+    for bookie in "cab":
         story.answer(bookie, LACK)
     assert story.metadata(ledger((0, "abc"), (5, "dec")), 4) == []
+    story.answer("c", LACK)
     assert story.answer("d", body(5)) == [Result(2, b"entry 5")]
+
+
+def test_each_entry_is_asked_of_another_bookie_first_and_a_suspect_last() -> None:
+    story = Story()
+    assert order_to_ask(("a", "b", "c"), 4, ()) == ("b", "c", "a")
+    story.call("read", 1)
+    story.answer("b", None)
+    story.call("read", 4)
+    assert set(story.sent) == {"c"}, "b left a question unanswered"
+    story.answer("c", body(4))
+    story.call("lac")
+    for bookie in "bca":
+        story.lac(bookie)
+    story.call("read", 4)
+    assert set(story.sent) == {"b"}, "it answers again"
+
+
+def test_damage_is_told_where_no_copy_is_whole() -> None:
+    story = Story()
+    story.call("read", 3)
+    story.answer("a", body(3)[:-1] + b"?")
+    story.answer("b", LACK)
+    story.answer("c", None)
+    assert story.metadata(OPEN) == [Result(2, error=Error.DIGEST_MISMATCH)]
 
 
 # -- following a ledger -----------------------------------------------------------------------------------------------
@@ -247,7 +273,7 @@ def test_an_entry_of_a_fragment_that_the_reader_does_not_know_yet_is_found_there
 def test_what_can_be_read_is_read_at_once() -> None:
     story = Story()
     story.call("tail", 5)
-    assert story.answer("a", body(5)) == [Result(2, b"entry 5")]
+    assert story.answer("c", body(5)) == [Result(2, b"entry 5")]
 
 
 def test_an_entry_comes_with_the_poll_for_the_lac() -> None:

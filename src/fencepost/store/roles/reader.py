@@ -55,6 +55,7 @@ from fencepost.store.rules.reading import (
     lac_read,
     may_be_elsewhere,
     next_to_ask,
+    order_to_ask,
     ordinary_read,
     outcome_of_read,
     says_lac,
@@ -141,6 +142,8 @@ class Reader:
         self.tails: dict[int, list[int]] = {}
         """Entries that are waited for, and the tokens of those who do."""
         self.poll: Poll | None = None
+        self.suspects: set[str] = set()
+        """Bookies that left the last question unanswered."""
         self.polled = 0
         """How many polls there have been: each goes to the next bookie."""
 
@@ -235,6 +238,10 @@ class Reader:
     def _answered(self, event: Received | Unanswered, now: int, effects: list[Effect]) -> None:
         operation = self.requests.pop(event.txn, None)
         response = event.response if type(event) is Received else None
+        if response is None:
+            self.suspects.add(event.bookie)
+        elif self.suspects:
+            self.suspects.discard(event.bookie)
         if type(operation) is LacRead:
             assert response is None or isinstance(response, ReadLacResponse)
             self._lac_answered(operation, event.bookie, response, now, effects)
@@ -249,7 +256,8 @@ class Reader:
 
     def _read(self, token: int, entry_id: int, effects: list[Effect]) -> None:
         if is_readable(entry_id, self.lac, self.end):
-            read = self.reads[token] = Read(token, entry_id, self._write_set(entry_id), [], [], [])
+            bookies = order_to_ask(self._write_set(entry_id), entry_id, self.suspects)
+            read = self.reads[token] = Read(token, entry_id, bookies, [], [], [])
             self._ask_next(read, False, effects)
         else:
             effects.append(Result(token, error=Error.READ_FAILED))

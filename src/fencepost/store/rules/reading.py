@@ -135,6 +135,15 @@ def ordinary_read(found: bool, negative: Collection[B], failed: Collection[B], w
     return Verdict.UNKNOWN if all(b in negative or b in failed for b in write_set) else Verdict.WAITING
 
 
+def order_to_ask(write_set: Ensemble[B], entry_id: int, suspects: Collection[B]) -> tuple[B, ...]:
+    """The write set of an entry in the order in which a reader asks it: from entry to entry another bookie first, so that all have as
+    much to do; and suspects, who left the last question unanswered, at the end."""
+    bookies = tuple(write_set)
+    start = entry_id % len(bookies)
+    order = bookies[start:] + bookies[:start]
+    return tuple(sorted(order, key=lambda b: b in suspects)) if suspects else order
+
+
 def next_to_ask(
     asked: Collection[B], answered: Collection[B], write_set: Ensemble[B], has_waited: bool
 ) -> B | None:

@@ -1,0 +1,496 @@
+"""Ledgers through the client: over loopback to bookies that serve the role, with a metadata service in the process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from store.client.standins import Cluster
+
+from fencepost.errors import OptionError
+from fencepost.store import errors
+from fencepost.store.client.writer import LedgerWriter
+from fencepost.store.messages import AddEntry, ReadEntry
+from fencepost.store.metadata.client import Session
+from fencepost.store.rules.codes import Code
+from fencepost.store.rules.metadata import DigestType, LedgerStatus
+
+
+def run(test: Callable[[Cluster], Awaitable[None]], bookies: int = 3) -> None:
+    """Run a test on a cluster of its own."""
+
+    async def on_cluster() -> None:
+        async with Cluster(bookies) as cluster:
+            async with asyncio.timeout(120):
+                await test(cluster)
+
+    asyncio.run(on_cluster())
+
+
+async def until(condition: Callable[[], Any], what: str) -> None:
+    for _ in range(6000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"waited in vain for {what}")
+
+
+async def contents(reader: Any, *span: int) -> list[bytes]:
+    return [entry.data async for entry in reader.read(*span)]
+
+
+@pytest.mark.parametrize("digest", ["crc32c", "crc32", "hmac", "dummy"])
+def test_what_is_appended_is_read(digest: str) -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        data = [b"entry %d" % number for number in range(500)]
+        async with store.create_ledger(digest=digest, password="secret", custom_metadata={"made by": b"a test"}) as ledger:
+            assert await ledger.append(data[0]) == 0
+            assert await ledger.append_many(data[1:]) == [*range(1, 500)]
+            assert ledger.last_add_confirmed == 499 and ledger.length == sum(map(len, data))
+        async with store.open_ledger(ledger.id, password="secret", digest=digest) as reader:
+            assert await contents(reader) == data
+            assert await contents(reader, 7, 9) == data[7:10]
+            assert await reader.read_entry(499) == data[499]
+            assert reader.is_closed and reader.last_add_confirmed == 499
+            assert reader.metadata.custom_metadata == (("made by", b"a test"),)
+            assert reader.metadata.length == sum(map(len, data))
+
+    run(test)
+
+
+def test_appends_are_pipelined_in_order_and_bounded() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await store.create_ledger(ensemble=3, in_flight=4)
+        most = 0
+
+        async def append(number: int) -> int:
+            nonlocal most
+            entry_id = await ledger.append(b"%d" % number)
+            most = max(most, ledger.in_flight)
+            return entry_id
+
+        ids = await asyncio.gather(*(append(number) for number in range(100)))
+        assert ids == [*range(100)] and most <= 4
+        await ledger.close()
+        reader = await store.open_ledger(ledger.id)
+        assert await contents(reader) == [b"%d" % number for number in range(100)]
+
+    run(test)
+
+
+def test_bytes_in_flight_are_bounded_and_a_large_entry_goes_alone() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await store.create_ledger(in_flight_bytes=100)
+        seen: list[int] = []
+
+        async def append(size: int) -> None:
+            await ledger.append(b"x" * size)
+            seen.append(ledger._in_flight_bytes)
+
+        await asyncio.gather(*(append(size) for size in (40, 40, 40, 500, 60, 40)))
+        assert max(seen) <= 500
+        await ledger.close()
+        reader = await store.open_ledger(ledger.id)
+        assert [len(data) for data in await contents(reader)] == [40, 40, 40, 500, 60, 40]
+
+    run(test)
+
+
+def test_a_cancelled_append_leaves_the_ledger_usable() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await store.create_ledger(in_flight=1)
+        swallowing = True
+        for bookie in cluster.bookies.values():
+            bookie.swallow = lambda request: swallowing and type(request) is AddEntry
+        sent = asyncio.create_task(ledger.append(b"sent"))
+        waiting = [asyncio.create_task(ledger.append(b"waiting %d" % number)) for number in range(3)]
+        await asyncio.sleep(0.05)
+        for task in (sent, waiting[0], waiting[2]):
+            task.cancel()
+        swallowing = False
+        for bookie in cluster.bookies.values():
+            bookie.code_for_adds = None
+        await asyncio.gather(sent, *waiting, return_exceptions=True)
+        assert sent.cancelled() and waiting[0].cancelled() and waiting[2].cancelled()
+        assert ledger.in_flight == 0 or await asyncio.wait_for(ledger.close(), 60) is not None
+
+    run(test, bookies=6)
+
+
+def test_an_append_that_is_cancelled_in_line_is_not_sent_and_gives_its_place() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await store.create_ledger(in_flight=1)
+        tasks = [asyncio.create_task(ledger.append(b"%d" % number)) for number in range(4)]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        tasks[2].cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert results[0] == 0 and results[3] == 1
+        assert await ledger.append(b"more") == 2
+        await ledger.close()
+        reader = await store.open_ledger(ledger.id)
+        assert await contents(reader) == [b"0", b"3", b"more"]
+
+    run(test)
+
+
+def test_append_many_takes_what_comes_in_time_and_says_what_is_confirmed_when_it_fails() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await store.create_ledger(in_flight=5)
+
+        async def slowly() -> AsyncIterator[bytes]:
+            for number in range(30):
+                await asyncio.sleep(0)
+                if number == 20:
+                    for bookie in cluster.bookies.values():
+                        bookie.code_for_adds = Code.FENCED
+                yield b"%d" % number
+
+        with pytest.raises(errors.LedgerFencedError, match="somebody else recovers it"):
+            await ledger.append_many(slowly())
+        assert 10 <= ledger.last_add_confirmed < 20
+        with pytest.raises(errors.LedgerFencedError):
+            await ledger.append(b"no more")
+        with pytest.raises(errors.LedgerFencedError):
+            await ledger.close()
+
+    run(test)
+
+
+def test_an_entry_that_no_frame_can_hold_is_refused_at_once() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        async with store.create_ledger() as ledger:
+            with pytest.raises(errors.IllegalOperationError, match="too large"):
+                await ledger.append(bytes(6 * 1024 * 1024))
+            assert await ledger.append(bytes(4 * 1024 * 1024)) == 0
+            assert await ledger.append(memoryview(b"view")) == 1
+            assert ledger.in_flight == 0
+        with pytest.raises(errors.LedgerClosedError):
+            await ledger.append(b"late")
+        assert await ledger.close() == 1
+
+    run(test)
+
+
+def test_a_bookie_that_dies_is_replaced_and_nothing_is_lost() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        async with store.create_ledger(ensemble=3, ack_quorum=2) as ledger:
+            data = [b"%d" % number for number in range(200)]
+            await ledger.append_many(data[:100])
+            dead = ledger.metadata.fragments[0].ensemble[1]
+            await cluster.kill(dead)
+            await ledger.append_many(data[100:])
+            assert dead not in ledger.metadata.fragments[-1].ensemble
+        reader = await store.open_ledger(ledger.id)
+        assert await contents(reader) == data
+
+    run(test, bookies=4)
+
+
+def test_a_bookie_that_does_not_answer_is_replaced_after_a_while() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect(request_timeout=0.3)
+        async with store.create_ledger(ensemble=2, ack_quorum=2) as ledger:
+            await ledger.append(b"one")
+            frozen = ledger.metadata.fragments[0].ensemble[0]
+            cluster.bookies[frozen].swallow = lambda request: True
+            assert await ledger.append(b"two") == 1
+            assert [each.first_entry_id for each in ledger.metadata.fragments] == [0, 1]
+        other = await store.create_ledger(ensemble=2, ack_quorum=2)
+        assert frozen not in other.metadata.fragments[0].ensemble, "who has failed is chosen last"
+
+    run(test)
+
+
+@pytest.mark.parametrize("code", [Code.READ_ONLY, Code.IO_ERROR, Code.TOO_MANY_REQUESTS])
+def test_a_bookie_that_takes_no_entry_is_replaced(code: Code) -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        async with store.create_ledger(ensemble=3, ack_quorum=3) as ledger:
+            full = ledger.metadata.fragments[0].ensemble[2]
+            cluster.bookies[full].code_for_adds = code
+            assert await ledger.append(b"one") == 0
+            assert full not in ledger.metadata.fragments[0].ensemble
+
+    run(test, bookies=4)
+
+
+def test_without_enough_bookies_nothing_is_created_and_appends_fail() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        with pytest.raises(errors.NotEnoughBookiesError, match="start more"):
+            await store.create_ledger(ensemble=4)
+        ledger = await store.create_ledger(ensemble=3, ack_quorum=2)
+        assert await ledger.append(b"one") == 0
+        for name in ("b1", "b2"):
+            await cluster.kill(name)
+        with pytest.raises(errors.NotEnoughBookiesError):
+            await ledger.append(b"two")
+        assert await ledger.close() == 0, "a ledger can still be closed where it was confirmed"
+
+    run(test)
+
+
+def test_another_client_recovers_and_the_writer_is_fenced_off() -> None:
+    async def test(cluster: Cluster) -> None:
+        store, other = await cluster.connect(), await cluster.connect()
+        ledger = await store.create_ledger(password=b"p")
+        await ledger.append_many([b"%d" % number for number in range(50)])
+        async with other.open_ledger(ledger.id, recover=True, password=b"p") as reader:
+            assert await contents(reader) == [b"%d" % number for number in range(50)]
+            assert reader.metadata.status is LedgerStatus.CLOSED
+        with pytest.raises(errors.LedgerFencedError):
+            await ledger.append(b"late")
+        with pytest.raises(errors.LedgerFencedError):
+            async with ledger:
+                pass
+
+    run(test)
+
+
+def test_a_ledger_is_opened_only_with_its_password_and_the_digest_that_is_expected() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        async with store.create_ledger(password=b"p", digest=DigestType.HMAC) as ledger:
+            await ledger.append(b"one")
+        with pytest.raises(errors.UnauthorizedAccessError, match="the password is not that of ledger 0"):
+            await store.open_ledger(ledger.id)
+        with pytest.raises(errors.UnauthorizedAccessError):
+            await store.open_ledger(ledger.id, recover=True, password=b"q")
+        with pytest.raises(errors.DigestMismatchError, match="has the digest hmac, not crc32"):
+            await store.open_ledger(ledger.id, password=b"p", digest="crc32")
+        with pytest.raises(OptionError, match="there is crc32, hmac, crc32c, dummy"):
+            store.create_ledger(digest="md5")
+
+    run(test)
+
+
+def test_damaged_copies_are_passed_over_and_told_of_when_there_is_no_other() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        async with store.create_ledger(ensemble=2) as ledger:
+            await ledger.append(b"precious")
+        first, second = ledger.metadata.fragments[0].ensemble
+        entries = cluster.bookies[first].entries
+        entries[ledger.id, 0] = entries[ledger.id, 0][:-1] + b"!"
+        async with store.open_ledger(ledger.id) as reader:
+            assert await contents(reader) == [b"precious"]
+            cluster.bookies[second].entries.update(entries)
+            with pytest.raises(errors.DigestMismatchError, match="no bookie has an undamaged copy"):
+                await contents(reader)
+
+    run(test)
+
+
+def test_entries_that_are_not_there_are_said_so() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        with pytest.raises(errors.NoSuchLedgerError, match="there is no ledger 17"):
+            await store.open_ledger(17)
+        with pytest.raises(errors.NoSuchLedgerError):
+            await store.recover_ledger(17)
+        with pytest.raises(errors.NoSuchLedgerError):
+            await store.delete_ledger(17)
+        ledger = await store.create_ledger()
+        await ledger.append(b"one")
+        async with store.open_ledger(ledger.id) as reader:
+            with pytest.raises(errors.NoSuchEntryError, match="confirmed up to entry"):
+                await reader.read_entry(5)
+            await ledger.close()
+            await until(lambda: reader.is_closed, "the end")
+            with pytest.raises(errors.NoSuchEntryError, match="ends at entry 0"):
+                await contents(reader, 0, 1)
+            with pytest.raises(errors.NoSuchEntryError, match="count from 0"):
+                await contents(reader, -1)
+            for bookie in cluster.bookies.values():
+                bookie.entries.clear()
+            with pytest.raises(errors.NoSuchEntryError, match="every bookie"):
+                await reader.read_entry(0)
+
+    run(test)
+
+
+def test_an_empty_ledger_has_no_entries() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        async with store.create_ledger() as ledger:
+            pass
+        async with store.open_ledger(ledger.id) as reader:
+            assert await contents(reader) == [] and [e async for e in reader.tail()] == []
+            assert await reader.read_last_add_confirmed() == -1
+
+    run(test)
+
+
+def test_a_tail_gives_every_entry_once_in_order_until_the_end() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await store.create_ledger(explicit_lac_interval=0.01)
+        seen: list[tuple[int, bytes]] = []
+
+        async def follow(first: int) -> None:
+            async with store.open_ledger(ledger.id) as reader:
+                async for entry in reader.tail(first):
+                    seen.append((entry.id, entry.data))
+
+        following = asyncio.create_task(follow(3))
+        for number in range(40):
+            await ledger.append(b"%d" % number)
+            if number % 10 == 9:
+                await until(lambda: len(seen) == number - 2, "what was confirmed, though nothing follows")
+                if number == 19:
+                    await cluster.kill(ledger.metadata.fragments[-1].ensemble[0])
+        await ledger.close()
+        await following
+        assert seen == [(number, b"%d" % number) for number in range(3, 40)]
+
+    run(test, bookies=4)
+
+
+def test_a_tail_ends_when_the_ledger_is_deleted() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await store.create_ledger()
+
+        async def follow() -> None:
+            async with store.open_ledger(ledger.id) as reader:
+                async for _ in reader.tail():
+                    pass
+
+        following = asyncio.create_task(follow())
+        await asyncio.sleep(0.05)
+        await store.delete_ledger(ledger.id)
+        with pytest.raises(errors.NoSuchLedgerError):
+            await following
+
+    run(test)
+
+
+def test_reads_go_on_while_bookies_are_down() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        data = [b"%d" % number for number in range(300)]
+        async with store.create_ledger(ensemble=3, ack_quorum=3) as ledger:
+            await ledger.append_many(data)
+        async with store.open_ledger(ledger.id) as reader:
+            await cluster.kill("b1", registered=True)
+            cluster.bookies["b2"].swallow = lambda request: type(request) is ReadEntry
+            assert await contents(reader) == data
+            await cluster.kill("b3", registered=True)
+            with pytest.raises(errors.ReadError, match="too few bookies"):
+                await contents(reader)
+            await cluster.bookies["b3"].restart()
+            assert await contents(reader) == data
+
+    run(test)
+
+
+def test_reads_are_spread_over_the_bookies() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect(speculation_delay=5.0)
+        async with store.create_ledger() as ledger:
+            await ledger.append_many([b"%d" % number for number in range(300)])
+        async with store.open_ledger(ledger.id) as reader:
+            await contents(reader)
+        for bookie in cluster.bookies.values():
+            asked = [request for request in bookie.asked if type(request) is ReadEntry]
+            assert 50 <= len(asked) <= 150
+
+    run(test)
+
+
+def test_answers_of_the_metadata_service_that_are_lost_change_nothing() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        cluster.metadata.lose = 1
+        ledger = await store.create_ledger()
+        await ledger.append(b"one")
+        cluster.metadata.lose = 2
+        await ledger.close()
+        cluster.metadata.session(Session.EXPIRED)
+        cluster.metadata.session(Session.CONNECTED)
+        async with store.open_ledger(ledger.id) as reader:
+            assert await contents(reader) == [b"one"]
+
+    run(test)
+
+
+def test_a_metadata_service_that_stays_out_of_reach_is_not_waited_for_for_ever() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect(metadata_timeout=0.2)
+        ledger = await store.create_ledger()
+        cluster.metadata.session(Session.DISCONNECTED)
+        with pytest.raises(errors.MetadataServiceError, match=r"can not be reached for 0\.2 s"):
+            await store.create_ledger()
+        with pytest.raises(errors.MetadataServiceError):
+            await ledger.close()
+        cluster.metadata.session(Session.CONNECTED)
+        assert await ledger.close() == -1
+
+    run(test)
+
+
+def test_an_id_that_is_taken_is_told_and_an_own_one_is_drawn_again() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        by_hand = await store.create_ledger(ledger=0)
+        assert (await store.create_ledger()).id == 1
+        with pytest.raises(errors.LedgerExistsError, match="ledger 0 exists already"):
+            await store.create_ledger(ledger=0)
+        assert by_hand.id == 0
+        assert [ledger async for ledger in store.list_ledgers()] == [0, 1]
+        await store.delete_ledger(0)
+        assert [ledger async for ledger in store.list_ledgers()] == [1]
+
+    run(test)
+
+
+def test_with_deferred_sync_a_force_tells_readers() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await store.create_ledger(deferred_sync=True)
+        assert await ledger.append_many([b"a", b"b"]) == [0, 1]
+        assert ledger.last_add_confirmed == -1
+        assert await ledger.force() == 1 == ledger.last_add_confirmed
+        assert await ledger.close() == 1
+        reader = await store.open_ledger(ledger.id)
+        assert await contents(reader) == [b"a", b"b"]
+
+    run(test)
+
+
+def test_an_error_in_the_body_closes_the_ledger_and_is_the_one_that_is_raised() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        kept: list[LedgerWriter] = []
+        with pytest.raises(ZeroDivisionError):
+            async with store.create_ledger() as ledger:
+                kept.append(ledger)
+                await ledger.append(b"one")
+                raise ZeroDivisionError
+        assert (await store.ledger_metadata(kept[0].id)).status is LedgerStatus.CLOSED
+
+    run(test)
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        with pytest.raises(OptionError, match="ack_quorum 3"):
+            store.create_ledger(ensemble=2, ack_quorum=3)
+        with pytest.raises(OptionError, match="in_flight is 0"):
+            store.create_ledger(in_flight=0)
+        with pytest.raises(OptionError, match="request_timeout is 0"):
+            await cluster.connect(request_timeout=0)
+
+    run(test)
