@@ -1,0 +1,275 @@
+"""The server of a bookie, over real sockets: what it answers, and what a hostile or slow client does to it and to others."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.store import messages as m
+from fencepost.store.rules.codes import Code
+from fencepost.store.wire import v2, v3
+from store.bookie.serving import KEY, add, entry, run, serving, until
+
+
+@pytest.mark.parametrize("codec", [v3, v2], ids=["v3", "v2"])
+def test_entries_are_added_and_read_back(tmp_path: Path, codec: Any) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            client = await served.client(codec)
+            client.send(*(add(7, entry_id) for entry_id in range(50)))
+            answers = [(await client.receive())[1] for _ in range(50)]
+            assert sorted(answer.entry_id for answer in answers) == list(range(50))
+            assert {answer.code for answer in answers} == {Code.OK}
+            assert (await client.ask(m.ReadEntry(7, 3))).body == entry(7, 3)
+            assert (await client.ask(m.ReadEntry(7, -1))).body == entry(7, 49)
+            assert (await client.ask(m.ReadEntry(7, 50))).code is Code.NO_ENTRY
+            assert (await client.ask(m.ReadEntry(8, 0))).code is Code.NO_LEDGER
+            await client.close()
+
+    run(main())
+
+
+def test_every_operation_of_version_3_is_answered(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            client = await served.client()
+            client.send(*(add(1, entry_id) for entry_id in (0, 1, 2, 5)))
+            for _ in range(4):
+                assert (await client.receive())[1].code is Code.OK
+            assert (await client.ask(m.ListEntries(1))).runs == ((0, 2), (5, 5))
+            info = await client.ask(m.GetBookieInfo())
+            assert info.code is Code.OK and info.total >= info.free > 0
+            assert (await client.ask(m.WriteLac(1, 5, b"lac", KEY))).code is Code.OK
+            lac = await client.ask(m.ReadLac(1))
+            assert (lac.code, lac.lac_body, lac.last_entry) == (Code.OK, b"lac", entry(1, 5))
+            assert (await client.ask(m.ForceLedger(1))).code is Code.OK
+            assert (await client.ask(m.Auth("none"))).plugin == m.NO_AUTHENTICATION
+            assert (await client.ask(m.StartTls())).code is Code.BAD_REQUEST
+            assert (await client.ask(add(1, 6, key=b"x" * 20))).code is Code.UNAUTHORIZED
+            assert (await client.ask(m.ReadEntry(1, -1, True, KEY))).code is Code.OK
+            assert (await client.ask(add(1, 6))).code is Code.FENCED
+            assert (await client.ask(add(1, 6, recovery=True))).code is Code.OK
+
+    run(main())
+
+
+def test_batch_reads_of_version_2_are_answered(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            client = await served.client(v2)
+            client.send(*(add(1, entry_id) for entry_id in range(10)))
+            for _ in range(10):
+                await client.receive()
+            answer = await client.ask(m.BatchRead(1, 4, 3))
+            assert answer.bodies == tuple(entry(1, entry_id) for entry_id in (4, 5, 6))
+
+    run(main())
+
+
+def test_a_long_poll_is_answered_when_the_lac_moves_or_its_time_is_over(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            reader, writer = await served.client(), await served.client()
+            assert (await writer.ask(add(1, 0))).code is Code.OK
+            reader.send(m.ReadEntry(1, -1, previous_lac=-1, wait=600_000_000))
+            await until(lambda: served.server.role.polls, "the poll")
+            assert (await writer.ask(add(1, 1))).code is Code.OK
+            _, answer = await reader.receive()
+            assert (answer.code, answer.entry_id, answer.lac, answer.body) == (Code.OK, 0, 0, entry(1, 0))
+            answer = await reader.ask(m.ReadEntry(1, -1, previous_lac=0, wait=20_000))
+            assert (answer.code, answer.body, answer.lac) == (Code.OK, None, 0)
+
+    run(main())
+
+
+def test_polls_of_a_connection_that_is_gone_are_forgotten(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            reader, writer = await served.client(), await served.client()
+            await writer.ask(add(1, 0))
+            reader.send(*[m.ReadEntry(1, -1, previous_lac=0, wait=60_000_000)] * 10)
+            await until(lambda: len(served.server.role.polls) == 10, "the polls")
+            await reader.close()
+            await until(lambda: not served.server.role.polls, "them to be forgotten")
+            assert (await writer.ask(add(1, 1))).code is Code.OK
+
+    run(main())
+
+
+def test_a_bookie_that_starts_again_has_everything(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            client = await served.client()
+            await client.ask(add(1, 0))
+            await client.ask(add(2, 0))
+            await client.ask(m.ReadEntry(2, -1, True, KEY))
+        async with serving(tmp_path) as served:
+            client = await served.client()
+            assert (await client.ask(m.ReadEntry(1, 0))).body == entry(1, 0)
+            assert (await client.ask(add(1, 1))).code is Code.OK
+            assert (await client.ask(add(2, 1))).code is Code.FENCED
+            assert (await client.ask(add(1, 1, key=b"x" * 20))).code is Code.UNAUTHORIZED
+
+    run(main())
+
+
+# -- hostile clients --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("garbage", "reason"),
+    [
+        (struct.pack(">i", -1), "a frame says that it has -1 bytes"),
+        (struct.pack(">i", 0), "a frame says that it has 0 bytes"),
+        (struct.pack(">i", 1 << 30), "a frame says that it has 1,073,741,824 bytes"),
+        (b"GET / HTTP/1.1\r\n\r\n", "a frame says that it has 1,195,725,856 bytes"),
+        (struct.pack(">i", 8) + b"\x0agarbage", "is no request of version 3"),
+        (struct.pack(">i", 8) + b"\x02\x63\0\0garb", "operation 99 of version 2"),
+    ],
+)
+def test_garbage_closes_its_own_connection_alone(
+    tmp_path: Path, garbage: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            hostile, other = await served.client(), await served.client()
+            await other.ask(add(1, 0))
+            hostile.writer.write(garbage)
+            assert (await other.ask(add(1, 1))).code is Code.OK
+            await until(lambda: len(served.server.connections) == 1, "the hostile connection to be closed")
+            assert (await other.ask(m.ReadEntry(1, 1))).code is Code.OK
+
+    run(main())
+    assert [reason in record.message for record in caplog.records].count(True) == 1
+
+
+def test_an_unknown_operation_is_answered_and_the_connection_goes_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            client = await served.client()
+            # header { version 3, operation RANGE_READ_ENTRY, txn 77 }
+            message = b"\x0a\x06\x08\x03\x10\x03\x18\x4d"
+            client.writer.write(struct.pack(">i", len(message)) + message)
+            while not client.payloads:
+                client.payloads += client.frames.feed(await client.reader.read(1 << 16))
+            assert b"\x18\x4d" in client.payloads.pop()
+            assert (await client.ask(add(1, 0))).code is Code.OK
+
+    run(main())
+
+
+def test_half_a_frame_for_ever_is_closed(tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost.store.bookie.server.SWEEP", 0.01)
+
+    async def main() -> None:
+        async with serving(tmp_path, frameTimeoutMs=50) as served:
+            hostile, other = await served.client(), await served.client()
+            hostile.writer.write(v3.encode_request(1, add(1, 0))[:40])
+            assert await hostile.is_closed()
+            assert (await other.ask(add(1, 0))).code is Code.OK
+
+    run(main())
+    assert "frameTimeoutMs" in caplog.text
+
+
+def test_a_reader_that_takes_nothing_is_closed_and_never_holds_much_memory(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost.store.bookie.server.SWEEP", 0.01)
+    limit, size = 200_000, 50_000
+
+    async def main() -> None:
+        async with serving(tmp_path, writeBufferBytesPerConnection=limit, waitTimeoutOnResponseBackpressureMs=300) as served:
+            other = await served.client()
+            await other.ask(add(1, 0, b"x" * size))
+            slow = socket.create_connection(("127.0.0.1", served.port))
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            slow.sendall(b"".join(v3.encode_request(txn, m.ReadEntry(1, 0)) for txn in range(2_000)))
+            most = 0
+            while len(served.server.connections) == 2 or not most:
+                for connection in served.server.connections.values():
+                    most = max(most, connection.transport.get_write_buffer_size())
+                assert (await other.ask(m.ReadEntry(1, 0))).code is Code.OK
+            assert limit // 2 < most < limit + 2 * size
+            await until(lambda: not served.server.role.look_ups, "what it asked for to be forgotten")
+            slow.close()
+
+    run(main())
+    assert "waitTimeoutOnResponseBackpressureMs" in caplog.text
+
+
+def test_a_reader_that_is_slow_gets_everything(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, writeBufferBytesPerConnection=100_000) as served:
+            client = await served.client(limit=1_000)
+            for entry_id in range(4):
+                await client.ask(add(1, entry_id, b"x" * 50_000))
+            client.send(*(m.ReadEntry(1, entry_id % 4) for entry_id in range(200)))
+            for _ in range(200):
+                _, answer = await client.receive()
+                assert answer.body == entry(1, answer.entry_id, b"x" * 50_000)
+
+    run(main())
+
+
+def test_with_too_much_in_flight_a_connection_waits_and_loses_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, maxRequestsPerConnection=10, maxBytesPerConnection=5_000, maxBytesInFlight=6_000) as served:
+            clients = [await served.client() for _ in range(3)]
+            for ledger, client in enumerate(clients):
+                client.send(*(add(ledger, entry_id, b"x" * 1_000) for entry_id in range(500)))
+            for client in clients:
+                for _ in range(500):
+                    assert (await client.receive())[1].code is Code.OK
+            server = served.server
+            assert (server.in_flight_bytes, server.crowded) == (0, False)
+            assert all((each.in_flight, each.bytes, each.is_reading) == (0, 0, True) for each in server.connections.values())
+
+    run(main())
+
+
+def test_a_thousand_idle_connections_leave_room_for_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, maxConnections=20, idleConnectionMs=1) as served:
+            idle = []
+            for _ in range(200):
+                idle.append(socket.create_connection(("127.0.0.1", served.port)))
+                await asyncio.sleep(0.001)
+            client = await served.client()
+            assert (await client.ask(add(1, 0))).code is Code.OK
+            assert len(served.server.connections) <= 20
+            for each in idle:
+                each.close()
+
+    run(main())
+    assert "maxConnections" in caplog.text
+
+
+def test_beyond_the_limit_a_connection_is_refused_if_none_is_idle(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, maxConnections=2, idleConnectionMs=600_000) as served:
+            clients = [await served.client() for _ in range(2)]
+            for client in clients:
+                await client.ask(add(1, 0))
+            assert await (await served.client()).is_closed()
+            for client in clients:
+                assert (await client.ask(m.ReadEntry(1, 0))).code is Code.OK
+
+    run(main())
+    assert "is refused: there are 2 (maxConnections)" in caplog.text
+
+
+def test_too_many_long_polls_are_told_so(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, maxLongPolls=3) as served:
+            client = await served.client()
+            await client.ask(add(1, 0))
+            client.send(*[m.ReadEntry(1, -1, previous_lac=0, wait=60_000_000)] * 5)
+            assert [(await client.receive())[1].code for _ in range(2)] == [Code.TOO_MANY_REQUESTS] * 2
+
+    run(main())
