@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE
+
 from fencepost.store import messages as m
 from fencepost.store.bookie.metrics import Metrics
 from fencepost.store.bookie.server import Server
@@ -20,7 +22,6 @@ from fencepost.store.roles.bookie import Bookie
 from fencepost.store.rules.metadata import DigestType
 from fencepost.store.wire import v2, v3
 from fencepost.store.wire.frames import Frames
-from patience import PATIENCE
 
 KEY = b"k" * 20
 DIGESTS = Digests(DigestType.CRC32, b"")

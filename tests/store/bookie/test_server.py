@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from store.bookie.serving import KEY, add, entry, run, serving, until
 
 from fencepost.store import messages as m
 from fencepost.store.rules.codes import Code
 from fencepost.store.wire import v2, v3
-from store.bookie.serving import KEY, add, entry, run, serving, until
 
 
 @pytest.mark.parametrize("codec", [v3, v2], ids=["v3", "v2"])

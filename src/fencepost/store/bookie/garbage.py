@@ -20,31 +20,50 @@ _log = logging.getLogger("fencepost.store.bookie")
 
 
 async def collect(server: Server, storage: Storage, client: MetadataClient, settings: Settings) -> None:
-    """Collect garbage every ``gcWaitTime``, until this is cancelled."""
-    instance_id = await client.instance_id()
+    """Forget deleted ledgers every ``gcWaitTime`` and compact entry logs at their intervals, until this is cancelled."""
+    instance_id, now = await client.instance_id(), server.loop.time
+    minor, major = now(), now()
     while True:
         await asyncio.sleep(settings.gc_wait_time / 1000)
         try:
-            await collect_once(server, storage, client, instance_id)
+            forgotten = await forget_deleted(server, storage, client, instance_id)
         except StoreError as error:
-            _log.warning("garbage is not collected now: %s", error)
+            _log.warning("the ledgers can not be listed, and garbage is left for now: %s", error)
+            continue
+        is_major = now() - major >= settings.major_compaction_interval
+        if forgotten or is_major or now() - minor >= settings.minor_compaction_interval:
+            await compact(server, storage, is_major)
+            minor, major = now(), now() if is_major else major
 
 
-async def collect_once(server: Server, storage: Storage, client: MetadataClient, instance_id: str) -> list[int]:
-    """Forget the ledgers that are deleted, and give room back; gives those ledgers. Raises :class:`StoreError`."""
+async def forget_deleted(server: Server, storage: Storage, client: MetadataClient, instance_id: str) -> list[int]:
+    """Forget the ledgers that are deleted; gives them. Raises :class:`StoreError` if the metadata service does not tell."""
     stored = await asyncio.to_thread(storage.ledgers)
     listed = {ledger async for ledger in client.ledgers()}
     deleted = [ledger for ledger in stored if ledger not in listed and await _is_deleted(client, ledger)]
-    if deleted and await client.instance_id() != instance_id:
+    if not deleted:
+        return []
+    if await client.instance_id() != instance_id:
         _log.warning("the metadata service has another cluster than before: nothing is forgotten")
         return []
     for ledger in deleted:
         await server.call("forget", ledger)
-    if deleted:
-        _log.info("forgot %d deleted ledgers", len(deleted))
-        server.metrics.add("bookie_gc_DELETED_LEDGER_TOTAL", len(deleted))
-    await asyncio.to_thread(storage.collect)
+    _log.info("forgot %d deleted ledgers", len(deleted))
+    server.metrics.add("bookie_gc_DELETED_LEDGER_TOTAL", len(deleted))
     return deleted
+
+
+async def compact(server: Server, storage: Storage, is_major: bool) -> None:
+    """Give the room of forgotten ledgers back. Raises :class:`fencepost.SystemFailure` if the storage can not go on."""
+    since = server.loop.time()
+    collected = await asyncio.to_thread(storage.collect, is_major)
+    server.metrics.took("bookie_gc_COMPACT_RUNTIME", server.loop.time() - since)
+    server.metrics.add(f"bookie_gc_{'MAJOR' if is_major else 'MINOR'}_COMPACTION_TOTAL", 1)
+    server.metrics.add("bookie_gc_RECLAIMED_COMPACTION_SPACE_BYTES", collected.bytes_removed - collected.bytes_copied)
+    if collected.removed:
+        _log.info("removed %d entry logs of %d bytes, and copied %d", len(collected.removed), collected.bytes_removed, collected.bytes_copied)
+    if collected.damaged:
+        _log.error("entry logs %s are damaged, and left as they are", ", ".join(map(str, collected.damaged)))
 
 
 async def _is_deleted(client: MetadataClient, ledger: int) -> bool:

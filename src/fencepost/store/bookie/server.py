@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 import socket
 import ssl
 from collections import deque
@@ -20,6 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from fencepost.errors import SystemFailure
 from fencepost.store.bookie import tls
 from fencepost.store.bookie.metrics import Metrics
 from fencepost.store.bookie.settings import Settings
@@ -332,11 +332,18 @@ class Server:
                 if most <= 0:
                     break
             elif type(look) is FindRuns:
-                found.append(RunsFound(look.number, Code.OK, _runs(self.storage.entries_of(look.ledger))))
+                found.append(self._find_runs(look))
             else:
-                disk = shutil.disk_usage(self.storage.settings.ledger_directory)
-                found.append(Measured(look.number, disk.total, disk.free))
+                room = self.storage.room()[1]
+                found.append(Measured(look.number, room.total, room.free))
         return found
+
+    def _find_runs(self, look: FindRuns) -> RunsFound:
+        try:
+            return RunsFound(look.number, Code.OK, _runs(self.storage.entries_of(look.ledger)))
+        except SystemFailure as error:
+            _log.error("the entries of ledger %d can not be listed: %s", look.ledger, error)
+            return RunsFound(look.number, Code.IO_ERROR)
 
     def _job_done(self, connection: Connection, job: list[Look], since: float, done: Future[list[Event]]) -> None:
         connection.has_job = False
