@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import sys
+import textwrap
 from typing import Any
 
 from fencepost import arguments, errors, output
@@ -32,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     running.add_argument("--port", metavar="N", type=_port, help="the port; 0: any free one at the first start, and the same one ever after (3181)")
     running.add_argument("--settings", metavar="FILE", help="settings in TOML; options come before them")
     running.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="one setting, as in the file (repeatable)")
-    running.add_argument("--log-level", metavar="LEVEL", default="info", choices=("debug", "info", "warning", "error"), help="debug, info, warning or error: what is told on standard error (info)")
+    running.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
     looking = parser.add_argument_group("inspect")
     looking.add_argument("--verify", action="store_true", help="read every entry and check its checksum")
     looking.add_argument("--json", action="store_true", help="as JSON")
@@ -55,8 +55,9 @@ def _serve(given: argparse.Namespace, directory: str) -> int:
         over["metadataServiceUri"] = given.metadata
     if given.port is not None:
         over["bookiePort"] = given.port
-    settings = Settings.of(over, "--set") if given.settings is None else Settings.read(given.settings, over)
-    _log_to_standard_error(given.log_level)
+    settings = Settings.read(given.settings, over)
+    logging.basicConfig(level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("fencepost.store.metadata.kazoo").setLevel(logging.ERROR)
     from fencepost.store.bookie.process import serve
 
     def ready(bookie_id: str) -> None:
@@ -80,15 +81,6 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-def _log_to_standard_error(level: str) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger = logging.getLogger("fencepost")
-    logger.addHandler(handler)
-    logger.setLevel(level.upper())
-    logging.getLogger("fencepost.store.metadata.kazoo").setLevel(logging.ERROR)
-
-
 def _port(text: str) -> int:
     return 0 if text == "0" else arguments.port(text)
 
@@ -107,7 +99,8 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _settings_help() -> str:
-    lines = ["settings, and what they are by default:"]
-    for name, default, description in settings_of_bookie.descriptions():
-        lines += [f"  {name} = {default}", f"      {description}"]
-    return "\n".join(lines)
+    lines = [
+        f"  {name} = {default}\n{textwrap.indent(textwrap.fill(description, 100), '      ')}"
+        for name, default, description in settings_of_bookie.descriptions()
+    ]
+    return "\n".join(["settings:", *lines])

@@ -21,7 +21,7 @@ from fencepost.store.bookie.registration import Registration
 from fencepost.store.bookie.server import Server
 from fencepost.store.bookie.settings import Settings
 from fencepost.store.disk.storage import Storage
-from fencepost.store.errors import NoSuchCookieError
+from fencepost.store.errors import ClusterExistsError, NoSuchCookieError
 from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.metadata.registration import BookieServiceInfo, Endpoint
 from fencepost.store.roles.bookie import Bookie
@@ -143,7 +143,13 @@ class _Ended:
 
 
 async def _check_cookies(client: MetadataClient, directories: Directories, bookie_id: str) -> None:
-    """Raise unless the directories are the bookie's own; at the first start, make them that."""
+    """Raise unless the directories are the bookie's own; at the first start, make them that.
+
+    A new bookie makes the cluster if there is none; one that has been in a cluster never does.
+    """
+    if all(each.cookie is None and each.is_empty for each in directories.stamped()) and not await client.is_initialised():
+        with contextlib.suppress(ClusterExistsError):  # another bookie was faster
+            _log.warning("the cluster %s is new", await client.initialise())
     own = directories.cookie(bookie_id, await client.instance_id())
     in_metadata = None
     with contextlib.suppress(NoSuchCookieError):

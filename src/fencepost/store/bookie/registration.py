@@ -70,7 +70,7 @@ class Registration:
             async with asyncio.timeout(PAUSE):
                 await self.client.unregister_bookie(self.bookie_id)
         except (MetadataServiceError, TimeoutError) as error:
-            _log.warning("the registration of bookie %s ends with its session: %s", self.bookie_id, error or "no answer")
+            _log.warning("the registration of bookie %s ends with its session: %s", self.bookie_id, str(error) or "no answer")
 
     async def _register(self) -> None:
         read_only = self.for_good or self.is_full

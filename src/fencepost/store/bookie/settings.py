@@ -196,11 +196,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     prometheus_stats_http_port: Annotated[int, Meta(ge=0, le=65_535, description="the port of metrics; 0: none are served")] = 0
 
     @classmethod
-    def read(cls, path: str | Path, over: Mapping[str, Any] | None = None) -> Self:
-        """The settings of a TOML file, with those of ``over`` in place of the file's.
+    def read(cls, path: str | Path | None, over: Mapping[str, Any] | None = None) -> Self:
+        """The settings of a TOML file, if one is given, with those of ``over`` in place of the file's.
 
         Raises :class:`fencepost.OptionError` for a file that can not be read, a name that there is not, and a value out of range.
         """
+        if path is None:
+            return cls.of(over or {})
         try:
             with open(path, "rb") as file:
                 given = tomllib.load(file)
