@@ -236,6 +236,11 @@ class Connect(Request, frozen=True, gc=False):
 
 _HEADER = struct.Struct(">ii")
 
+
+class NullACL(JuteError):
+    """A multi has a create without an ACL: the one malformed multi that takes no zxid in ZooKeeper."""
+
+
 # -- reading requests -------------------------------------------------------------------------------------------------
 
 ANY_WATCHER = 3
@@ -323,6 +328,8 @@ def _create_in_multi(kind: int) -> Callable[[Reader], Create]:
 
     def checked(reader: Reader) -> Create:
         request = read(reader)
+        if request.acl is None:
+            raise NullACL("an ACL in a multi is null")
         if request.flags not in MODES or (kind != CREATE_TTL and request.flags in TTL_MODES):
             raise JuteError(f"no znode has the flags {request.flags}")
         return msgspec.structs.replace(request, kind=CREATE_CONTAINER) if request.flags == CONTAINER_MODE else request

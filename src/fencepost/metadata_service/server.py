@@ -181,8 +181,8 @@ class Connection(asyncio.Protocol):
             return
         try:
             change = protocol.read_change(kind, payload, 8)
-        except JuteError:
-            if kind == protocol.MULTI:
+        except JuteError as error:
+            if kind == protocol.MULTI and not isinstance(error, protocol.NullACL):
                 self.service.change(self, xid, Refused(Code.MARSHALLING_ERROR))  # as in ZooKeeper, it takes a zxid
             else:
                 self.service.queue(self, xid, Code.MARSHALLING_ERROR)

@@ -1,0 +1,60 @@
+"""The same random metadata operations on two servers of ZooKeeper's protocol: the first difference, or that there is none.
+
+    python interop/metadata_differential.py PORT PORT --operations 100000 --seed 1
+
+Both servers are to be fresh and to have the same tickTime. Results, versions, zxids, errors, and events and where they come among the
+replies are compared; times and session ids are not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import deque
+from itertools import tee
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "metadata_service"))
+
+from workload import Run, Workload  # noqa: E402
+
+
+def compare(ports: tuple[int, int], seed: int, operations: int, expiring: float) -> int:
+    """Do the steps of a seed on both servers side by side; the number of operations, or SystemExit at the first difference."""
+    runs = [Run(port) for port in ports]
+    steps, *copies = tee(Workload(seed, expiring).steps(operations), 3)
+    before: deque[Any] = deque(maxlen=6)
+    done = 0
+    for step, first, second in zip(steps, *(run.run(copy) for run, copy in zip(runs, copies, strict=True)), strict=True):
+        before.append(step)
+        done += len(step[2]) if step[0] in ("calls", "expire") else 1
+        if first != second:
+            print(f"seed {seed}: after {done:,} operations they differ. The last steps:")
+            for each in before:
+                print("   ", each)
+            for port, report in zip(ports, (first, second), strict=True):
+                print(port, report)
+            raise SystemExit(1)
+    for run in runs:
+        for index in list(run.clients):
+            run._close(index)
+    return done
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("ports", type=int, nargs=2)
+    parser.add_argument("--operations", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, action="append")
+    parser.add_argument("--expiring", type=float, default=0.0004, help="the share of steps that wait for a session to expire")
+    given = parser.parse_args()
+    for seed in given.seed or [1]:
+        start = time.monotonic()
+        done = compare(tuple(given.ports), seed, given.operations, given.expiring)
+        print(f"seed {seed}: {done:,} operations, no difference ({time.monotonic() - start:.0f} s)")
+
+
+if __name__ == "__main__":
+    main()
