@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "metadata_service"))
 
-from workload import Run, Workload  # noqa: E402
+from workload import Run, Workload
 
 
 def compare(ports: tuple[int, int], seed: int, operations: int, expiring: float) -> int:

@@ -152,9 +152,12 @@ class Run:
     def run(self, steps: Iterable[list[Any]]) -> Iterator[list[Any]]:
         """What came of each step: its own outcome, and what every client got meanwhile."""
         for step in steps:
-            outcome = getattr(self, "_" + step[0])(*step[1:])
-            for client in self.clients.values():
-                client.call([zk.PING, []])
+            try:
+                outcome = getattr(self, "_" + step[0])(*step[1:])
+                for client in self.clients.values():
+                    client.call([zk.PING, []])
+            except Closed:
+                raise AssertionError(f"port {self.port} closed a connection in the step {step}") from None
             yield [outcome, {str(index): self._taken(client) for index, client in sorted(self.clients.items())}]
 
     def close(self) -> None:
@@ -162,8 +165,12 @@ class Run:
             client.drop()
 
     def _open(self, index: int, timeout: int, read_only: bool | None) -> Any:
-        self.clients[index] = Client(self.port)
-        return self.clients[index].connect(timeout, read_only=read_only)
+        client = self.clients[index] = Client(self.port)
+        granted = client.connect(timeout, read_only=read_only)
+        if granted[0] >= LONG:
+            return granted
+        client.call([zk.CLOSE, []])
+        return granted + self._open(index, LONG, read_only)
 
     def _close(self, index: int) -> Any:
         client = self.clients.pop(index)
