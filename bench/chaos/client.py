@@ -21,7 +21,7 @@ from bench.chaos.payload import fault, payload
 from fencepost.store import errors
 
 PASSWORD = b"chaos"
-DIGESTS = ("CRC32C", "CRC32", "MAC")
+DIGESTS = ("crc32c", "crc32", "hmac")
 
 IN_FLIGHT = 100
 ENTRIES = (50, 4_000)
@@ -141,10 +141,10 @@ class Client:
                 first = self.random.randint(0, last)
                 expected = first
                 async for entry in reader.read(first, min(last, first + READ_AT_ONCE)):
-                    if entry.entry_id != expected:
-                        self.facts.note("wrong", what=f"read entry {entry.entry_id} of ledger {reader.id} where {expected} is next")
-                    expected = entry.entry_id + 1
-                    self.check(created, entry.entry_id, entry.data)
+                    if entry.id != expected:
+                        self.facts.note("wrong", what=f"read entry {entry.id} of ledger {reader.id} where {expected} is next")
+                    expected = entry.id + 1
+                    self.check(created, entry.id, entry.data)
                 self.facts.note("read", ledger=reader.id, last=last, entries=expected - first)
         finally:
             await reader.close()
@@ -171,9 +171,9 @@ class Client:
                 if entry is None:
                     self.facts.note("ended", ledger=reader.id, last=last)
                     break
-                if entry.entry_id != last + 1:
-                    self.facts.note("wrong", what=f"tail gave entry {entry.entry_id} of ledger {reader.id} after {last}")
-                last = entry.entry_id
+                if entry.id != last + 1:
+                    self.facts.note("wrong", what=f"tail gave entry {entry.id} of ledger {reader.id} after {last}")
+                last = entry.id
                 self.check(created, last, entry.data)
                 if last % TAILED_NOTED == 0:
                     self.facts.note("read", ledger=reader.id, last=last, entries=TAILED_NOTED)

@@ -87,11 +87,11 @@ class Judge:
                 expected = 0
                 if ends[-1] >= 0:
                     async for entry in reader.read(0, ends[-1]):
-                        if entry.entry_id != expected:
-                            self.faults.append(f"ledger {ledger} gives entry {entry.entry_id} where {expected} is next")
-                        if what := fault(entry.data, ledger, entry.entry_id, known.nonce):
+                        if entry.id != expected:
+                            self.faults.append(f"ledger {ledger} gives entry {entry.id} where {expected} is next")
+                        if what := fault(entry.data, ledger, entry.id, known.nonce):
                             self.faults.append(what)
-                        expected = entry.entry_id + 1
+                        expected = entry.id + 1
                 if expected != ends[-1] + 1:
                     self.faults.append(f"ledger {ledger} gives {expected} entries of {ends[-1] + 1}")
                 await reader.close()
@@ -114,7 +114,7 @@ async def is_usable(uri: str, patience: float) -> str:
             while True:
                 try:
                     async with fencepost.connect(uri) as store:
-                        ledger = await store.create_ledger(ensemble=3, write_quorum=3, ack_quorum=2, digest="CRC32C", password=PASSWORD)
+                        ledger = await store.create_ledger(ensemble=3, write_quorum=3, ack_quorum=2, digest="crc32c", password=PASSWORD)
                         await ledger.append(b"well again")
                         await ledger.close()
                         return ""
