@@ -143,6 +143,7 @@ class Storage:
             self._journal.remove_before(self._logs.journal_start)
         del self._found
         self._replaying = False
+        self._entries_stored = 0  # those that were replayed are in the journal already, and never queued for it
         for name, target in (("journal", self._write_journal), ("checkpoint", self._take_checkpoints)):
             thread = threading.Thread(target=self._guarded, args=(target,), name=name, daemon=True)
             self._threads.append(thread)
