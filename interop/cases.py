@@ -122,7 +122,8 @@ def write_and_read(setting: Setting) -> None:
     bodies = [*entries(200), b"", b"x", *entries(3, 65_536), *entries(20, 1024)]
     ledger = setting.writer.create(ensemble=3, write_quorum=2, ack_quorum=2)
     written(ledger, bodies)
-    equal(ledger.read(0, 10), bodies[:11], "entries, read by the writer")
+    if setting.writer.kind == JAVA:
+        equal(ledger.read(0, 10), bodies[:11], "entries, read by the writer")
     ledger.close()
     metadata = setting.reader.metadata(ledger.id)
     equal((metadata["state"], metadata["last_entry"]), ("CLOSED", len(bodies) - 1), "state and last entry")
@@ -171,7 +172,7 @@ def tail(setting: Setting) -> None:
 
 @_among(EVERY, "last confirmed")
 def last_confirmed(setting: Setting) -> None:
-    """A reader that does not recover sees what later entries or the close confirm, and reads what is not confirmed too."""
+    """A reader that does not recover sees what later entries or the close confirm; with Java's, it can read what is not confirmed too."""
     bodies = entries(10)
     ledger = setting.writer.create()
     for body in bodies:
@@ -179,7 +180,8 @@ def last_confirmed(setting: Setting) -> None:
     reader = setting.reader.open(ledger.id, recover=False)
     equal(reader.call("lac"), 8, "LAC when it is opened")
     equal(reader.call("read_lac"), 8, "LAC that is read")
-    equal(reader.read(9, 9, "read_unconfirmed"), bodies[9:], "entry that is not confirmed")
+    if setting.reader.kind == JAVA:
+        equal(reader.read(9, 9, "read_unconfirmed"), bodies[9:], "entry that is not confirmed")
     ledger.append(b"one more")
     until(5, "LAC of 9", lambda: reader.call("read_lac") == 9)
     ledger.close()

@@ -156,13 +156,13 @@ def encoded(entries: tuple[bytes, ...]) -> list[str]:
     return [base64.b64encode(entry).decode() for entry in entries]
 
 
-def decoded(entries: list[tuple[int, int, str]], first: int) -> list[bytes]:
-    """The entries of an answer, in which the ids count from ``first`` and the lengths add up."""
+def decoded(entries: list[tuple[int, Any, str]], first: int) -> list[bytes]:
+    """The entries of an answer, in which the ids count from ``first`` and the lengths, where they are told, add up."""
     bodies = [base64.b64decode(body) for _, _, body in entries]
     ids = [entry_id for entry_id, _, _ in entries]
     if ids != list(range(first, first + len(ids))):
         raise AssertionError(f"entries {ids} instead of those from {first} on")
     for (_, before, _), (entry_id, length, _), body in zip(entries, entries[1:], bodies[1:], strict=False):
-        if length != before + len(body):
+        if length is not None and length != before + len(body):
             raise AssertionError(f"the length up to entry {entry_id} is {length} instead of {before + len(body)}")
     return bodies

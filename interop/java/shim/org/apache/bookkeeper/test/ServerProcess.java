@@ -81,6 +81,8 @@ final class ServerProcess {
         } else {
             File settings = new File(folder, "bk_server.conf");
             conf.setLedgerStorageClass(DbLedgerStorage.class.getName());
+            // A process refuses the version that tests in the same virtual machine get away with.
+            conf.setJournalFormatVersionToWrite(6);
             try (PrintWriter out = new PrintWriter(settings, StandardCharsets.UTF_8)) {
                 conf.getKeys().forEachRemaining(key -> out.println(key + "=" + conf.getString(key)));
                 out.println("advertisedAddress=127.0.0.1");
