@@ -133,7 +133,7 @@ def test_a_damaged_snapshot_is_passed_over_for_an_older_one(serve, tmp_path, cap
 class FailingFile:
     """A file whose disk fails from a certain write or sync on."""
 
-    def __init__(self, file: File, disk: "FailingFiles") -> None:
+    def __init__(self, file: File, disk: FailingFiles) -> None:
         self.file = file
         self.disk = disk
 

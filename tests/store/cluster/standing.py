@@ -28,7 +28,7 @@ from fencepost import cli
 from fencepost.store.cluster import creation, supervisor
 
 async def create_if_missing(uri):
-    """The stand-in for the metadata service needs none."""
+    pass  # the stand-in for the metadata service needs none
 
 creation.create_if_missing = create_if_missing
 supervisor.PROGRAM = ({sys.executable!r}, {str(STAND_IN)!r})

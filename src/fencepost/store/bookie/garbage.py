@@ -20,20 +20,15 @@ _log = logging.getLogger("fencepost.store.bookie")
 
 
 async def collect(server: Server, storage: Storage, client: MetadataClient, settings: Settings) -> None:
-    """Forget deleted ledgers every ``gcWaitTime`` and compact entry logs at their intervals, until this is cancelled."""
-    instance_id, now = await client.instance_id(), server.loop.time
-    minor, major = now(), now()
+    """Forget deleted ledgers and give room back every ``gcWaitTime``, until this is cancelled."""
+    instance_id = await client.instance_id()
     while True:
         await asyncio.sleep(settings.gc_wait_time / 1000)
         try:
-            forgotten = await forget_deleted(server, storage, client, instance_id)
+            await forget_deleted(server, storage, client, instance_id)
         except StoreError as error:
-            _log.warning("the ledgers can not be listed, and garbage is left for now: %s", error)
-            continue
-        is_major = now() - major >= settings.major_compaction_interval
-        if forgotten or is_major or now() - minor >= settings.minor_compaction_interval:
-            await compact(server, storage, is_major)
-            minor, major = now(), now() if is_major else major
+            _log.warning("the ledgers can not be listed, and none is forgotten now: %s", error)
+        await give_room_back(server, storage)
 
 
 async def forget_deleted(server: Server, storage: Storage, client: MetadataClient, instance_id: str) -> list[int]:
@@ -53,12 +48,11 @@ async def forget_deleted(server: Server, storage: Storage, client: MetadataClien
     return deleted
 
 
-async def compact(server: Server, storage: Storage, is_major: bool) -> None:
-    """Give the room of forgotten ledgers back. Raises :class:`fencepost.SystemFailure` if the storage can not go on."""
+async def give_room_back(server: Server, storage: Storage) -> None:
+    """Remove and compact entry logs, as far as it is time to. Raises :class:`fencepost.SystemFailure` if the storage can not go on."""
     since = server.loop.time()
-    collected = await asyncio.to_thread(storage.collect, is_major)
+    collected = await asyncio.to_thread(storage.collect)
     server.metrics.took("bookie_gc_COMPACT_RUNTIME", server.loop.time() - since)
-    server.metrics.add(f"bookie_gc_{'MAJOR' if is_major else 'MINOR'}_COMPACTION_TOTAL", 1)
     server.metrics.add("bookie_gc_RECLAIMED_COMPACTION_SPACE_BYTES", collected.bytes_removed - collected.bytes_copied)
     if collected.removed:
         _log.info("removed %d entry logs of %d bytes, and copied %d", len(collected.removed), collected.bytes_removed, collected.bytes_copied)
