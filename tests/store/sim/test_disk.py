@@ -69,7 +69,7 @@ def test_what_was_written_after_a_sync_began_is_not_durable_when_it_ends() -> No
 
 def test_a_full_disk_takes_a_part() -> None:
     disk = SimDisk()
-    disk.room = 3
+    disk.free = 3
     with pytest.raises(DiskFull):
         disk.append("journal", b"12345")
     assert disk.read("journal", 0, 10) == b"123"

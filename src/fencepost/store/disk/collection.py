@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fencepost.store.disk.entry_logs import CHUNK, EntryLogs, name_of, scan
@@ -42,7 +42,7 @@ class Collection:
     ) -> Collected:
         """Remove entry logs that nothing is in use of, and compact those of which at most a share of ``threshold`` is, the emptiest first.
 
-        ``writing`` is held while something is written, ``rate`` the bytes a second that are written at most, and nothing more is begun
+        ``writing`` is held while something is written, ``rate`` the bytes a second that are written at most (0: any), and nothing more is begun
         once ``ended()`` is true. Entry logs for whose copies there is no room are left. Raises ``OSError``.
         """
         collected = Collected()
@@ -63,7 +63,11 @@ class Collection:
         self, log: int, writing: threading.Lock, rate: int, ended: Callable[[], bool], collected: Collected
     ) -> None:
         """Copy what is in use of an entry log, and remove it."""
-        runs = deque(self._runs(log))
+        found = scan(self._logs.logs[log], log)
+        if not found.complete:
+            collected.damaged.append(log)
+            return
+        runs = deque(placed for section in found.sections for placed in section.placed())
         size = self._logs.sizes[log]
         while runs or log in self._logs.logs:
             if ended():
@@ -76,13 +80,10 @@ class Collection:
                     collected.damaged.append(log)
                     return
             collected.bytes_copied += copied
-            time.sleep(max(0.0, copied / rate - (time.monotonic() - began)) if rate else 0)
+            if rate:
+                time.sleep(max(0.0, copied / rate - (time.monotonic() - began)))
         collected.removed.append(log)
         collected.bytes_removed += size
-
-    def _runs(self, log: int) -> Iterator[tuple[int, Run]]:
-        for section in scan(self._logs.logs[log], log).sections:
-            yield from section.placed()
 
     def _copy(self, log: int, runs: deque[tuple[int, Run]]) -> int:
         """Copy some of these runs, which are taken out of the queue; with the last of them, remove the entry log. The bytes copied."""
@@ -102,6 +103,8 @@ class Collection:
                             raise Damage(f"entry {entry_id} of ledger {run.ledger} in {name_of(log)} can not be read")
                         entries.setdefault(run.ledger, {})[entry_id] = body
                         size += place.size
+        if not runs and logs.index.live[log] != size:
+            raise Damage(f"{name_of(log)} has entries that its sections do not tell of")
         without = () if runs else (log,)
         states = [] if runs else [logs.states[ledger] for ledger, told_in in sorted(logs.told_in.items()) if told_in == log]
         section = logs.write(entries, states, without=without)

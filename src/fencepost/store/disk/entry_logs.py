@@ -243,18 +243,15 @@ class EntryLogs:
         scans = {log: scan(self.files.open(name_of(log)), log) for log in logs}
         last = self._last_section(scans, journals)
         if last is None:
-            for log in logs:
-                self.files.remove(name_of(log))
+            self._remove_dead(logs)
             return
         self.current = last.log
         alive = set(last.contents.logs)
         for log in sorted(alive):
             if log not in scans:
                 raise Damage(f"entry log {name_of(log)} is missing")
-        for log in logs:
-            if log not in alive:
-                self.files.remove(name_of(log))  # it was compacted, or never finished
-                continue
+        self._remove_dead([log for log in logs if log not in alive])
+        for log in sorted(alive):
             file = self.files.open(name_of(log), writable=log == last.log)
             if log == last.log:
                 end = aligned(last.end)
@@ -270,6 +267,13 @@ class EntryLogs:
                 if section.sequence <= last.sequence:
                     self._apply(section)
         self.sequence = last.sequence
+
+    def _remove_dead(self, logs: Collection[int]) -> None:
+        """Remove entry logs that were compacted, or never finished. Their numbers are given again."""
+        for log in logs:
+            self.files.remove(name_of(log))
+        if logs:
+            self.files.sync()
 
     def _last_section(self, scans: Mapping[int, Scan], journals: Collection[int]) -> Section | None:
         """The section that counts as the last one, None if none does. Raises :class:`Damage` if something durable is missing."""

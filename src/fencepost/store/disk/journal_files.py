@@ -54,6 +54,11 @@ class JournalFiles:
         return self._writer.number
 
     @property
+    def synced(self) -> int:
+        """Up to where the next group says that the file was synced."""
+        return self._writer.synced
+
+    @property
     def end(self) -> int:
         """The bytes of the file that is written now."""
         return self._writer.end

@@ -1,19 +1,27 @@
 """A bookie's process: carries out what the role wants on a disk of bytes, and comes back from it after a crash.
 
-What is in the journal is written in groups, each synced before the next one, as one thread would. Entries also go to a file that is not
-synced: like the index, it is made anew from the journal at every start. A bookie whose disk is damaged or empty does not come back
-as if nothing had been there: it refuses to start, or (BP-46) starts in limbo.
+It writes the files of a real bookie, by the same code: a journal in groups, each synced before the next one, entry logs at checkpoints, and
+it collects garbage. Only threads and their times are virtual, and the index is in memory. A bookie whose disk is damaged or empty
+does not come back as if nothing had been there: it refuses to start, or (BP-46) starts in limbo.
 """
 
 from __future__ import annotations
 
-import struct
+import threading
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from fencepost.store.disk.journal import Damage, Writer, recover
+from fencepost.store.disk.collection import Collection
+from fencepost.store.disk.entry_logs import EntryLogs
+from fencepost.store.disk.entry_logs import name_of as name_of_log
+from fencepost.store.disk.index import Index, MemoryMap, places_of
+from fencepost.store.disk.journal import Damage
+from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
+from fencepost.store.disk.journal_files import name_of as name_of_journal
+from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
 from fencepost.store.disk.records import decode, encode
+from fencepost.store.disk.sections import Section
 from fencepost.store.messages import AddEntry, Request
 from fencepost.store.records import EntryAdded, Record
 from fencepost.store.roles.bookie import Bookie
@@ -23,6 +31,7 @@ from fencepost.store.roles.interface import (
     Call,
     Effect,
     Event,
+    Forget,
     Found,
     Journal,
     JournalFailed,
@@ -36,21 +45,17 @@ from fencepost.store.roles.interface import (
     TimerFired,
 )
 from fencepost.store.rules.codes import Code
-from fencepost.store.sim.disk import DiskFull, SimDisk
+from fencepost.store.sim.disk import SimDisk
 from fencepost.store.sim.network import Connection
 
 if TYPE_CHECKING:
     from fencepost.store.sim.cluster import Cluster
 
-ENTRIES = "entries"
-"""The file of entries; the files of the journal are called by their numbers."""
-
 REST = 5_000
 """Microseconds without a record after which a journal gets the empty group that proves the last one to be durable."""
 
-_ENTRY = struct.Struct(">qqI")
-ENTRY_HEADER = _ENTRY.size
-"""Bytes before each entry in its file, which say which one it is."""
+LOG_LIMIT = 4_096
+"""Bytes after which an entry log is followed by the next one."""
 
 
 class BookieProcess:
@@ -76,6 +81,7 @@ class BookieProcess:
             Journal: self._journal,
             Answer: self._answer,
             Store: self._store,
+            Forget: self._forget_ledger,
             LookUp: self._look_up,
             SetTimer: self._set_timer,
             Stop: self._stop,
@@ -84,9 +90,8 @@ class BookieProcess:
 
     def _forget(self) -> None:
         """What a process knows is gone with it."""
-        self.index: dict[tuple[int, int], tuple[int, int]] = {}
-        self.last: dict[int, int] = {}
-        self.pending: list[tuple[int, bytes, Record]] = []
+        self.ledgers: LedgerStore | None = None
+        self.pending: list[tuple[int, bytes, Record] | Checkpoint] = []
         self.flushing = False
         self.unmarked = False
         self.proven = 0
@@ -103,33 +108,29 @@ class BookieProcess:
         self.starts += 1
         self._forget()
         self.role = Bookie(self.cluster.case.protections)
-        names = sorted(name for name in self.disk.files if name != ENTRIES)
         try:
-            found = recover([(int(name), bytes(self.disk.files[name].content)) for name in names])
+            logs = EntryLogs(self.disk, Index(MemoryMap()), {*journals_in(self.disk)}, LOG_LIMIT)
+            found = read_journal(self.disk, logs.journal_start)
         except Damage as damage:
             self.refuse(str(damage))
             return
         if self.lost_data and not self.limbo:
             self.refuse("its disk is empty, and was not")
             return
-        for name in names:
-            if int(name) > found.number:
-                del self.disk.files[name]
-        self.disk.files.pop(ENTRIES, None)
-        self.writer = Writer(found.number + 1)
-        self.file = f"{self.writer.number:06}"
         self.cluster.note(self.name, f"starts, with {len(found.records)} records")
         self.replaying = True
+        self.cache_limit = 800 + int(self.random() * 4_000)
+        self.ledgers = LedgerStore(logs)
+        for record in self.ledgers.records():
+            self.deliver(Replayed(record))
+        for payload in found.records:
+            record = decode(payload)
+            self.ledgers.note(record)
+            self.deliver(Replayed(record))
         try:
-            self.disk.append(self.file, self.writer.begin(found.end, found.unproven))
-            for payload in found.records:
-                self.deliver(Replayed(decode(payload)))
-        except DiskFull:
-            self.disk.files.pop(self.file)
+            self.journal = JournalFiles(self.disk, found)
+        except OSError:
             return
-        file = self.disk.files[self.file]
-        file.end_sync(file.begin_sync())
-        self.writer.synced = self.writer.end
         for payload in found.unproven:
             record = decode(payload)
             if type(record) is EntryAdded:
@@ -202,13 +203,35 @@ class BookieProcess:
 
     def _has(self, ledger: int, entry_id: int) -> bool:
         """Whether the bookie has an entry, or does not say that it lacks it."""
-        return (ledger, entry_id) in self.index or (ledger in self.role.ledgers and self.role.ledgers[ledger].limbo)
+        assert self.ledgers is not None
+        found = self.ledgers.look_up(ledger, entry_id)[0] is not Code.NO_ENTRY
+        return found or (ledger in self.role.ledgers and self.role.ledgers[ledger].limbo)
 
     def damageable(self, name: str) -> int:
         """How many bytes of a file may be damaged so that it is noticed: what nothing proves to be durable looks like a torn write."""
-        if name == ENTRIES:
-            return len(self.disk.files[name].content)
-        return self.proven if name == self.file else len(self.disk.files[name].durable)
+        return self.proven if name == name_of_journal(self.journal.number) else len(self.disk.files[name].durable)
+
+    def places(self) -> list[tuple[str, int, int]]:
+        """Where entries are in entry logs: the file, the offset and the bytes of each."""
+        assert self.ledgers is not None
+        index = self.ledgers.logs.index
+        found = [places_of(located) for ledger in index.ledgers() for located in index.runs(ledger)]
+        return [(name_of_log(place.log), place.offset, place.size) for places in found for _, place in places]
+
+    def in_memory(self) -> list[tuple[int, int]]:
+        """The entries in memory, by ledger and id."""
+        assert self.ledgers is not None
+        return [(ledger, entry_id) for ledger, entries in self.ledgers.cache.entries.items() for entry_id in entries]
+
+    def flip_in_memory(self, ledger: int, entry_id: int, where: float) -> None:
+        """Damage one bit of an entry in memory."""
+        assert self.ledgers is not None
+        entries = self.ledgers.cache.entries[ledger]
+        body = bytearray(entries[entry_id])
+        bit = int(where * len(body) * 8)
+        body[bit // 8] ^= 1 << bit % 8
+        entries[entry_id] = bytes(body)
+        self.cluster.note(self.name, f"bit {bit} of entry {entry_id} is flipped in memory")
 
     def _later(self, start: int, event: Event) -> None:
         if self.alive and self.starts == start:
@@ -239,43 +262,43 @@ class BookieProcess:
 
     def _journal(self, effect: Journal) -> None:
         record = effect.record
+        assert self.ledgers is not None
+        self.ledgers.note(record)
         self.pending.append((effect.position, encode(record), record))
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
         if not self.flushing:
             self.flushing = True
             self.cluster.schedule.after(int(self.random() * 200), self._flush, self.starts)
 
     def _flush(self, start: int) -> None:
-        """Write what is pending as one group, and sync it."""
+        """Write what is pending as one group, up to where a checkpoint begins, and sync it."""
         if not self.alive or self.starts != start:
             return
-        group, self.pending = self.pending, []
-        proves = self.writer.synced
+        group: list[tuple[int, bytes, Record]] = []
+        proves = self.journal.synced
         try:
-            self.disk.append(self.file, self.writer.group([payload for _, payload, _ in group]))
-        except DiskFull:
-            self.cluster.note(self.name, "can not write its journal: the disk is full")
-            self.flushing = False
-            self.deliver(JournalFailed())
+            while self.pending and not (group and isinstance(self.pending[0], Checkpoint)):
+                first = self.pending.pop(0)
+                if isinstance(first, Checkpoint):
+                    first.journal_start = self.journal.roll()
+                    self._after_disk(2_000, self._write_section, first)
+                    proves = self.proven = self.journal.synced
+                else:
+                    group.append(first)
+            self.journal.write([payload for _, payload, _ in group])
+        except OSError:
+            self._fail("can not write its journal: the disk is full")
             return
-        sectors = self.disk.files[self.file].begin_sync()
         delay = (100 + int(self.random() * 900)) * self.slow
-        self.cluster.schedule.after(delay, self._synced, start, sectors, self.writer.end, proves, group)
+        self.cluster.schedule.after(delay, self._synced, start, self.journal.end, proves, group)
 
-    def _synced(
-        self, start: int, sectors: frozenset[int], end: int, proves: int, group: list[tuple[int, bytes, Record]]
-    ) -> None:
-        if not self.alive or self.starts != start:
+    def _synced(self, start: int, end: int, proves: int, group: list[tuple[int, bytes, Record]]) -> None:
+        if not self.alive or self.starts != start or self._sync_fails(name_of_journal(self.journal.number), "its journal"):
             return
-        file = self.disk.files[self.file]
-        if self.failing_syncs:
-            self.failing_syncs -= 1
-            file.fail_sync(sectors, self.dice)
-            self.cluster.note(self.name, "fails to sync its journal")
-            self.flushing = False
-            self.deliver(JournalFailed())
-            return
-        file.end_sync(sectors)
-        self.writer.synced, self.proven = end, proves
+        self.journal.sync()
+        self.proven = proves
         self.flushing = bool(self.pending)
         if group:
             for _, _, record in group:
@@ -293,40 +316,84 @@ class BookieProcess:
 
     def _rest(self, start: int, end: int) -> None:
         """Write an empty group, if nothing was written for a while."""
-        if self.alive and self.starts == start and not self.flushing and self.writer.end == end:
+        if self.alive and self.starts == start and not self.flushing and self.journal.end == end:
             self.flushing = True
             self._flush(start)
+
+    def _sync_fails(self, name: str, what: str) -> bool:
+        """Whether the sync of a file fails, with which the bookie ends."""
+        if not self.failing_syncs:
+            return False
+        self.failing_syncs -= 1
+        file = self.disk.files[name]
+        file.fail_sync(file.begin_sync(), self.dice)
+        self._fail(f"fails to sync {what}")
+        return True
+
+    def _fail(self, what: str) -> None:
+        self.cluster.note(self.name, what)
+        self.flushing = False
+        self.deliver(JournalFailed())
 
     # -- entries ------------------------------------------------------------------------------------------------------
 
     def _store(self, store: Store) -> None:
-        if self.replaying:
-            self.durable_entries.add((store.ledger, store.entry_id, store.body))
-        key = (store.ledger, store.entry_id)
-        data = _ENTRY.pack(store.ledger, store.entry_id, len(store.body)) + store.body
+        assert self.ledgers is not None
+        self.ledgers.cache.put(store.ledger, store.entry_id, store.body)
+        self._begin_checkpoint()
+
+    def _forget_ledger(self, forget: Forget) -> None:
+        assert self.ledgers is not None
+        self.ledgers.forget(forget.ledger)
+
+    def _begin_checkpoint(self) -> None:
+        assert self.ledgers is not None
+        if self.ledgers.cache.size >= self.cache_limit and self.ledgers.flushing is None and not self.replaying:
+            self.pending.append(self.ledgers.swap())
+            self._flush_soon()
+
+    def _write_section(self, checkpoint: Checkpoint) -> None:
+        assert self.ledgers is not None
         try:
-            offset = self.disk.append(ENTRIES, data)
-        except DiskFull:
-            if self.replaying:
-                raise
-            return  # the journal can not be written either, and nobody will be told of the entry
-        self.index[key] = (offset, len(data))
-        self.last[store.ledger] = max(store.entry_id, self.last.get(store.ledger, -1))
+            section = self.ledgers.write(checkpoint)
+        except OSError:
+            self._fail("can not write an entry log: the disk is full")
+            return
+        self._after_disk(4_000, self._sync_section, section)
+
+    def _sync_section(self, section: Section) -> None:
+        assert self.ledgers is not None
+        if not self._sync_fails(name_of_log(section.log), "an entry log"):
+            self.ledgers.logs.sync(section)
+            self.ledgers.end(section)
+            self._after_disk(2_000, self._remove_journal, section.contents.journal_start)
+
+    def _remove_journal(self, start: int) -> None:
+        """The end of a checkpoint, and sometimes a collection of garbage."""
+        assert self.ledgers is not None
+        self.journal.remove_before(start)
+        if self.random() < 0.3 and self.ledgers.flushing is None:
+            try:
+                Collection(self.ledgers.logs).run(1.0, threading.Lock(), 0)
+            except OSError:
+                self._fail("can not write an entry log: the disk is full")
+                return
+        self._begin_checkpoint()
 
     def _look_up(self, look_up: LookUp) -> None:
-        entry_id = self.last.get(look_up.ledger, -1) if look_up.entry_id < 0 else look_up.entry_id
-        self.cluster.schedule.after((20 + int(self.random() * 100)) * self.slow, self._read, self.starts, look_up, entry_id)
+        self.cluster.schedule.after((20 + int(self.random() * 100)) * self.slow, self._read, self.starts, look_up)
 
-    def _read(self, start: int, look_up: LookUp, entry_id: int) -> None:
-        """Read an entry from its file. The names before it say whether it is the right place; nothing says whether it is whole."""
-        if not self.alive or self.starts != start:
-            return
-        at = self.index.get((look_up.ledger, entry_id))
-        if at is None:
-            self.deliver(Found(look_up.number, Code.NO_ENTRY, look_up.entry_id))
-            return
-        data = self.disk.read(ENTRIES, *at)
-        if data[: _ENTRY.size] != _ENTRY.pack(look_up.ledger, entry_id, at[1] - _ENTRY.size):
-            self.deliver(Found(look_up.number, Code.IO_ERROR, entry_id))
-        else:
-            self.deliver(Found(look_up.number, Code.OK, entry_id, data[_ENTRY.size :]))
+    def _read(self, start: int, look_up: LookUp) -> None:
+        if self.alive and self.starts == start:
+            assert self.ledgers is not None
+            code, entry_id, body = self.ledgers.look_up(look_up.ledger, look_up.entry_id)
+            self.deliver(Found(look_up.number, code, entry_id, body))
+
+    def _after_disk(self, longest: int, what: Callable[..., None], *arguments: Any) -> None:
+        """Do something when the disk has had time for it, if the process is still there."""
+        delay = (100 + int(self.random() * longest)) * self.slow
+        self.cluster.schedule.after(delay, self._if_there, self.starts, what, arguments)
+
+    def _if_there(self, start: int, what: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        if self.alive and self.starts == start:
+            what(*arguments)

@@ -18,6 +18,7 @@ from fencepost.store.rules.metadata import DigestType
 from fencepost.store.sim.bookie import BookieProcess
 from fencepost.store.sim.case import DEADLINE, HORIZON, Case
 from fencepost.store.sim.client import ClientProcess
+from fencepost.store.sim.disk import CAPACITY
 from fencepost.store.sim.faults import SLOW_MESSAGES, UNSTEADY, Faults
 from fencepost.store.sim.judge import Judge, Violation
 from fencepost.store.sim.metadata import SimMetadata
@@ -156,6 +157,6 @@ class Cluster:
         self.network.heal()
         self.metadata.heal()
         for bookie in self.bookies.values():
-            bookie.slow, bookie.failing_syncs, bookie.disk.room = 1, 0, 1 << 40
+            bookie.slow, bookie.failing_syncs, bookie.disk.free = 1, 0, CAPACITY
             if not bookie.alive:
                 self._start(bookie)

@@ -1,18 +1,25 @@
 """A disk, byte by byte: what is written is safe only once it is synced, and not even then from damage.
 
 A write changes what is read at once, and what survives a loss of power only when a sync has ended. Until then each sector of 512
-bytes that was written survives or does not, whatever became of those before it, and one may be torn.
+bytes that was written survives or does not, whatever became of those before it, and one may be torn. So it is with the names of files:
+each that was made or removed since the folder was synced is there after a loss of power or not.
 """
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Sequence
 from random import Random
 
+from fencepost.store.disk.files import Room
 from fencepost.store.disk.journal import SECTOR
 
 
-class DiskFull(Exception):
+class DiskFull(OSError):
     """There is no room for all that was to be written; a part of it may have been."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(errno.ENOSPC, f"no room for {name}")
 
 
 class SimFile:
@@ -80,34 +87,129 @@ class SimFile:
         self.durable[start : start + len(kept)] = kept
 
 
+class SimHandle:
+    """An open file."""
+
+    def __init__(self, disk: SimDisk, name: str, file: SimFile) -> None:
+        self.name = name
+        self.end = len(file.content)
+        self._disk = disk
+        self._file = file
+
+    def append(self, data: bytes | Sequence[bytes]) -> None:
+        """Write at the end. Raises :class:`DiskFull`, after a part of it."""
+        whole = data if isinstance(data, bytes) else b"".join(data)
+        fits = whole[: max(0, self._disk.free)]
+        self._file.write(self.end, fits)
+        self._disk.free -= len(fits)
+        self.end += len(fits)
+        if len(fits) < len(whole):
+            raise DiskFull(self.name)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes from an offset on."""
+        return bytes(self._file.content[offset : offset + size])
+
+    def sync(self) -> None:
+        """All that was written is durable."""
+        self._file.end_sync(self._file.begin_sync())
+
+    def preallocate(self, end: int) -> None:
+        """Room is taken when it is written."""
+
+    def truncate(self, length: int) -> None:
+        """Cut the file off, durably."""
+        self._file.truncate(length)
+        self.end = length
+
+
+CAPACITY = 1 << 40
+"""Bytes that a disk has room for."""
+
+
 class SimDisk:
-    """Files by name, and how much room there is."""
+    """A folder of files by name, and how much room is free."""
 
     def __init__(self) -> None:
         self.files: dict[str, SimFile] = {}
-        self.room = 1 << 40
+        self.free = CAPACITY
+        self._synced: dict[str, SimFile | None] = {}
+        """The files by those names that have changed since the folder was synced, as they were then."""
+
+    # -- what every layer of files has --------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """The files there are, in the order of their names."""
+        return sorted(self.files)
+
+    def size(self, name: str) -> int:
+        """The bytes of a file."""
+        return len(self.files[name].content)
+
+    def create(self, name: str) -> SimHandle:
+        """Make a file, which must not be there yet."""
+        if name in self.files:
+            raise FileExistsError(errno.EEXIST, name)
+        self._name(name, SimFile())
+        return self.open(name)
+
+    def open(self, name: str, writable: bool = False) -> SimHandle:
+        """Open a file that is there."""
+        return SimHandle(self, name, self.files[name])
+
+    def rename(self, name: str, new: str) -> None:
+        """Give a file another name."""
+        file = self.files[name]
+        self._name(name, None)
+        self._name(new, file)
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        self.free += len(self.files[name].content)
+        self._name(name, None)
+
+    def sync(self) -> None:
+        """The names of files are durable."""
+        self._synced.clear()
+
+    def room(self) -> Room:
+        """How much room there is."""
+        return Room(CAPACITY, self.free)
+
+    def _name(self, name: str, file: SimFile | None) -> None:
+        self._synced.setdefault(name, self.files.get(name))
+        self._put(name, file)
+
+    def _put(self, name: str, file: SimFile | None) -> None:
+        if file is None:
+            self.files.pop(name, None)
+        else:
+            self.files[name] = file
+
+    # -- what happens to a disk ---------------------------------------------------------------------------------------
 
     def append(self, name: str, data: bytes) -> int:
         """Write at the end of a file, which is made if there is none; the offset. Raises :class:`DiskFull`, after a part of it."""
-        file = self.files.setdefault(name, SimFile())
-        offset = len(file.content)
-        fits = data[: max(0, self.room)]
-        file.write(offset, fits)
-        self.room -= len(fits)
-        if len(fits) < len(data):
-            raise DiskFull(name)
+        handle = self.open(name) if name in self.files else self.create(name)
+        offset = handle.end
+        handle.append(data)
         return offset
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """Bytes of a file."""
-        return bytes(self.files[name].content[offset : offset + size])
+        return self.open(name).read(offset, size)
 
     def lose_power(self, random: Random) -> None:
-        """What was not synced survives in part, in every file."""
+        """What was not synced survives in part, in every file, and so do the names."""
+        for name in sorted(self._synced):
+            if random.random() < 0.5:
+                self._put(name, self._synced[name])
+        self._synced.clear()
         for name in sorted(self.files):
             self.files[name].lose_power(random)
 
     def wipe(self) -> None:
         """The disk is replaced by an empty one."""
         self.files.clear()
-        self.room = 1 << 40
+        self._synced.clear()
+        self.free = CAPACITY

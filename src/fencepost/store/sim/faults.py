@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from fencepost.store.sim.bookie import ENTRIES, ENTRY_HEADER
 from fencepost.store.sim.case import FAULTS, HORIZON, Case, near
+from fencepost.store.sim.disk import CAPACITY
 
 if TYPE_CHECKING:
     from fencepost.store.sim.bookie import BookieProcess
@@ -157,23 +157,30 @@ class Faults:
             self.cluster.schedule.after(int(random.random() * 200_000), bookie.set_read_only, False)
         elif bookie is not None:
             self.cluster.note(bookie.name, "disk is nearly full")
-            bookie.disk.room = int(random.random() * 4_000)
-            self.cluster.schedule.after(int(random.random() * 200_000), setattr, bookie.disk, "room", 1 << 40)
+            bookie.disk.free = int(random.random() * 4_000)
+            self.cluster.schedule.after(int(random.random() * 200_000), setattr, bookie.disk, "free", CAPACITY)
 
     def bit_rot(self, random: Random) -> None:
-        """A bit of what is on a disk changes."""
+        """A bit changes of what is on a disk, which its bookie notices; or of an entry in memory, which only its readers do."""
         bookie = self._to_damage(random)
         if bookie is None:
             return
-        files = sorted(name for name, file in bookie.disk.files.items() if file.content)
-        name = files[int(random.random() * len(files))]
-        length = bookie.damageable(name)
+        if random.random() < 0.25:
+            entries = bookie.in_memory()
+            if entries:
+                self.damaged.add(bookie.name)
+                bookie.flip_in_memory(*entries[int(random.random() * len(entries))], random.random())
+            return
+        places = bookie.places()
+        if places and random.random() < 0.5:  # an entry that is in use; otherwise anything
+            name, offset, length = places[int(random.random() * len(places))]
+        else:
+            files = sorted(name for name, file in bookie.disk.files.items() if file.content)
+            name, offset = files[int(random.random() * len(files))], 0
+            length = bookie.damageable(name)
         if length:
             self.damaged.add(bookie.name)
-            bit = int(random.random() * length * 8)
-            if name == ENTRIES and bookie.index and random.random() < 0.5:  # where it is noticed by the bookie
-                places = sorted(bookie.index.values())
-                bit = places[int(random.random() * len(places))][0] * 8 + int(random.random() * 8 * ENTRY_HEADER)
+            bit = (offset + int(random.random() * length)) * 8 + int(random.random() * 8)
             self.cluster.note(bookie.name, f"bit {bit} of file {name} is flipped")
             bookie.disk.files[name].flip(bit)
 
