@@ -1,8 +1,9 @@
 """Version 2 of the protocol: fixed headers, and no number of a request except in batch reads.
 
 An answer is known by its operation, ledger and entry id (:func:`key_of`). The codes are those of version 3 less 400, except that
-there is none for a ledger in an unknown state that every client survives: BookKeeper's own throws at 107 and closes the connection. A bookie here
-says EIO instead, which every client takes as this one takes 107, as no word on whether the entry was ever there; 107 is understood.
+there is none for a ledger in an unknown state that every client survives: BookKeeper's own throws at 107 and closes the connection. A bookie
+here says EIO instead, which every client takes as it takes 507 in version 3, as no word on whether the entry was ever there; 107 is
+understood.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from fencepost.store import messages as m
 from fencepost.store.rules.codes import Code
-from fencepost.store.wire.frames import RefusedError, WireError
+from fencepost.store.wire.frames import RefusedError, WireError, frame
 
 VERSION = 2
 
@@ -21,17 +22,25 @@ _FENCE, _RECOVERY_ADD, _HIGH_PRIORITY = 1, 2, 4
 KEY_SIZE = 20
 """Bytes of a master key, which has no length of its own on the wire."""
 
+# Each begins with version, operation and flags.
 _HEADER = struct.Struct(">BBH")
-_ADD = struct.Struct(f">iBBH{KEY_SIZE}s")
-_IDS = struct.Struct(">qqq")
-_READ = struct.Struct(">iBBHqq")
-_BATCH_READ = struct.Struct(">iBBHqqqiq")
-_ANSWER = struct.Struct(">iBBHiqq")
-_BATCH_ANSWER = struct.Struct(">iBBHiqqq")
-_LENGTH = struct.Struct(">i")
-_FRAME = _LENGTH.size
+_READ = struct.Struct(">BBHqq")
+_BATCH_READ = struct.Struct(">BBHqqqiq")
+_ANSWER = struct.Struct(">BBHiqq")
+_BATCH_ANSWER = struct.Struct(">BBHiqqq")
 
-_NUMBERS = {code: code.value - 400 if code.value > 500 else code.value % 400 for code in Code} | {
+# These, which there is one of for every entry, with the length of the frame before that.
+_LENGTH = struct.Struct(">i")
+_ADD_FRAME = struct.Struct(f">iBBH{KEY_SIZE}s")
+_ANSWER_FRAME = struct.Struct(">iBBHiqq")
+
+_ADD_SIZE = _HEADER.size + KEY_SIZE
+"""Bytes of an add before the body of the entry."""
+_IDS = struct.Struct(">qqq")
+"""Ledger, entry id and LAC at the beginning of the body of an entry."""
+
+_NUMBERS = {code: code.value - 400 for code in Code} | {
+    Code.OK: 0,
     Code.NO_LEDGER: 1,
     Code.NO_ENTRY: 2,
     Code.BAD_REQUEST: 100,
@@ -41,17 +50,14 @@ _CODES = {number: code for code, number in _NUMBERS.items() if code is not Code.
     107: Code.UNKNOWN_LEDGER_STATE
 }
 
-REQUESTS = frozenset({m.AddEntry, m.ReadEntry, m.BatchRead, m.Auth})
-"""The requests that there are in this version."""
-
 
 def speaks(request: m.Request) -> bool:
-    """Whether a request can be made in this version: it has no long polls and no deferred sync."""
+    """Whether a request can be made in this version: it has adds, reads, batch reads and authentication, but no deferred sync and no polls."""
+    if type(request) is m.AddEntry:
+        return not request.deferred_sync and len(request.master_key) == KEY_SIZE
     if type(request) is m.ReadEntry:
         return request.previous_lac is None
-    if type(request) is m.AddEntry:
-        return not request.deferred_sync
-    return type(request) in REQUESTS
+    return type(request) is m.BatchRead or type(request) is m.Auth
 
 
 def key_of(txn: int, message: m.Request | m.Response) -> tuple[int, ...]:
@@ -72,26 +78,23 @@ def encode_request(txn: int, request: m.Request) -> bytes:
         raise TypeError(f"version 2 has no such {type(request).__name__}")
     if type(request) is m.AddEntry:
         flags = _RECOVERY_ADD | _HIGH_PRIORITY if request.recovery else 0
-        size = _ADD.size - _FRAME + len(request.body)
-        return _ADD.pack(size, VERSION, ADD_ENTRY, flags, request.master_key) + request.body
+        body = request.body
+        return _ADD_FRAME.pack(_ADD_SIZE + len(body), VERSION, ADD_ENTRY, flags, request.master_key) + body
     if type(request) is m.ReadEntry:
-        key, flags = _fencing(request)
-        size = _READ.size - _FRAME + len(key)
-        return _READ.pack(size, VERSION, READ_ENTRY, flags, request.ledger, request.entry_id) + key
+        flags, key = _fencing(request)
+        return frame(_READ.pack(VERSION, READ_ENTRY, flags, request.ledger, request.entry_id) + key)
     if type(request) is m.BatchRead:
-        key, flags = _fencing(request)
-        size = _BATCH_READ.size - _FRAME + len(key)
-        count, most = request.max_count, request.max_size
-        head = _BATCH_READ.pack(size, VERSION, BATCH_READ, flags, request.ledger, request.entry_id, txn, count, most)
-        return head + key
+        flags, key = _fencing(request)
+        limits = (request.max_count, request.max_size)
+        return frame(_BATCH_READ.pack(VERSION, BATCH_READ, flags, request.ledger, request.entry_id, txn, *limits) + key)
     assert type(request) is m.Auth
     return _auth(request)
 
 
-def _fencing(request: m.ReadEntry | m.BatchRead) -> tuple[bytes, int]:
+def _fencing(request: m.ReadEntry | m.BatchRead) -> tuple[int, bytes]:
     if not request.fence:
-        return b"", 0
-    return request.master_key or b"", _FENCE if request.entry_id == m.NO_ENTRY_YET else _FENCE | _HIGH_PRIORITY
+        return 0, b""
+    return _FENCE if request.entry_id == m.NO_ENTRY_YET else _FENCE | _HIGH_PRIORITY, request.master_key or b""
 
 
 def decode_request(payload: bytes) -> tuple[int, m.Request]:
@@ -103,40 +106,40 @@ def decode_request(payload: bytes) -> tuple[int, m.Request]:
     if size < _HEADER.size:
         raise WireError(f"a payload of {size} bytes is no request of version 2")
     version, operation, flags = _HEADER.unpack_from(payload)
-    if operation == ADD_ENTRY and size >= _HEADER.size + KEY_SIZE + _IDS.size:
-        body = payload[_HEADER.size + KEY_SIZE :]
-        ledger, entry_id, lac = _IDS.unpack_from(body)
+    if operation == ADD_ENTRY and size >= _ADD_SIZE + _IDS.size:
+        ledger, entry_id, lac = _IDS.unpack_from(payload, _ADD_SIZE)
         if version != VERSION or ledger < 0 or entry_id < 0:
             raise _refused(version, operation, ledger, entry_id)
-        key = payload[_HEADER.size : _HEADER.size + KEY_SIZE]
-        return 0, m.AddEntry(ledger, entry_id, lac, body, key, bool(flags & _RECOVERY_ADD))
-    if operation == READ_ENTRY and size >= _READ.size - _FRAME:
-        ledger, entry_id = _READ.unpack_from(b"\0\0\0\0" + payload[: _READ.size - _FRAME])[-2:]
+        key, recovery = payload[_HEADER.size : _ADD_SIZE], bool(flags & _RECOVERY_ADD)
+        return 0, m.AddEntry(ledger, entry_id, lac, payload[_ADD_SIZE:], key, recovery)
+    if operation == READ_ENTRY and size >= _READ.size:
+        _, _, _, ledger, entry_id = _READ.unpack_from(payload)
         if version != VERSION or ledger < 0 or entry_id < m.NO_ENTRY_YET:
             raise _refused(version, operation, ledger, entry_id)
-        fence = bool(flags & _FENCE)
-        return 0, m.ReadEntry(ledger, entry_id, fence, payload[_READ.size - _FRAME :] or None if fence else None)
-    if operation == BATCH_READ and size >= _BATCH_READ.size - _FRAME:
-        fields = _BATCH_READ.unpack_from(b"\0\0\0\0" + payload[: _BATCH_READ.size - _FRAME])
-        ledger, entry_id, txn, count, most = fields[-5:]
+        if not flags & _FENCE:
+            return 0, m.ReadEntry(ledger, entry_id)
+        return 0, m.ReadEntry(ledger, entry_id, True, payload[_READ.size :] or None)
+    if operation == BATCH_READ and size >= _BATCH_READ.size:
+        _, _, _, ledger, entry_id, txn, max_count, max_size = _BATCH_READ.unpack_from(payload)
         if version != VERSION or ledger < 0 or entry_id < 0:
             raise _refused(version, operation, ledger, entry_id, txn)
         fence = bool(flags & _FENCE)
-        key_or_none = payload[_BATCH_READ.size - _FRAME :] or None if fence else None
-        return txn, m.BatchRead(ledger, entry_id, count, most, fence, key_or_none)
+        key_or_none = payload[_BATCH_READ.size :] or None if fence else None
+        return txn, m.BatchRead(ledger, entry_id, max_count, max_size, fence, key_or_none)
     if operation == AUTH and version == VERSION:
         return 0, m.Auth(*_read_auth(payload))
     raise WireError(f"operation {operation} of version {version} in {size:,} bytes is not served")
 
 
-def _refused(version: int, operation: int, ledger: int, entry_id: int, txn: int = 0) -> RefusedError:
+def _refused(version: int, operation: int, ledger: int, entry_id: int, txn: int | None = None) -> RefusedError:
+    """The error for a request that the bookie need not be asked about. The answer is in the version of the request."""
     code = Code.BAD_REQUEST if version == VERSION else Code.BAD_VERSION
-    head = (operation, 0, _NUMBERS[code], ledger, entry_id)
-    if operation == BATCH_READ:
-        answer = _BATCH_ANSWER.pack(_BATCH_ANSWER.size - _FRAME, VERSION, *head, txn)
-    else:
-        answer = _ANSWER.pack(_ANSWER.size - _FRAME, VERSION, *head)
-    return RefusedError(f"a request of version {version} for entry {entry_id} of ledger {ledger} is refused with {code.name}", answer)
+    answer = _ANSWER.pack(version, operation, 0, _NUMBERS[code], ledger, entry_id)
+    if txn is not None:
+        answer = _BATCH_ANSWER.pack(version, operation, 0, _NUMBERS[code], ledger, entry_id, txn)
+    return RefusedError(
+        f"a request of version {version} for entry {entry_id} of ledger {ledger} is refused with {code.name}", frame(answer)
+    )
 
 
 # -- responses --------------------------------------------------------------------------------------------------------
@@ -145,18 +148,17 @@ def _refused(version: int, operation: int, ledger: int, entry_id: int, txn: int 
 def encode_response(txn: int, response: m.Response) -> bytes:
     """The frame of a response. Raises :class:`TypeError` for one that this version does not have."""
     if type(response) is m.AddEntryResponse:
-        return _ANSWER.pack(
-            _ANSWER.size - _FRAME, VERSION, ADD_ENTRY, 0, _NUMBERS[response.code], response.ledger, response.entry_id
-        )
+        number = _NUMBERS[response.code]
+        return _ANSWER_FRAME.pack(_ANSWER.size, VERSION, ADD_ENTRY, 0, number, response.ledger, response.entry_id)
     if type(response) is m.ReadEntryResponse:
-        body = response.body or b""
-        size, number = _ANSWER.size - _FRAME + len(body), _NUMBERS[response.code]
-        return _ANSWER.pack(size, VERSION, READ_ENTRY, 0, number, response.ledger, response.entry_id) + body
+        number, body = _NUMBERS[response.code], response.body or b""
+        size = _ANSWER.size + len(body)
+        return _ANSWER_FRAME.pack(size, VERSION, READ_ENTRY, 0, number, response.ledger, response.entry_id) + body
     if type(response) is m.BatchReadResponse:
-        parts = [part for body in response.bodies for part in (_LENGTH.pack(len(body)), body)]
-        size, number = _BATCH_ANSWER.size - _FRAME + sum(map(len, parts)), _NUMBERS[response.code]
-        head = _BATCH_ANSWER.pack(size, VERSION, BATCH_READ, 0, number, response.ledger, response.entry_id, txn)
-        return b"".join([head, *parts])
+        number = _NUMBERS[response.code]
+        head = _BATCH_ANSWER.pack(VERSION, BATCH_READ, 0, number, response.ledger, response.entry_id, txn)
+        parts = [head, *(part for body in response.bodies for part in (_LENGTH.pack(len(body)), body))]
+        return b"".join((_LENGTH.pack(sum(map(len, parts))), *parts))
     if type(response) is m.AuthResponse:
         return _auth(response)
     raise TypeError(f"version 2 has no {type(response).__name__}")
@@ -173,19 +175,21 @@ def decode_response(payload: bytes) -> tuple[int, m.Response]:
     version, operation, _ = _HEADER.unpack_from(payload)
     if version == VERSION and operation == AUTH:
         return 0, m.AuthResponse(Code.OK, *_read_auth(payload))
-    if version != VERSION or size < _ANSWER.size - _FRAME:
+    if size < _ANSWER.size:
         raise WireError(f"operation {operation} of version {version} in {size:,} bytes is no response of version 2")
-    number, ledger, entry_id = _ANSWER.unpack_from(b"\0\0\0\0" + payload[: _ANSWER.size - _FRAME])[-3:]
+    _, _, _, number, ledger, entry_id = _ANSWER.unpack_from(payload)
     code = _CODES.get(number, Code.IO_ERROR)
+    if version != VERSION and code is not Code.BAD_VERSION:
+        raise WireError(f"operation {operation} is answered in version {version}, and was asked for in version 2")
     if operation == ADD_ENTRY:
         return 0, m.AddEntryResponse(ledger, entry_id, code)
     if operation == READ_ENTRY:
-        body = payload[_ANSWER.size - _FRAME :] if code is Code.OK else None
+        body = payload[_ANSWER.size :] if code is Code.OK else None
         return 0, m.ReadEntryResponse(ledger, entry_id, code, m.NO_ENTRY_YET, body)
-    if operation == BATCH_READ and size >= _BATCH_ANSWER.size - _FRAME:
-        start = _BATCH_ANSWER.size - _FRAME
-        (txn,) = struct.unpack_from(">q", payload, start - 8)
-        return txn, m.BatchReadResponse(ledger, entry_id, code, _bodies(payload, start))
+    if operation == BATCH_READ and size >= _BATCH_ANSWER.size:
+        txn = _BATCH_ANSWER.unpack_from(payload)[-1]
+        bodies = _bodies(payload, _BATCH_ANSWER.size) if code is Code.OK else ()
+        return txn, m.BatchReadResponse(ledger, entry_id, code, bodies)
     raise WireError(f"operation {operation} in {size:,} bytes is no response of version 2")
 
 
@@ -208,7 +212,7 @@ def _auth(message: m.Auth | m.AuthResponse) -> bytes:
     from fencepost.store.wire import schema
 
     part: bytes = schema.AuthMessage(authPluginName=message.plugin.encode(), payload=message.payload).SerializeToString()
-    return _LENGTH.pack(_HEADER.size + len(part)) + _HEADER.pack(VERSION, AUTH, 0) + part
+    return frame(_HEADER.pack(VERSION, AUTH, 0) + part)
 
 
 def _read_auth(payload: bytes) -> tuple[str, bytes]:
