@@ -181,13 +181,15 @@ class Bookie:
         if code is not Code.OK:
             self._reply(Answer(asked.connection, asked.txn, response), ledger.position, effects)
             return
-        ledger = self._learn(request.ledger, request.master_key, effects)
-        self._journal(EntryAdded(request.ledger, request.entry_id, request.lac, request.body), effects)
-        entry = (request.ledger, request.entry_id)
-        self.unsynced[entry] = self.position
-        self.unsynced_in_order.append((self.position, entry))
-        effects.append(Store(request.ledger, request.entry_id, request.body))
-        after = 0 if request.deferred_sync else self.position
+        of_ledger, entry_id, body = request.ledger, request.entry_id, request.body
+        if ledger.master_key is None:
+            ledger = self._learn(of_ledger, request.master_key, effects)
+        self._journal(EntryAdded(of_ledger, entry_id, request.lac, body), effects)
+        entry, position = (of_ledger, entry_id), self.position
+        self.unsynced[entry] = position
+        self.unsynced_in_order.append((position, entry))
+        effects.append(Store(of_ledger, entry_id, body))
+        after = 0 if request.deferred_sync else position
         self._reply(Answer(asked.connection, asked.txn, response), after, effects)
         self._hear_of_lac(ledger, request.lac, effects)
 
@@ -458,11 +460,11 @@ class Bookie:
         effects.append(Forget(of_ledger))
 
     def _hear_of_lac(self, ledger: Ledger, lac: int, effects: list[Effect], body: bytes | None = None) -> None:
-        before = ledger.lac
-        ledger.lac = lac_of_bookie(before, lac)
-        if is_beyond(ledger.lac, before):
+        if is_beyond(lac, ledger.lac):
+            ledger.lac = lac_of_bookie(ledger.lac, lac)
             ledger.lac_body = body or ledger.lac_body
-            self._end_polls(ledger, effects)
+            if ledger.polls:
+                self._end_polls(ledger, effects)
 
     def _end_polls(self, ledger: Ledger, effects: list[Effect]) -> None:
         over = [
