@@ -92,6 +92,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
         int, Meta(ge=0, description="milliseconds that a long poll waits at the most, whatever its client asked for")
     ] = 60_000
     max_batch_read_size: Annotated[
+        int, Meta(ge=1, description="bytes of the answer to a batch read at the most, if it has more than one entry, whatever its client asked for")
+    ] = 5 * MIB
+    max_batch_read_entries: Annotated[
         int, Meta(ge=1, description="entries in the answer to a batch read at the most, whatever its client asked for")
     ] = 1_000
     write_buffer_bytes_per_connection: Annotated[
@@ -245,8 +248,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
             polls=self.max_long_polls,
             polls_of_ledger=self.max_long_polls_per_ledger,
             poll_wait=self.max_long_poll_timeout_ms * 1_000,
-            batch_entries=self.max_batch_read_size,
-            batch_size=self.netty_max_frame_size_bytes,
+            batch_entries=self.max_batch_read_entries,
+            batch_size=min(self.max_batch_read_size, self.netty_max_frame_size_bytes),
         )
 
     def _check(self, origin: str) -> None:
