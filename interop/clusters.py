@@ -133,6 +133,12 @@ class Cluster:
         for bookie in bookies:
             bookie.server.wait()
 
+    def heal(self) -> None:
+        """Start whatever does not run."""
+        if not self.service.runs():
+            self.service.start()
+        self.restart([bookie for bookie in self.bookies if not bookie.server.runs()])
+
     def end(self) -> None:
         """Kill all that was started."""
         for bookie in self.bookies:

@@ -16,6 +16,7 @@ import uvloop
 
 import fencepost
 from fencepost.store.client import LedgerReader, LedgerWriter, Store
+from fencepost.store.metadata.client import MetadataClient
 from interop import load
 
 NAMES = {
@@ -39,7 +40,7 @@ class Exam:
         self.operations: dict[str, Callable[[Given], Awaitable[Any]]] = {
             name: getattr(self, name)
             for name in (
-                "connect disconnect create open append force close read tail lac read_lac length metadata list delete load_writes load_reads"
+                "initialise connect disconnect create open append force close read tail lac read_lac length metadata list delete load_writes load_reads"
             ).split()
         }
 
@@ -61,6 +62,11 @@ class Exam:
         if isinstance(handle, LedgerReader):
             return handle
         return await store.open_ledger(handle.id, password=opened.get("password", ""))
+
+    async def initialise(self, given: Given) -> None:
+        """Make the znodes of a new cluster."""
+        async with await MetadataClient.connect(given["uri"]) as metadata:
+            await metadata.initialise()
 
     async def connect(self, given: Given) -> int:
         """Settings are the Java client's own."""

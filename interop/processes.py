@@ -59,6 +59,10 @@ class Server:
         assert self._process is not None
         return self._process.pid
 
+    def runs(self) -> bool:
+        """Whether the process was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
     def launch(self) -> None:
         """Start the process and do not wait for it to serve."""
         # The log is ended by a line of its own, so that what an earlier process said is not taken for this one's.
