@@ -237,7 +237,9 @@ def recovery_under_load(setting: Setting) -> None:
         raise AssertionError(f"entry {acknowledged - 1} was acknowledged and the ledger ends with {last}")
     # The requests of one append each may reach the ledger in any order after the first 400.
     equal(other.read(0, 399), bodies[:400], "entries")
-    equal(sorted(other.read(400, last)), sorted(set(other.read(400, last)) & set(bodies)), "entries added meanwhile")
+    if last >= 400:
+        meanwhile = other.read(400, last)
+        equal(len(set(meanwhile) & set(bodies)), len(meanwhile), "entries of the writer among those added meanwhile")
 
 
 @_among(EVERY, "digests")

@@ -82,7 +82,7 @@ class Bookie:
         self.port = free_port()
         self.id = f"127.0.0.1:{self.port}"
         if kind == FENCEPOST:
-            words = ["bookie", str(folder / "data"), "--metadata", metadata, "--port", str(self.port)]
+            words = ["bookie", str(folder / "data"), "--metadata", metadata, "--port", str(self.port), "--set", "zkTimeout=4000"]
             command = [sys.executable, "-m", "fencepost", *words]
             self.server = Server(f"our bookie {self.id}", command, folder / "log", lambda server: " serves" in server.said())
             return
