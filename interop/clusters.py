@@ -105,11 +105,13 @@ def java_uri(metadata: str) -> str:
 class Cluster:
     """A metadata service and bookies that serve, until :meth:`end`."""
 
-    def __init__(self, bookies: str, metadata: str, folder: Path) -> None:
-        """The kinds of bookies and of the metadata service; nothing is started yet."""
+    def __init__(self, bookies: str, metadata: str, folder: Path, heap: int = 256, short: bool = True) -> None:
+        """The kinds of bookies and of the metadata service; nothing is started yet. ``heap`` and ``short``: see :func:`jars.java`."""
         self.kinds = bookies, metadata
         self.folder = folder
-        self.service, port = metadata_service(metadata, folder / "metadata")
+        self._heap = heap
+        self._short = short
+        self.service, port = metadata_service(metadata, folder / "metadata", heap, short)
         self.uri = f"zk://127.0.0.1:{port}/ledgers"
         self.bookies: list[Bookie] = []
 
@@ -117,7 +119,7 @@ class Cluster:
         """Start so many more bookies, at the same time, and return once all of them serve."""
         first = len(self.bookies)
         for number in range(first, first + count):
-            self.bookies.append(Bookie(self.kinds[0], self.folder / f"bookie-{number + 1}", self.uri))
+            self.bookies.append(Bookie(self.kinds[0], self.folder / f"bookie-{number + 1}", self.uri, self._heap, self._short))
             self.bookies[-1].server.launch()
         for bookie in self.bookies[first:]:
             bookie.server.wait()
