@@ -25,6 +25,7 @@ from fencepost.store.roles.bookie import Bookie
 from fencepost.store.roles.interface import (
     Answer,
     Asked,
+    BatchFound,
     Call,
     Effect,
     Error,
@@ -33,6 +34,7 @@ from fencepost.store.roles.interface import (
     JournalFailed,
     JournalSynced,
     LookUp,
+    LookUpBatch,
     Replayed,
     Result,
     SetTimer,
@@ -43,6 +45,7 @@ from fencepost.store.roles.interface import (
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.metadata import DigestType
 from fencepost.store.rules.protections import Protections
+from fencepost.store.rules.reading import batch
 
 DIGESTS = Digests(DigestType.CRC32, b"")
 KEY, OTHER_KEY = b"key", b"other key"
@@ -79,12 +82,19 @@ class Story:
                 self.stored[effect.entry_id] = effect.body
             if isinstance(effect, LookUp):
                 wanted = max(self.stored, default=-1) if effect.entry_id == -1 else effect.entry_id
-                code = Code.OK if wanted in self.stored else Code.NO_ENTRY
-                code = Code.IO_ERROR if wanted in self.unreadable else code
-                done += self.happen(Found(effect.number, code, wanted, self.stored.get(wanted)))
+                code, found_body = self.look_up(wanted)
+                done += self.happen(Found(effect.number, code, wanted, found_body))
+            elif isinstance(effect, LookUpBatch):
+                found = batch(self.look_up, effect.entry_id, effect.max_count, effect.max_size)
+                done += self.happen(BatchFound(effect.number, *found))
             else:
                 done.append(effect)
         return done
+
+    def look_up(self, entry_id: int) -> tuple[Code, bytes | None]:
+        if entry_id in self.unreadable:
+            return Code.IO_ERROR, None
+        return Code.OK if entry_id in self.stored else Code.NO_ENTRY, self.stored.get(entry_id)
 
     def ask(self, request: Any) -> list[Effect]:
         self.txn += 1

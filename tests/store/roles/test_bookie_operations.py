@@ -12,8 +12,9 @@ from test_bookie import KEY, OTHER_KEY, Story, add, body, fence
 from fencepost.store import messages as m
 from fencepost.store.records import LedgerFenced
 from fencepost.store.roles import interface as i
-from fencepost.store.roles.bookie import BATCH_ENTRY, BATCH_HEADER, Limits
+from fencepost.store.roles.bookie import Limits
 from fencepost.store.rules.codes import Code
+from fencepost.store.rules.reading import BATCH_ENTRY, BATCH_HEADER
 
 
 def with_entries(count: int, **limits: int) -> Story:
@@ -56,7 +57,7 @@ def test_a_batch_ends_where_the_reader_the_bookie_or_the_ledger_says() -> None:
     assert bodies(response(story, m.BatchRead(1, 0, max_count=8))) == every[:5]
     story.bookie.limits = Limits(batch_size=BATCH_HEADER + 2 * SIZE)
     assert bodies(response(story, m.BatchRead(1, 0, max_size=2**40))) == every[:2]
-    assert not story.bookie.look_ups and not story.bookie.batches
+    assert not story.bookie.look_ups
 
 
 @given(

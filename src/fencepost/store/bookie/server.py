@@ -30,6 +30,7 @@ from fencepost.store.roles.bookie import Bookie
 from fencepost.store.roles.interface import (
     Answer,
     Asked,
+    BatchFound,
     Call,
     ConnectionClosed,
     Effect,
@@ -41,6 +42,7 @@ from fencepost.store.roles.interface import (
     JournalFailed,
     JournalSynced,
     LookUp,
+    LookUpBatch,
     Measure,
     Measured,
     Replayed,
@@ -53,6 +55,7 @@ from fencepost.store.roles.interface import (
 )
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.flow import is_crowded, reads_on, waits_for_others
+from fencepost.store.rules.reading import batch
 from fencepost.store.wire import is_version_2, v2, v3
 from fencepost.store.wire.frames import Frames, RefusedError, WireError
 
@@ -67,7 +70,7 @@ BACKLOG = 1_024
 
 _log = logging.getLogger("fencepost.store.bookie")
 
-Look = LookUp | FindRuns | Measure
+Look = LookUp | LookUpBatch | FindRuns | Measure
 
 
 class Server:
@@ -114,6 +117,7 @@ class Server:
         self._carry: dict[type[Effect], Callable[[Any], None]] = {
             Answer: self._answer,
             LookUp: self._look,
+            LookUpBatch: self._look,
             FindRuns: self._look,
             Measure: self._look,
             SetTimer: self._set_timer,
@@ -329,14 +333,25 @@ class Server:
                 code, entry_id, body = self.storage.look_up(look.ledger, look.entry_id)
                 found.append(Found(look.number, code, entry_id, body))
                 most -= len(body or b"")
-                if most <= 0:
-                    break
+            elif type(look) is LookUpBatch:
+                several = self._batch(look)
+                found.append(several)
+                most -= sum(map(len, several.bodies))
             elif type(look) is FindRuns:
                 found.append(self._find_runs(look))
             else:
                 room = self.storage.room()[1]
                 found.append(Measured(look.number, room.total, room.free))
+            if most <= 0:
+                break
         return found
+
+    def _batch(self, look: LookUpBatch) -> BatchFound:
+        def look_up(entry_id: int) -> tuple[Code, bytes | None]:
+            code, _, body = self.storage.look_up(look.ledger, entry_id)
+            return code, body
+
+        return BatchFound(look.number, *batch(look_up, look.entry_id, look.max_count, look.max_size))
 
     def _find_runs(self, look: FindRuns) -> RunsFound:
         try:
@@ -578,6 +593,8 @@ def _nothing(look: Look) -> Event:
     """What a look-up comes to that nobody waits for."""
     if type(look) is LookUp:
         return Found(look.number, Code.IO_ERROR, look.entry_id)
+    if type(look) is LookUpBatch:
+        return BatchFound(look.number, Code.IO_ERROR)
     return RunsFound(look.number, Code.IO_ERROR) if type(look) is FindRuns else Measured(look.number, 0, 0)
 
 

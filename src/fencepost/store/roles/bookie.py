@@ -43,6 +43,7 @@ from fencepost.store.records import EntryAdded, LacWritten, LedgerFenced, LimboC
 from fencepost.store.roles.interface import (
     Answer,
     Asked,
+    BatchFound,
     Call,
     ConnectionClosed,
     Effect,
@@ -55,6 +56,7 @@ from fencepost.store.roles.interface import (
     JournalFailed,
     JournalSynced,
     LookUp,
+    LookUpBatch,
     Measure,
     Measured,
     Replayed,
@@ -70,20 +72,15 @@ from fencepost.store.rules.codes import Code
 from fencepost.store.rules.fencing import answer_to_fence, is_fenced_by_read
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.rules.reading import (
-    answer_to_batch_read,
     answer_to_list_entries,
     answer_to_poll,
     answer_to_read,
     answer_to_read_lac,
-    batch_takes,
     is_poll_over,
     is_readable,
     may_begin,
     size_of_batch,
 )
-
-BATCH_HEADER, BATCH_ENTRY = 36, 4
-"""Bytes of a response to a batch read besides its entries, and besides the body of each, as BookKeeper counts them."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -113,16 +110,6 @@ class Ledger(msgspec.Struct):
     polls: dict[int, Asked] = msgspec.field(default_factory=dict)
 
 
-class Batch(msgspec.Struct):
-    """A batch read on its way. ``after``: the position in the journal from which on all that it shows is durable."""
-
-    max_count: int
-    max_size: int
-    bodies: list[bytes] = msgspec.field(default_factory=list)
-    size: int = BATCH_HEADER
-    after: int = 0
-
-
 class Bookie:
     """One bookie. ``read_only``: it takes entries from recoveries alone.
 
@@ -144,8 +131,6 @@ class Bookie:
         """Entries that are not durable yet, by ledger and id, and their positions."""
         self.unsynced_in_order: deque[tuple[int, tuple[int, int]]] = deque()
         self.look_ups: dict[int, Asked] = {}
-        self.batches: dict[int, Batch] = {}
-        """Those of the look-ups that belong to a batch read."""
         self.polls: dict[int, int] = {}
         """The ledgers of the long polls that wait, by the numbers of these."""
         self.number = 0
@@ -224,9 +209,10 @@ class Bookie:
         if code is not Code.OK:
             self._reply(Answer(asked.connection, asked.txn, _failure(request, code)), ledger.position, effects)
             return
-        max_count = size_of_batch(request.max_count, self.limits.batch_entries)
-        batch = Batch(max_count, size_of_batch(request.max_size, self.limits.batch_size))
-        self._look_up(asked, request.entry_id, effects, batch)
+        if self._begin(asked, effects):
+            max_count = size_of_batch(request.max_count, self.limits.batch_entries)
+            max_size = size_of_batch(request.max_size, self.limits.batch_size)
+            effects.append(LookUpBatch(self.number, request.ledger, request.entry_id, max_count, max_size))
 
     def _read_lac(self, asked: Asked, request: ReadLac, effects: list[Effect]) -> None:
         self._look_up(asked, NO_ENTRY_YET, effects)
@@ -283,9 +269,6 @@ class Bookie:
     def _found(self, event: Found, effects: list[Effect]) -> None:
         asked = self.look_ups.pop(event.number)
         request = asked.request
-        if type(request) is BatchRead:
-            self._found_of_batch(asked, request, event, effects)
-            return
         ledger = self.ledgers.get(request.ledger, _UNKNOWN)
         response: Response
         if type(request) is ReadEntry:
@@ -321,22 +304,15 @@ class Bookie:
             code = answer_to_poll(code)
         return ReadEntryResponse(request.ledger, request.entry_id, code, ledger.lac)
 
-    def _found_of_batch(self, asked: Asked, request: BatchRead, event: Found, effects: list[Effect]) -> None:
-        """One more entry of a batch was looked up: look up the next one, or answer with those that there are."""
-        batch = self.batches.pop(event.number)
-        if event.code is Code.OK and event.body is not None:
-            size = batch.size + BATCH_ENTRY + len(event.body)
-            if batch_takes(len(batch.bodies) + 1, size, batch.max_size):
-                batch.bodies.append(event.body)
-                batch.size = size
-                batch.after = max(batch.after, self.unsynced.get((request.ledger, event.entry_id), 0))
-                if len(batch.bodies) < batch.max_count:
-                    self._look_up(asked, event.entry_id + 1, effects, batch)
-                    return
-        ledger = self.ledgers.get(request.ledger, _UNKNOWN)
-        code = answer_to_batch_read(self._answer_to_read(ledger, event.code), len(batch.bodies))
-        response = BatchReadResponse(request.ledger, request.entry_id, code, tuple(batch.bodies))
-        self._reply(Answer(asked.connection, asked.txn, response), max(ledger.position, batch.after), effects)
+    def _batch_found(self, event: BatchFound, effects: list[Effect]) -> None:
+        asked = self.look_ups.pop(event.number)
+        request = asked.request
+        assert type(request) is BatchRead
+        ledger, of_ledger, first = self.ledgers.get(request.ledger, _UNKNOWN), request.ledger, request.entry_id
+        response = BatchReadResponse(of_ledger, first, self._answer_to_read(ledger, event.code), event.bodies)
+        entries = range(first, first + len(event.bodies))
+        after = max([ledger.position, *(self.unsynced.get((of_ledger, entry_id), 0) for entry_id in entries)])
+        self._reply(Answer(asked.connection, asked.txn, response), after, effects)
 
     def _runs_found(self, event: RunsFound, effects: list[Effect]) -> None:
         asked = self.look_ups.pop(event.number)
@@ -489,11 +465,9 @@ class Bookie:
             response = ReadEntryResponse(request.ledger, NO_ENTRY_YET, Code.OK, ledger.lac)
             self._reply(Answer(poll.connection, poll.txn, response), ledger.position, effects)
 
-    def _look_up(self, asked: Asked, entry_id: int, effects: list[Effect], batch: Batch | None = None) -> None:
+    def _look_up(self, asked: Asked, entry_id: int, effects: list[Effect]) -> None:
         if self._begin(asked, effects):
             effects.append(LookUp(self.number, asked.request.ledger, entry_id))
-            if batch is not None:
-                self.batches[self.number] = batch
 
     def _begin(self, asked: Asked, effects: list[Effect]) -> bool:
         """Count what waits for storage, under a new number; or answer that too much does."""
@@ -548,6 +522,7 @@ _EVENTS: dict[type, Callable[[Bookie, Any, list[Effect]], None]] = {
     JournalSynced: Bookie._journal_synced,
     JournalFailed: Bookie._journal_failed,
     Found: Bookie._found,
+    BatchFound: Bookie._batch_found,
     RunsFound: Bookie._runs_found,
     Measured: Bookie._measured,
     ConnectionClosed: Bookie._connection_closed,

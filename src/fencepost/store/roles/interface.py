@@ -268,6 +268,24 @@ class Found(Event, frozen=True, gc=False):
     body: bytes | None = None
 
 
+class LookUpBatch(Effect, frozen=True, gc=False):
+    """Find entries one after another, as :func:`fencepost.store.rules.reading.batch` does; a :class:`BatchFound` comes back."""
+
+    number: int
+    ledger: int
+    entry_id: int
+    max_count: int
+    max_size: int
+
+
+class BatchFound(Event, frozen=True, gc=False):
+    """What the look-ups of a batch came to. OK with one entry at least, or the code of the first."""
+
+    number: int
+    code: Code
+    bodies: tuple[bytes, ...] = ()
+
+
 class FindRuns(Effect, frozen=True, gc=False):
     """Find which entries of a ledger there are; a :class:`RunsFound` comes back."""
 

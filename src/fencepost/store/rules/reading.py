@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from fencepost.store.rules.codes import NEGATIVES, Code, Verdict
@@ -59,12 +59,8 @@ def answer_to_list_entries(*, known_ledger: bool, limbo: bool, unreadable: bool 
     return answer_to_read_lac(known_ledger=known_ledger, limbo=limbo, unreadable=unreadable, protections=protections)
 
 
-def answer_to_batch_read(first: Code, bodies: int) -> Code:
-    """What a bookie answers to a batch read, given its answer to a read of the ``first`` entry and how many it found from there on.
-
-    A batch is cut off where an entry is lacking or can not be read, and only a read of that entry alone says why.
-    """
-    return Code.OK if bodies else first
+BATCH_HEADER, BATCH_ENTRY = 36, 4
+"""Bytes of a response to a batch read besides its entries, and besides the body of each, as BookKeeper counts them."""
 
 
 def size_of_batch(asked_for: int, limit: int) -> int:
@@ -72,9 +68,28 @@ def size_of_batch(asked_for: int, limit: int) -> int:
     return min(asked_for, limit) if asked_for > 0 else limit
 
 
-def batch_takes(bodies: int, size: int, max_size: int) -> bool:
-    """Whether a batch takes an entry with which it would have so many ``bodies`` in so many bytes: the first one, and others that fit."""
-    return bodies == 1 or size <= max_size
+def batch(
+    look_up: Callable[[int], tuple[Code, bytes | None]], first: int, max_count: int, max_size: int
+) -> tuple[Code, tuple[bytes, ...]]:
+    """What comes of the look-ups of a batch read, from the ``first`` entry on: the code of that one, and the bodies that are sent.
+
+    The first entry is sent however large it is, and others as long as there are no more than ``max_count`` and the response has no more
+    than ``max_size`` bytes. A batch ends before an entry that is lacking or can not be read: only a read of that entry alone says why.
+    """
+    code, body = look_up(first)
+    if code is not Code.OK or body is None:
+        return code, ()
+    bodies: list[bytes] = []
+    size = BATCH_HEADER
+    while code is Code.OK and body is not None:
+        size += BATCH_ENTRY + len(body)
+        if bodies and size > max_size:
+            break
+        bodies.append(body)
+        if len(bodies) >= max_count or size + BATCH_ENTRY >= max_size:
+            break
+        code, body = look_up(first + len(bodies))
+    return Code.OK, tuple(bodies)
 
 
 def may_begin(under_way: int, limit: int) -> bool:
