@@ -1,0 +1,98 @@
+"""``fencepost metadata`` as a process: what it prints, how it ends, and what it leaves."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import patience
+import pytest
+import zkclient as zk
+from zkclient import Client
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., tuple[subprocess.Popen[str], int]]]:
+    """Starts the command and waits until it serves; the process and its port."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def started(*arguments: str) -> tuple[subprocess.Popen[str], int]:
+        command = [sys.executable, "-m", "fencepost", "metadata", *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        processes.append(process)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.fullmatch(r"metadata service zk://127\.0\.0\.1:(\d+) serves\n", line)
+        assert found is not None, line + process.communicate()[1]
+        return process, int(found[1])
+
+    yield started
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def complaint(*arguments: str) -> tuple[int, str]:
+    """The exit code and the complaint of a command that does not serve."""
+    command = [sys.executable, "-m", "fencepost", "metadata", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience.PATIENCE)
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+def test_it_serves_until_a_signal_and_has_everything_after_kill_9(start, tmp_path: Path):
+    path = str(tmp_path / "data")
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+        process, port = start(path, "--port", "0")
+        client = Client(port)
+        client.connect(30_000)
+        assert client.call([zk.CREATE, [f"/{number.name}", b"", zk.OPEN, 0]])[3] == 0
+        process.send_signal(number)
+        assert process.wait(patience.PATIENCE) == (-9 if number == signal.SIGKILL else 0)
+        assert process.communicate() == ("", "")
+        client.drop()
+    _, port = start(path, "--port", "0")
+    client = Client(port)
+    client.connect(30_000)
+    assert client.call([zk.GET_CHILDREN, ["/", False]])[4] == ["SIGINT", "SIGKILL", "SIGTERM", "zookeeper"]
+    client.drop()
+
+
+def test_a_port_and_a_directory_have_one_service(start, tmp_path: Path):
+    _, port = start(str(tmp_path / "one"), "--port", "0")
+    code, said = complaint(str(tmp_path / "one"), "--port", "0")
+    assert code == 153 and "is in use by another metadata service" in said
+    code, said = complaint(str(tmp_path / "two"), "--port", str(port))
+    assert code == 153 and f"can not listen on 127.0.0.1:{port}" in said
+    assert "Traceback" not in said
+
+
+def test_damage_is_one_line(start, tmp_path: Path):
+    process, _ = start(str(tmp_path), "--port", "0")
+    process.send_signal(signal.SIGTERM)
+    process.wait(patience.PATIENCE)
+    next(tmp_path.glob("log-*")).unlink()
+    code, said = complaint(str(tmp_path), "--port", "0")
+    assert code == 153 and said == f"fencepost: {tmp_path} is damaged: log-0000000001 is missing or can not be read\n"
+
+
+def test_settings_have_zookeepers_names(start, tmp_path: Path):
+    settings = tmp_path / "settings.toml"
+    settings.write_text('tickTime = 100\njute.maxbuffer = 2048\n4lw.commands.whitelist = ["conf"]\n')
+    _, port = start(str(tmp_path / "data"), "--port", "0", "--settings", str(settings))
+    connection = Client(port).socket
+    connection.sendall(b"conf")
+    said = b""
+    while more := connection.recv(1 << 16):
+        said += more
+    assert f"clientPort={port}\n" in said.decode() and "jute.maxbuffer=2048\n" in said.decode() and "minSessionTimeout=200\n" in said.decode()
+    settings.write_text("tickTme = 100\n")
+    code, said_of_name = complaint(str(tmp_path / "data"), "--settings", str(settings))
+    assert code == 151 and "there is no setting tickTme: did you mean tickTime?" in said_of_name
+    settings.write_text("tickTime = 1\n")
+    code, said_of_value = complaint(str(tmp_path / "data"), "--settings", str(settings))
+    assert code == 151 and "tickTime" in said_of_value
