@@ -1,8 +1,9 @@
 """The same random metadata operations on two servers of ZooKeeper's protocol: the first difference, or that there is none.
 
     python interop/metadata_differential.py PORT PORT --operations 100000 --seed 1
+    python interop/metadata_differential.py PORT --operations 800 --seed 1 --record FILE
 
-Both servers are to be fresh and to have the same tickTime. Results, versions, zxids, errors, and events and where they come among the
+The second form writes what a server answers to a file, which the tests compare with the service. Both servers are to be fresh and to have the same tickTime. Results, versions, zxids, errors, and events and where they come among the
 replies are compared; times and session ids are not.
 """
 
@@ -18,7 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "metadata_service"))
 
-from workload import Run, Workload
+from workload import Run, Workload, written
 
 
 def compare(ports: tuple[int, int], seed: int, operations: int, expiring: float) -> int:
@@ -43,16 +44,31 @@ def compare(ports: tuple[int, int], seed: int, operations: int, expiring: float)
     return done
 
 
+def record(port: int, seed: int, operations: int, expiring: float, path: Path) -> None:
+    """Write steps, and what came of them on a server, as lines of JSON."""
+    steps, copy = tee(Workload(seed, expiring).steps(operations))
+    run = Run(port)
+    with open(path, "w") as file:
+        for step, report in zip(steps, run.run(copy), strict=True):
+            file.write(written(step, report) + "\n")
+    run.close()
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("ports", type=int, nargs=2)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ports", type=int, nargs="+")
+    parser.add_argument("--record", metavar="FILE", type=Path)
     parser.add_argument("--operations", type=int, default=100_000)
     parser.add_argument("--seed", type=int, action="append")
     parser.add_argument("--expiring", type=float, default=0.0004, help="the share of steps that wait for a session to expire")
     given = parser.parse_args()
     for seed in given.seed or [1]:
         start = time.monotonic()
-        done = compare(tuple(given.ports), seed, given.operations, given.expiring)
+        if given.record is not None:
+            record(given.ports[0], seed, given.operations, given.expiring, given.record)
+            return
+        first, second = given.ports
+        done = compare((first, second), seed, given.operations, given.expiring)
         print(f"seed {seed}: {done:,} operations, no difference ({time.monotonic() - start:.0f} s)")
 
 

@@ -7,6 +7,7 @@ client an event comes. What ends a session deletes its ephemerals in an order th
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Iterator
 from random import Random
@@ -141,6 +142,29 @@ class Workload:
         return [zk.PING, []]
 
 
+def written(step: list[Any], report: list[Any]) -> str:
+    """A step and what came of it as a line of a file."""
+    return json.dumps([_as_text(step), report], separators=(",", ":"))
+
+
+def read(line: str) -> tuple[list[Any], list[Any]]:
+    """The step of a line, and what came of it."""
+    step, report = json.loads(line)
+    return _as_bytes(step), report
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"bytes": value.decode("latin-1")}
+    return [_as_text(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _as_bytes(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value["bytes"].encode("latin-1")
+    return [_as_bytes(each) for each in value] if isinstance(value, list) else value
+
+
 class Run:
     """Steps, done on a server; ``report`` is what came of each."""
 
@@ -156,10 +180,14 @@ class Run:
             try:
                 outcome = getattr(self, "_" + step[0])(*step[1:])
                 for client in self.clients.values():
-                    client.call([zk.PING, []])
+                    client.send([zk.PING, []])
+                for client in self.clients.values():
+                    client.answers(1)
             except Closed:
                 raise AssertionError(f"port {self.port} closed a connection in the step {step}") from None
-            yield [outcome, {str(index): self._taken(client) for index, client in sorted(self.clients.items())}]
+            taken = {str(index): self._taken(client) for index, client in sorted(self.clients.items())}
+            # The last thing that everybody got is the answer to a ping, and so the zxid.
+            yield [outcome, {index: each[:-1] for index, each in taken.items() if each[:-1]}, sorted({each[-1][2] for each in taken.values()})]
 
     def close(self) -> None:
         for client in self.clients.values():

@@ -174,10 +174,15 @@ class Client:
 
     def call(self, *requests: list[Any]) -> list[Any]:
         """Send requests at once, each a kind and its arguments, and read up to the last answer; the last answer."""
+        self.send(*requests)
+        return self.answers(len(requests))
+
+    def send(self, *requests: list[Any]) -> None:
         self.socket.sendall(b"".join(self.request(kind, arguments) for kind, arguments in requests))
-        answers = 0
-        while answers < len(requests):
-            answers += self.read()[0] == "reply"
+
+    def answers(self, count: int) -> list[Any]:
+        while count:
+            count -= self.read()[0] == "reply"
         return self.stream[-1]
 
     def read(self) -> list[Any]:

@@ -1,0 +1,21 @@
+"""What ZooKeeper 3.9.3 answered to random work, step by step, is what the service answers.
+
+The file was written by ``interop/metadata_differential.py``, which also compares the two servers side by side.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from workload import Run, read
+
+RECORDED = Path(__file__).parent / "zookeeper-3.9.3.jsonl"
+
+
+def test_every_answer_and_event_is_zookeepers(serve):
+    server = serve(tickTime=500, minSessionTimeout=1_000)
+    steps, reports = zip(*map(read, RECORDED.read_text().splitlines()), strict=True)
+    run = Run(server.port)
+    for step, expected, found in zip(steps, reports, run.run(steps), strict=True):
+        assert found == expected, step
+    run.close()
