@@ -137,13 +137,14 @@ class Campaign:
         """All of it."""
         options, outcome = self.options, self.outcome
         self._facts.mkdir(parents=True)
-        up = subprocess.Popen(
-            [*_FENCEPOST, "cluster", "up", str(self._store), "--bookies", str(options.bookies), *options.ports],
-            stdin=subprocess.DEVNULL,
-            stdout=open(options.directory / "up.log", "ab"),
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        with open(options.directory / "up.log", "ab") as log:
+            up = subprocess.Popen(
+                [*_FENCEPOST, "cluster", "up", str(self._store), "--bookies", str(options.bookies), *options.ports],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         try:
             uri = await self._serving(up)
             for role, number in options.clients:
@@ -169,6 +170,8 @@ class Campaign:
             up.terminate()
             if up.wait() != 0:
                 outcome.faults.append(f"fencepost cluster up ended with {up.returncode}")
+        lines = (options.directory / "up.log").read_text().splitlines()
+        outcome.faults += [line for line in lines if "did not end" in line or "exit code" in line]
         return outcome
 
     async def _serving(self, up: subprocess.Popen[bytes]) -> str:

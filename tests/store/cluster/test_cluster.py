@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
 import re
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from patience import until
-from standing import Up, background, cluster, happened, is_there, part, plan
+from standing import STAND_IN, Up, background, cluster, happened, is_there, part, plan
 
 from fencepost.errors import SYSTEM_FAILED, WRONG_OPTIONS
+from fencepost.store.cluster.part import Part
 
 
 @pytest.fixture
@@ -192,6 +195,22 @@ def test_the_second_interrupt_kills(up: Callable[..., Up]) -> None:
     running.process.send_signal(signal.SIGINT)
     code, out, _ = running.ended()
     assert code == 0 and "down: ended by SIGKILL" in out
+
+
+def test_a_part_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    reasons = []
+
+    async def live() -> None:
+        command = [sys.executable, str(STAND_IN), "bookie", str(tmp_path / "bookie-1"), "--port", "0"]
+        part = Part("1", 0, command, tmp_path / "logs" / "bookie-1.log", lambda part: reasons.append(part.reason))
+        await part.start()
+        await part.serving()
+        await part.stop(patience=0.05)
+
+    (tmp_path / "bookie-1").mkdir()
+    (tmp_path / "bookie-1" / "deaf").touch()
+    asyncio.run(live())
+    assert reasons[-1] == "killed, since it did not end within 0 s"
 
 
 def test_an_interrupt_while_it_starts_ends_what_has_started(up: Callable[..., Up]) -> None:

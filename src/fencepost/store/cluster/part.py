@@ -61,6 +61,8 @@ class Part:
         self._changed = changed
         self._process: asyncio.subprocess.Process | None = None
         self._descriptor = -1
+        self._overdue = ""
+        """Why it is killed, if that is because it did not end by itself."""
         self._lived: asyncio.Task[None] | None = None
         self._serves = asyncio.Event()
 
@@ -108,6 +110,7 @@ class Part:
         except OSError as error:
             raise SystemFailure(f"{self.title} can not be started: {error.strerror}") from None
         self._process, self.reason, self.since = process, "", time.time()
+        self._overdue = ""
         self.identity = identity(process.pid)
         with contextlib.suppress(ProcessLookupError):  # it has ended already
             self._descriptor = os.pidfd_open(process.pid)
@@ -133,7 +136,7 @@ class Part:
 
     def _why(self, code: int, wanted: bool) -> str:
         if code < 0:
-            return f"ended by {signal.Signals(-code).name}"
+            return self._overdue or f"ended by {signal.Signals(-code).name}"
         if code == 0:
             return "stopped" if wanted else "ended by itself"
         return f"exit code {code}: {last_words(self.log)}"
@@ -152,11 +155,18 @@ class Part:
         if self._lived is not None:
             await asyncio.shield(self._lived)
 
-    def stop(self) -> None:
-        """Ask the process to end cleanly; one that is paused goes on, to do so."""
+    async def stop(self, patience: float) -> None:
+        """Ask the process to end cleanly, and wait for its end; one that is paused goes on, to do so. After so many seconds it is killed."""
         if self.signal(signal.SIGTERM):
             self.signal(signal.SIGCONT)
             self._now(State.STOPPING)
+        try:
+            async with asyncio.timeout(patience):
+                await self.ended()
+        except TimeoutError:
+            self._overdue = f"killed, since it did not end within {patience:.0f} s"
+            self.kill()
+            await self.ended()
 
     def kill(self) -> None:
         """End the process at once, as a loss of power would."""

@@ -26,6 +26,9 @@ LOOK_EVERY = 1.0
 LOOK_PATIENCE = 2.0
 """Seconds that a part has to answer on its port."""
 
+STOP_PATIENCE = 60.0
+"""Seconds that a part has to end when it is asked to; then it is killed, which loses nothing."""
+
 LEFTOVER_TAKES = 0.01
 """Seconds between two looks whether a process of an earlier run has ended."""
 
@@ -126,10 +129,7 @@ class Supervisor:
     async def stop(self) -> None:
         """End everything cleanly: the bookies, then the metadata service that they leave."""
         for group in (self.bookies, [self.parts[METADATA]]):
-            for part in group:
-                part.stop()
-            for part in group:
-                await part.ended()
+            await asyncio.gather(*(part.stop(STOP_PATIENCE) for part in group))
         self.plan.up = None
         plans.write(self.directory, self.plan)
 
@@ -199,8 +199,7 @@ async def _kill(part: Part) -> None:
 
 
 async def _stop(part: Part) -> None:
-    part.stop()
-    await part.ended()
+    await part.stop(STOP_PATIENCE)
 
 
 async def _start(part: Part) -> None:
