@@ -66,6 +66,8 @@ class Process:
         self._uri = uri
         self._facts = facts
         self._times = 0
+        self._expected = {-signal.SIGKILL}
+        """How it may end."""
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -100,7 +102,7 @@ class Process:
 
     def death(self) -> str:
         """Why it ended, if nobody killed it."""
-        if self.process is None or self.process.poll() is None or self.process.returncode == -signal.SIGKILL:
+        if self.process is None or self.process.poll() is None or self.process.returncode in self._expected:
             return ""
         last = (self._facts.parent / f"{self.name}.log").read_text(errors="replace").strip().splitlines()
         return f"{self.name} ended by itself with {self.process.returncode}: {last[-1] if last else 'it said nothing'}"
@@ -108,6 +110,7 @@ class Process:
     async def leave(self) -> str:
         """Ask it to end; what is wrong if it does not."""
         assert self.process is not None
+        self._expected = {0}
         self.process.send_signal(signal.SIGTERM)
         try:
             await asyncio.to_thread(self.process.wait, LEAVE)
@@ -157,6 +160,7 @@ class Campaign:
             await self._harm()
             await self._heal(uri)
             watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
             self.outcome.judge.hear(self._tail.new())
             outcome.seconds = time.monotonic() - self._began
             self._told("everything is healed; every ledger is recovered and read by two clients")
@@ -198,10 +202,16 @@ class Campaign:
                 self._healing.add(task)
                 task.add_done_callback(self._healing.discard)
 
+    def _log(self, text: str) -> None:
+        """Write down what is done, beside what the parts write down."""
+        with open(self.options.directory / "harms.log", "a") as file:
+            file.write(f"{time.strftime('%H:%M:%S')} {time.monotonic() - self._began:6.1f}  {text}\n")
+
     async def _hurt_and_heal(self, harm: Harm) -> None:
         kind = "bookie" if harm.whom.isdigit() else harm.whom.partition("-")[0]
         self.outcome.harms[f"{harm.how} {kind}"] += 1
         client = self._clients.get(harm.whom)
+        self._log(f"{harm.how} {harm.whom} for {harm.lasts:.1f} s")
         try:
             if client is not None:
                 client.hurt(harm.how)
@@ -213,6 +223,7 @@ class Campaign:
                 await self._ask(HEALS[harm.how], harm.whom)
         except Exception as error:
             self.outcome.faults.append(f"{harm.how} {harm.whom}: {error}")
+        self._log(f"{harm.whom} is healed")
         self._hurt.discard(harm.whom)
 
     async def _ask(self, action: str, name: str) -> dict[str, Any]:

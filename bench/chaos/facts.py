@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ class Facts:
 
     def note(self, fact: str, **values: Any) -> None:
         """Write one down."""
-        os.write(self._file, json.dumps({"fact": fact, **values}).encode() + b"\n")
+        os.write(self._file, json.dumps({"fact": fact, **values, "at": round(time.time(), 3)}).encode() + b"\n")
 
 
 class Tail:
