@@ -25,6 +25,9 @@ HEALS = {KILL: "start", STOP: "start", PAUSE: "resume"}
 PATIENCE = 120.0
 """Seconds that everything has to be well again, once nobody hurts it any more."""
 
+AGAIN = 0.1
+"""Seconds until another harm is drawn, where one was not possible."""
+
 LEAVE = 60.0
 """Seconds that clients have to end when they are asked to."""
 
@@ -195,12 +198,14 @@ class Campaign:
         schedule = Schedule(options.seed, bookies, list(self._clients), options.tolerated)
         while time.monotonic() - self._began < options.seconds or sum(self.outcome.harms.values()) < options.harms:
             harm = schedule.next(self._hurt)
+            if harm is None:
+                await asyncio.sleep(AGAIN)
+                continue
             await asyncio.sleep(harm.after)
-            if harm.whom not in self._hurt:
-                self._hurt.add(harm.whom)
-                task = asyncio.create_task(self._hurt_and_heal(harm))
-                self._healing.add(task)
-                task.add_done_callback(self._healing.discard)
+            self._hurt.add(harm.whom)
+            task = asyncio.create_task(self._hurt_and_heal(harm))
+            self._healing.add(task)
+            task.add_done_callback(self._healing.discard)
 
     def _log(self, text: str) -> None:
         """Write down what is done, beside what the parts write down."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 KILL, STOP, PAUSE = "kill", "stop", "pause"
 
+METADATA = "metadata"
+
 BETWEEN = 1.5
 """Mean seconds between two harms."""
 
@@ -28,7 +30,7 @@ class Harm:
 
 
 class Schedule:
-    """Draws harms. At most ``tolerated`` bookies are ever hurt at once, one client at a time of each role, and the metadata service."""
+    """Draws harms. At most ``tolerated`` bookies are hurt at the same time."""
 
     def __init__(self, seed: int, bookies: list[str], clients: list[str], tolerated: int) -> None:
         self._random = random.Random(seed)
@@ -36,15 +38,16 @@ class Schedule:
         self._clients = clients
         self._tolerated = tolerated
 
-    def next(self, hurt: set[str]) -> Harm:
-        """The next harm, when those are hurt already."""
+    def next(self, hurt: set[str]) -> Harm | None:
+        """The next harm, when those are hurt already; None if nobody is to be hurt this time."""
         draw = self._random
         after, kind, how = draw.expovariate(1 / BETWEEN), draw.random(), draw.random()
         lasts = draw.uniform(*LONG) if draw.random() < 0.1 else min(10.0, draw.expovariate(1 / LASTS))
         bookie, client = draw.choice(self._bookies), draw.choice(self._clients)
-        spared = sum(name in hurt for name in self._bookies) >= self._tolerated
-        if kind < 0.55 and bookie not in hurt and not spared:
-            return Harm(after, KILL if how < 0.5 else STOP if how < 0.65 else PAUSE, bookie, lasts)
-        if kind < 0.70 and "metadata" not in hurt:
-            return Harm(after, KILL if how < 0.6 else STOP if how < 0.7 else PAUSE, "metadata", lasts)
-        return Harm(after, KILL if how < 0.6 else PAUSE, client, lasts)
+        if kind < 0.6:
+            spared = sum(name in hurt for name in self._bookies) >= self._tolerated
+            harm = Harm(after, KILL if how < 0.5 else STOP if how < 0.65 else PAUSE, bookie, lasts)
+            return None if spared or bookie in hurt else harm
+        if kind < 0.75:
+            return None if METADATA in hurt else Harm(after, KILL if how < 0.6 else STOP if how < 0.7 else PAUSE, METADATA, lasts)
+        return None if client in hurt else Harm(after, KILL if how < 0.6 else PAUSE, client, lasts / 3)

@@ -21,7 +21,7 @@ from fencepost.store.bookie.registration import Registration
 from fencepost.store.bookie.server import Server
 from fencepost.store.bookie.settings import Settings
 from fencepost.store.disk.storage import Storage
-from fencepost.store.errors import ClusterExistsError, NoSuchCookieError
+from fencepost.store.errors import ClusterExistsError, MetadataServiceError, NoSuchCookieError
 from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.metadata.registration import BookieServiceInfo, Endpoint
 from fencepost.store.roles.bookie import Bookie
@@ -46,7 +46,9 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
     directories = Directories.of(directory, settings)
     ended = _Ended()
     with contextlib.closing(bind(settings, directories.stamped())) as bound:
-        client = await MetadataClient.connect(settings.metadata_service_uri, session_timeout=settings.zk_timeout / 1000)
+        client = await _connected(settings, directories, ended)
+        if client is None:
+            return
         async with client:
             host, port = advertised(settings, bound)
             bookie_id = settings.bookie_id or f"{host}:{port}"
@@ -91,6 +93,34 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
                     end_metrics()
                 await asyncio.to_thread(storage.close)
     ended.check()
+
+
+async def _connected(settings: Settings, directories: Directories, ended: _Ended) -> MetadataClient | None:
+    """A session with the metadata service; None if the bookie is asked to end before there is one.
+
+    A bookie that has been in a cluster waits for the service as long as it takes: after a loss of power all start at once. For a new one
+    the address may be wrong. Raises :class:`MetadataServiceError` then.
+    """
+    waits = any(each.cookie is not None for each in directories.stamped())
+    over = asyncio.create_task(ended.wait())
+    try:
+        while True:
+            connecting = asyncio.create_task(
+                MetadataClient.connect(settings.metadata_service_uri, session_timeout=settings.zk_timeout / 1000)
+            )
+            await asyncio.wait({connecting, over}, return_when=asyncio.FIRST_COMPLETED)
+            if over.done():
+                connecting.cancel()
+                await asyncio.gather(connecting, return_exceptions=True)
+                return None
+            try:
+                return connecting.result()
+            except MetadataServiceError as error:
+                if not waits:
+                    raise
+                _log.warning("%s: the bookie waits for it", error)
+    finally:
+        over.cancel()
 
 
 class _Ended:
