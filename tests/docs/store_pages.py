@@ -1,0 +1,87 @@
+"""Pages whose commands need a cluster: the ``shellsession`` blocks of a page run one after the other, in one folder.
+
+The cluster gets ports that nobody else has. Commands and examples are run with these, and what is printed is told with those of the page.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from docs.documents import ENVIRONMENT, EXAMPLES, ROOT, Command, blocks, commands, documents
+from patience import PATIENCE
+
+from fencepost.store.cluster.ports import free_ports, is_free
+
+LANGUAGE = "shellsession"
+SHOWN = [2181, *range(3181, 3191)]
+"""The ports of the metadata service and of bookies, as pages have them."""
+
+EXAMPLES_OF_STORE = ("hello_ledger.py", "pipelined.py", "take_over.py")
+
+VARIES = [
+    (re.compile(r"(serves|paused|starting|silent) +\d+ +[\d.]+ \w+ +[\d.]+ (?:s|min \d+ s)$", re.MULTILINE), r"\1"),
+    (re.compile(r"^part +address +state.*$", re.MULTILINE), "part"),
+    (re.compile(r"\d\d:\d\d:\d\d"), "00:00:00"),
+]
+"""What differs from run to run, besides what :func:`docs.documents.same` knows."""
+
+
+def pages() -> list[Path]:
+    """The pages that have such blocks."""
+    return [document for document in documents() if blocks(document, LANGUAGE)]
+
+
+def without_variety(shown: str) -> str:
+    """``shown`` without what differs from run to run."""
+    for pattern, instead in VARIES:
+        shown = pattern.sub(instead, shown)
+    return shown
+
+
+def run_page(page: Path) -> Iterator[tuple[Command, str]]:
+    """The commands of a page, each with what it prints."""
+    ports = _ports()
+    with tempfile.TemporaryDirectory() as folder:
+        for name in EXAMPLES_OF_STORE:
+            (Path(folder) / name).write_text(_told_with((EXAMPLES / name).read_text(), SHOWN, ports))
+        try:
+            for block in blocks(page, LANGUAGE):
+                for command in commands(block):
+                    line = _told_with(command.line, SHOWN, ports)
+                    if line.startswith("fencepost cluster up"):
+                        line += f" --metadata-port {ports[0]} --bookie-port {ports[1]}"
+                    yield command, _told_with(_run(line, folder), ports, SHOWN)
+        finally:
+            _run("fencepost cluster down store", folder)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ports() -> list[int]:
+    """A port for the metadata service and some after it for bookies."""
+    while True:
+        first, *_ = free_ports([0], {0})
+        if all(is_free(first + number) for number in range(len(SHOWN))):
+            return [first + number for number in range(len(SHOWN))]
+
+
+def _told_with(text: str, these: list[int], those: list[int]) -> str:
+    """A text with other ports."""
+    instead = {str(this): str(that) for this, that in zip(these, those, strict=True)}
+    return re.sub(r"(?<=127\.0\.0\.1:)\d+", lambda found: instead.get(found[0], found[0]), text)
+
+
+def _run(line: str, folder: str) -> str:
+    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT / "src")}
+    python = shlex.quote(sys.executable)
+    line = re.sub(r"(^|\| )fencepost\b", rf"\1{python} -m fencepost", line)
+    line = re.sub(r"^python\b", python, line)
+    done = subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    return done.stdout + done.stderr
