@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from pathlib import Path
 from typing import Any
 
 from fencepost import arguments, errors, output
 from fencepost.errors import OptionError
-from fencepost.store.cluster import control, creation, plan, supervisor, up, views
+from fencepost.store.cluster import control, plan, supervisor, up, views
 
 ACTIONS = {
     "kill": "end parts at once (kill -9)",
@@ -42,10 +41,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     starting.add_argument("--detach", action="store_true", help="go on in the background once it serves; fencepost cluster down ends it")
     _json(starting, "how everything is as a line of JSON, after every change")
-    making = commands.add_parser(
-        "init", help="make a new cluster in a metadata service of your own, before its first bookie", allow_abbrev=False
-    )
-    making.add_argument("metadata", metavar="URI", help="where its metadata are to be: zk://HOST:PORT[,HOST:PORT]/ledgers")
     for name, purpose in (("status", "how the parts are"), ("down", "end a cluster cleanly, from elsewhere")):
         asking = commands.add_parser(name, help=purpose, allow_abbrev=False)
         _directory(asking, "of a cluster")
@@ -76,9 +71,6 @@ def run(given: argparse.Namespace) -> int:
     """Do what was typed; the exit code."""
     if given.action == "up":
         _up(given)
-    elif given.action == "init":
-        instance_id = asyncio.run(creation.create(given.metadata))
-        output.say(f"{given.metadata} has a cluster now, with the instance id {instance_id}")
     elif given.action == "status":
         _tell(given, _status(given.directory))
     elif given.action == "down":
@@ -101,7 +93,7 @@ def _up(given: argparse.Namespace) -> None:
     if given.json:
         _tell(given, facts)
     else:
-        output.say(f"{views.introduction(facts)}  fencepost cluster down {given.directory}\n")
+        output.say(f"{views.introduction(facts)}  fencepost cluster down {given.directory}")
 
 
 def _view(given: argparse.Namespace) -> views.View:

@@ -25,12 +25,7 @@ STAND_IN = Path(__file__).parent / "stand_in.py"
 COMMAND = f"""
 import sys
 from fencepost import cli
-from fencepost.store.cluster import creation, supervisor
-
-async def create_if_missing(uri):
-    pass  # the stand-in for the metadata service needs none
-
-creation.create_if_missing = create_if_missing
+from fencepost.store.cluster import supervisor
 supervisor.PROGRAM = ({sys.executable!r}, {str(STAND_IN)!r})
 sys.exit(cli.main(sys.argv[1:]))
 """

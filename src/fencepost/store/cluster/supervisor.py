@@ -12,7 +12,6 @@ from typing import Any
 
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.storage import reason
-from fencepost.store.cluster import creation
 from fencepost.store.cluster import plan as plans
 from fencepost.store.cluster.identity import identity, is_alive, kill
 from fencepost.store.cluster.part import Part, State
@@ -120,7 +119,6 @@ class Supervisor:
         metadata = self.parts[METADATA]
         await metadata.start()
         await metadata.serving()
-        await creation.create_if_missing(self.plan.uri)
         for bookie in self.bookies:
             await bookie.start()
         await asyncio.gather(*(bookie.serving() for bookie in self.bookies))

@@ -65,7 +65,7 @@ async def _run(directory: Directory, plan: Plan, view: views.View) -> None:
 
 async def _serve(supervisor: Supervisor, view: views.View) -> None:
     await supervisor.start()
-    view.told(f"{views.introduction(supervisor.facts())}\nCtrl-C ends it; started again, it has everything.\n", supervisor.facts())
+    view.told(f"\n{views.introduction(supervisor.facts())}\nCtrl-C ends it; started again, it has everything.\n", supervisor.facts())
     await supervisor.watch()
 
 

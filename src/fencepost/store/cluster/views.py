@@ -139,7 +139,7 @@ def introduction(facts: dict[str, Any]) -> str:
     """What is there, and what can be done with it."""
     uri, directory = facts["metadata"], facts["directory"]
     bookies = [part["address"] for part in facts["parts"] if part["name"].isdigit()]
-    return f"""
+    return f"""\
 metadata   {uri}
 bookies    {' '.join(bookies)}
 logs       {directory}/logs
