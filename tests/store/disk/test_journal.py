@@ -87,11 +87,12 @@ def _boot(disk: SimDisk, read: list[bytes]) -> tuple[Writer, str]:
     read += found.records
     for name in names:
         if int(name) > found.number:
-            del disk.files[name]
+            disk.remove(name)
     writer, name = Writer(found.number + 1), f"{found.number + 1:04}"
     disk.append(name, writer.begin(found.end, found.unproven))
     file = disk.files[name]
     file.end_sync(file.begin_sync())
+    disk.sync()
     writer.synced = writer.end
     return writer, name
 
@@ -128,3 +129,38 @@ def test_what_a_file_lost_below_where_the_next_one_says_that_it_counts_is_damage
     assert recover([(1, first), (2, second)]).records == (b"one",)
     with pytest.raises(Damage, match="file 1"):
         recover([(1, first[: 2 * SECTOR]), (2, second)])
+
+
+def test_a_file_that_was_cut_off_within_its_room_is_damage() -> None:
+    unit = 4 * SECTOR
+    writer = Writer(1)
+    data = writer.begin(0, unit=unit)
+    for payload in (b"one", b"two" * SECTOR, b"three"):
+        writer.synced = writer.end
+        data += writer.group([payload])
+    data = data.ljust(-(-len(data) // unit) * unit, b"\0")
+    assert len(recover([(1, data)]).records) == 3
+    for length in range(SECTOR, len(data), 100):
+        if length % unit:
+            with pytest.raises(Damage, match="file 1"):
+                recover([(1, data[:length])])
+
+
+def test_a_crash_while_a_file_grows_is_no_damage() -> None:
+    unit = 4 * SECTOR
+    writer = Writer(1)
+    data = writer.begin(0, [b"one"], unit).ljust(unit, b"\0")
+    for length in range(unit, 2 * unit, 100):
+        assert recover([(1, data.ljust(length, b"\0"))]).records == (b"one",)
+
+
+def test_a_file_whose_last_group_tells_of_the_next_one_is_not_the_last() -> None:
+    writer = Writer(1)
+    data = writer.begin(0, [b"one"])
+    writer.synced = writer.end
+    data += writer.group(following=2)
+    with pytest.raises(Damage, match="file 2 is missing"):
+        recover([(1, data)])
+    with pytest.raises(Damage, match="file 2 can not be read"):
+        recover([(1, data), (2, b"")])
+    assert recover([(1, data), (2, Writer(2).begin(writer.synced, [b"two"]))]).records == (b"one", b"two")

@@ -114,7 +114,7 @@ PLANTED = [
     Planted("one bookie that lacks an entry is believed", reading, "ordinary_read", lambda f, found, negative, failed, ws: Verdict.NEGATIVE if negative and not found else f(found, negative, failed, ws), seed=19),
     Planted("readers read one entry beyond the LAC", reading, "is_readable", lambda f, entry, lac, last: f(entry, lac + 1, last), seed=12),
     Planted("readers of a closed ledger miss its last entry", reading, "is_readable", lambda f, entry, lac, last: f(entry, lac, None if last is None else last - 1)),
-    Planted("an entry that can not be read is denied", reading, "answer_to_read", lambda f, **k: Code.NO_ENTRY if k.get("unreadable") else f(**k), seed=237),
+    Planted("an entry that can not be read is denied", reading, "answer_to_read", lambda f, **k: Code.NO_ENTRY if k.get("unreadable") else f(**k), profile="disks", seed=174),
     # -- rules: metadata
     Planted("the owner changes the ensemble in recovery", life, "to_change_ensemble", lambda f, status, failed: Next.WRITE if status is LedgerStatus.IN_RECOVERY and failed else f(status, failed), seed=9),
     Planted("recovery leaves a ledger to who recovers it already", life, "to_start_recovery", lambda f, status: Next.DONE if status is LedgerStatus.IN_RECOVERY else f(status), seed=4),

@@ -133,6 +133,13 @@ class EntryLogs:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
+    def begin(self) -> None:
+        """If there is no section, write an empty one, which says that the journal has a first file. That must be durable already."""
+        if not self.sequence:
+            section = self.write({})
+            self.sync(section)
+            self.commit(section)
+
     def write(
         self,
         entries: Entries,
@@ -286,6 +293,8 @@ class EntryLogs:
             return None
         last = sections.pop()
         start = last.contents.journal_start
+        if not sections and start == 1:
+            return last  # nothing is in it, and it relies on nothing
         earlier = sections[-1].contents if sections else Contents(1, [last.log])
         if all(number in journals for number in range(earlier.journal_start, start + 1)) and scans.keys() >= {*earlier.logs}:
             if not sections:

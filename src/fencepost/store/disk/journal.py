@@ -3,7 +3,7 @@
 A journal is a sequence of files. A new one is begun at each start of its bookie, at each checkpoint, and when a file is large. A file
 begins with a sector that says which one it is and up to where the file before it counts. Then come groups, each from a sector boundary
 on: a header with a checksum of the whole group, records, and zeros up to the next boundary. So nothing that was synced is ever
-written again, and a torn write damages nothing that was durable.
+written again, and a torn write damages nothing that was durable. The last group of a file says that the next file is there.
 
 The header of a group says up to where the file was synced when the group was written. What can not be read is damage if a later group
 says that it was synced, and otherwise the torn tail that a crash leaves, whose records nobody was told of. The last group that
@@ -11,6 +11,9 @@ was synced has no later one: whoever writes a journal appends an empty group bef
 
 Records that no later group proves to be synced may be gone after the next crash, although they were read. The first group of the next
 file repeats them, and a file without its first group does not count.
+
+A file takes its room by the unit, so that its length is a multiple of that, and the room is durable before anything is written there. So one
+that was cut off is known: it has another length, and more in it than a crash while it grew would leave.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ from fencepost.store.disk.checksum import crc32c
 SECTOR = 512
 """Bytes that a disk writes at once. Groups begin at multiples of it."""
 
-_FILE = struct.Struct(">8sQQ")  # magic, number, up to where the file before it counts; then a checksum
-_GROUP = struct.Struct(">4sQQQII")  # magic, number, own offset, synced offset, bytes of records, checksum of them; then a checksum
+_FILE = struct.Struct(">8sQQQ")  # magic, number, up to where the file before it counts, unit of its length; then a checksum
+_GROUP = struct.Struct(">4sQQQQII")  # magic, number, own offset, synced offset, next file or 0, bytes of records, checksum; then a checksum
 _CHECKSUM = struct.Struct(">I")
 _LENGTH = struct.Struct(">I")
 _GROUP_SIZE = _GROUP.size + _CHECKSUM.size
@@ -54,7 +57,7 @@ class Scan:
     """What is in a journal file: its records in order, each with the offset of its group, and where the readable part ends, and how.
 
     ``previous_end`` is up to where the file before it counts, -1 if this one does not count. ``synced`` is the offset below which
-    everything is proven to be durable.
+    everything is proven to be durable, ``following`` the file after it, 0 if it does not say that there is one, ``unit`` that of its length.
     """
 
     previous_end: int
@@ -62,6 +65,8 @@ class Scan:
     synced: int
     end: int
     ending: Ending
+    following: int = 0
+    unit: int = 1
 
 
 @dataclass(frozen=True)
@@ -69,13 +74,16 @@ class Recovered:
     """What a journal holds.
 
     ``records`` are all of them in order. A new file has the number ``number + 1``, the file before it counts up to ``end``, and its
-    first group holds ``unproven``, the last records, which may not be durable. Files with higher numbers than ``number`` do not count.
+    first group holds ``unproven``, the last records, which may not be durable. ``next_group`` is where the next group
+    of the file ``number`` goes, whose length is a multiple of ``unit``. Files with higher numbers do not count.
     """
 
     records: tuple[bytes, ...]
     unproven: tuple[bytes, ...]
     number: int
     end: int
+    next_group: int = 0
+    unit: int = 1
 
 
 class Writer:
@@ -89,13 +97,17 @@ class Writer:
         self.end = 0
         self.synced = 0
 
-    def begin(self, previous_end: int, records: Sequence[bytes] = ()) -> bytes:
-        """The first bytes of the file: its header, and a group that repeats what the file before it does not prove to be durable."""
-        self.end = SECTOR
-        return _file_header(self.number, previous_end) + self.group(records)
+    def begin(self, previous_end: int, records: Sequence[bytes] = (), unit: int = 1) -> bytes:
+        """The first bytes of the file: its header, and a group that repeats what the file before it does not prove to be durable.
 
-    def group(self, records: Iterable[bytes] = ()) -> bytes:
-        """The bytes of a group, to be written at the offset that ``end`` was before this call."""
+        ``unit``: whatever its length will be, it is a multiple of this, and durable before anything is written there.
+        """
+        self.end = SECTOR
+        return _file_header(self.number, previous_end, unit) + self.group(records)
+
+    def group(self, records: Iterable[bytes] = (), following: int = 0) -> bytes:
+        """The bytes of a group, to be written at the offset that ``end`` was before this call. ``following``: it is the last one, and the next
+        file is there, with this number."""
         parts: list[bytes] = []
         append, pack = parts.append, _LENGTH.pack
         for record in records:
@@ -104,7 +116,7 @@ class Writer:
         body = b"".join(parts)
         start, length = self.end, len(body)
         self.end = aligned(start + _GROUP_SIZE + length)
-        header = _group_header(self.number, start, self.synced, length, crc32c(body))
+        header = _group_header(self.number, start, self.synced, following, length, crc32c(body))
         return b"".join((header, body, bytes(self.end - start - _GROUP_SIZE - length)))
 
 
@@ -115,25 +127,29 @@ def aligned(offset: int) -> int:
 
 def scan(data: bytes, number: int) -> Scan:
     """Everything that can be read in a journal file up to the first thing that can not, and whether that is a torn tail or damage."""
-    previous_end = _read_file_header(data, number)
+    previous_end, unit = _read_file_header(data, number)
     if previous_end < 0:
         return Scan(-1, (), 0, 0, _ending(data, number, 0))
     records: list[tuple[int, bytes]] = []
-    synced, end = 0, SECTOR
-    while end < len(data):
+    synced, end, following = 0, SECTOR, 0
+    while end < len(data) and not following:
         header = _read_group(data, number, end)
         if header is None:
             break
-        proven, length, checksum = header
+        proven, following, length, checksum = header
         body = data[end + _GROUP_SIZE : end + _GROUP_SIZE + length]
         after = aligned(end + _GROUP_SIZE + length)
         padding = data[end + _GROUP_SIZE + length : after]
         if after > len(data) or crc32c(body) != checksum or padding.strip(b"\0"):
+            following = 0
             break  # a group counts only as a whole: it was not synced, or is damaged
         records += [(end, record) for record in _read_records(body)]
         synced, end = max(synced, proven), after
-    ending = Ending.CLEAN if end == len(data) else _ending(data, number, end)
-    return Scan(previous_end if end > SECTOR else -1, tuple(records), synced, end, ending)
+    ending = Ending.CLEAN if end == len(data) or following else _ending(data, number, end)
+    whole_units = len(data) // unit * unit
+    if whole_units < len(data) and (end > whole_units or data[end:].strip(b"\0")):
+        ending = Ending.DAMAGED
+    return Scan(previous_end if end > SECTOR else -1, tuple(records), synced, end, ending, following, unit)
 
 
 def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
@@ -165,41 +181,44 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
             found += [record for group, record in before.records if group < seen.previous_end]
         elif start == 1 and seen.previous_end:
             raise Damage(f"journal file {number - 1} is missing")
-        before, last = seen, Recovered((), (), number, seen.synced)
+        before, last = seen, Recovered((), (), number, seen.synced, seen.end, seen.unit)
+    if before is not None and before.following:
+        raise Damage(f"journal file {before.following} {'can not be read' if torn == before.following else 'is missing'}")
     if before is None:
         if start > 1:
             raise Damage(f"journal file {start} {'can not be read' if torn == start else 'is missing'}")
         return last
     proven = [record for group, record in before.records if group < before.synced]
     unproven = [record for group, record in before.records if group >= before.synced]
-    return Recovered((*found, *proven, *unproven), tuple(unproven), last.number, last.end)
+    return Recovered((*found, *proven, *unproven), tuple(unproven), last.number, last.end, last.next_group, last.unit)
 
 
-def _file_header(number: int, previous_end: int) -> bytes:
-    fields = _FILE.pack(_FILE_MAGIC, number, previous_end)
+def _file_header(number: int, previous_end: int, unit: int) -> bytes:
+    fields = _FILE.pack(_FILE_MAGIC, number, previous_end, unit)
     return (fields + _CHECKSUM.pack(crc32c(fields))).ljust(SECTOR, b"\0")
 
 
-def _read_file_header(data: bytes, number: int) -> int:
-    """Up to where the file before it counts; -1 if the header of the file can not be read."""
+def _read_file_header(data: bytes, number: int) -> tuple[int, int]:
+    """Up to where the file before it counts, -1 if the header of the file can not be read; and the unit of the length of the file."""
     if len(data) < SECTOR:
-        return -1
-    _, found, previous_end = _FILE.unpack_from(data)
-    return previous_end if found == number and data[:SECTOR] == _file_header(number, previous_end) else -1
+        return -1, 1
+    _, found, previous_end, unit = _FILE.unpack_from(data)
+    whole = found == number and data[:SECTOR] == _file_header(number, previous_end, unit)
+    return (previous_end, unit) if whole else (-1, 1)
 
 
-def _group_header(number: int, start: int, synced: int, length: int, checksum: int) -> bytes:
-    fields = _GROUP.pack(_GROUP_MAGIC, number, start, synced, length, checksum)
+def _group_header(number: int, start: int, synced: int, following: int, length: int, checksum: int) -> bytes:
+    fields = _GROUP.pack(_GROUP_MAGIC, number, start, synced, following, length, checksum)
     return fields + _CHECKSUM.pack(crc32c(fields))
 
 
-def _read_group(data: bytes, number: int, start: int) -> tuple[int, int, int] | None:
-    """The synced offset, the number of bytes of records and their checksum of the group at an offset, or None if there is none."""
+def _read_group(data: bytes, number: int, start: int) -> tuple[int, int, int, int] | None:
+    """The synced offset, the next file, the number of bytes of records and their checksum of the group at an offset, or None."""
     if data[start : start + 4] != _GROUP_MAGIC or start + _GROUP_SIZE > len(data):
         return None
-    _, _, _, synced, length, checksum = _GROUP.unpack_from(data, start)
-    whole = data[start : start + _GROUP_SIZE] == _group_header(number, start, synced, length, checksum)
-    return (synced, length, checksum) if whole else None
+    _, _, _, synced, following, length, checksum = _GROUP.unpack_from(data, start)
+    header = _group_header(number, start, synced, following, length, checksum)
+    return (synced, following, length, checksum) if data[start : start + _GROUP_SIZE] == header else None
 
 
 def _read_records(body: bytes) -> Iterator[bytes]:

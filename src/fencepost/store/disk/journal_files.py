@@ -35,54 +35,56 @@ def _contents(files: Files, start: int) -> Iterator[tuple[int, bytes]]:
 class JournalFiles:
     """The journal, opened to be written. All methods raise ``OSError``, after which no other may be called.
 
-    ``synced`` says whether :meth:`sync` waits for the disk. ``allocate`` is the room in bytes that a file takes at once.
+    ``synced`` says whether :meth:`sync` waits for the disk. ``unit`` is the room in bytes that a file takes at once.
     """
 
-    def __init__(self, files: Files, found: Recovered, *, synced: bool = True, allocate: int = 0) -> None:
+    def __init__(self, files: Files, found: Recovered, *, synced: bool = True, unit: int = 4096) -> None:
         """Begin the next file after those that were found; what in them does not count is removed."""
         self.files = files
         self.sync_data = synced
-        self.allocate = allocate
+        self.unit = unit
         for number in journals_in(files):
             if number > found.number:
                 files.remove(name_of(number))
-        self._begin(found.number + 1, found.end, found.unproven)
+        before = None
+        if found.next_group:
+            file = files.open(name_of(found.number), writable=True)
+            before = _JournalFile(file, Writer(found.number), found.unit, file.end // found.unit * found.unit)
+            file.end = before.writer.end = found.next_group
+            before.writer.synced = found.end
+        self._begin(found.number + 1, found.end, found.unproven, before)
 
     @property
     def number(self) -> int:
         """That of the file that is written now."""
-        return self._writer.number
+        return self._last.writer.number
 
     @property
     def synced(self) -> int:
         """Up to where the next group says that the file was synced."""
-        return self._writer.synced
+        return self._last.writer.synced
 
     @property
     def end(self) -> int:
         """The bytes of the file that is written now."""
-        return self._writer.end
-
-    @property
-    def file(self) -> File:
-        """The file that is written now."""
-        return self._file
+        return self._last.writer.end
 
     def write(self, records: Iterable[bytes] = ()) -> None:
         """Append a group; :meth:`sync` makes it durable."""
-        self._file.append(self._writer.group(records))
+        self._last.append(self._last.writer.group(records))
 
     def sync(self) -> None:
         """Come back when all that was written is durable."""
         if self.sync_data:
-            self._file.sync()
-            self._writer.synced = self._writer.end
+            self._last.file.sync()
+            self._last.writer.synced = self._last.writer.end
 
     def roll(self) -> int:
         """Go on in the next file; its number. All that is in those before is durable then."""
-        self._file.sync()
-        self._begin(self._writer.number + 1, self._writer.end, ())
-        return self._writer.number
+        before = self._last
+        before.file.sync()
+        self._begin(before.writer.number + 1, before.writer.end, (), before)
+        return self.number
 
     def remove_before(self, start: int) -> None:
         """Remove the files that a checkpoint does without."""
@@ -90,12 +92,33 @@ class JournalFiles:
             if number < start:
                 self.files.remove(name_of(number))
 
-    def _begin(self, number: int, previous_end: int, records: Sequence[bytes]) -> None:
-        self._writer = Writer(number)
-        self._file = self.files.create(name_of(number))
-        if self.allocate:
-            self._file.preallocate(self.allocate)
-        self._file.append(self._writer.begin(previous_end, records))
-        self._file.sync()
+    def _begin(self, number: int, previous_end: int, records: Sequence[bytes], before: _JournalFile | None) -> None:
+        """Make a file, and let the one before it say that it is there, ahead of anything that relies on that."""
+        last = _JournalFile(self.files.create(name_of(number)), Writer(number), self.unit)
+        last.append(last.writer.begin(previous_end, records, self.unit))
+        last.file.sync()
         self.files.sync()
-        self._writer.synced = self._writer.end if self.sync_data else 0
+        last.writer.synced = last.writer.end if self.sync_data else 0
+        if before is not None:
+            before.append(before.writer.group(following=number))
+            before.file.sync()
+        self._last = last
+
+
+class _JournalFile:
+    """A file of the journal, and how it is laid out. Its length grows by the unit."""
+
+    def __init__(self, file: File, writer: Writer, unit: int, length: int = 0) -> None:
+        self.file = file
+        self.writer = writer
+        self._unit = unit
+        self._length = length
+
+    def append(self, data: bytes) -> None:
+        """Write at the end; the length of the file is durable before."""
+        end = self.file.end + len(data)
+        if end > self._length:
+            self._length = -(-end // self._unit) * self._unit
+            self.file.preallocate(self._length)
+            self.file.sync()
+        self.file.append(data)

@@ -138,9 +138,10 @@ class Storage:
                 self._journal_files,
                 self._found,
                 synced=settings.journal_sync_data,
-                allocate=settings.journal_pre_alloc_size_mb * MIB,
+                unit=settings.journal_pre_alloc_size_mb * MIB,
             )
             self._journal.remove_before(self._logs.journal_start)
+            self._logs.begin()
         del self._found
         self._replaying = False
         self._entries_stored = 0  # those that were replayed are in the journal already, and never queued for it

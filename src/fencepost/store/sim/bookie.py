@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 REST = 5_000
 """Microseconds without a record after which a journal gets the empty group that proves the last one to be durable."""
 
+JOURNAL_UNIT = 2_048
+"""Bytes by which a journal file grows."""
+
 LOG_LIMIT = 4_096
 """Bytes after which an entry log is followed by the next one."""
 
@@ -119,7 +122,7 @@ class BookieProcess:
             return
         self.cluster.note(self.name, f"starts, with {len(found.records)} records")
         self.replaying = True
-        self.cache_limit = 800 + int(self.random() * 4_000)
+        self.cache_limit = int(self.random() ** 3 * 4_000)
         self.ledgers = LedgerStore(logs)
         for record in self.ledgers.records():
             self.deliver(Replayed(record))
@@ -128,7 +131,8 @@ class BookieProcess:
             self.ledgers.note(record)
             self.deliver(Replayed(record))
         try:
-            self.journal = JournalFiles(self.disk, found)
+            self.journal = JournalFiles(self.disk, found, unit=JOURNAL_UNIT)
+            logs.begin()
         except OSError:
             return
         for payload in found.unproven:

@@ -99,9 +99,10 @@ class SimHandle:
     def append(self, data: bytes | Sequence[bytes]) -> None:
         """Write at the end. Raises :class:`DiskFull`, after a part of it."""
         whole = data if isinstance(data, bytes) else b"".join(data)
-        fits = whole[: max(0, self._disk.free)]
+        there = len(self._file.content)
+        fits = whole[: max(0, self._disk.free) + max(0, there - self.end)]
         self._file.write(self.end, fits)
-        self._disk.free -= len(fits)
+        self._disk.free -= len(self._file.content) - there
         self.end += len(fits)
         if len(fits) < len(whole):
             raise DiskFull(self.name)
@@ -115,7 +116,13 @@ class SimHandle:
         self._file.end_sync(self._file.begin_sync())
 
     def preallocate(self, end: int) -> None:
-        """Room is taken when it is written."""
+        """Take room up to an offset. Raises :class:`DiskFull`, and takes none then."""
+        there = len(self._file.content)
+        if end - there > self._disk.free:
+            raise DiskFull(self.name)
+        if end > there:
+            self._file.write(there, bytes(end - there))
+            self._disk.free -= end - there
 
     def truncate(self, length: int) -> None:
         """Cut the file off, durably."""

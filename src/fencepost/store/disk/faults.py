@@ -1,0 +1,122 @@
+"""A layer of files that fails where it is told to, over another one: for tests of whole bookies and of parts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fencepost.store.disk.files import File, Files, Room, ShortWrite
+
+Fault = Callable[[str, str], BaseException | None]
+"""What an operation on a file is to raise, given the names of both, None if nothing: ``append``, ``sync``, ``read``, ``truncate`` and
+``preallocate`` of files, ``create``, ``open``, ``rename`` and ``remove``, and ``sync`` of the folder, whose name is empty."""
+
+
+def failing(operation: str, suffix: str, error: BaseException, times: int = 1, after: int = 0) -> Fault:
+    """Let an operation fail so many times on files whose names end with ``suffix``, after it has been done ``after`` times."""
+    seen = 0
+
+    def fault(done: str, name: str) -> BaseException | None:
+        nonlocal seen
+        if done != operation or not name.endswith(suffix):
+            return None
+        seen += 1
+        return error if after < seen <= after + times else None
+
+    return fault
+
+
+class FaultyFile:
+    """A file whose operations fail where it is told to. Of an append that fails, the first half is written."""
+
+    def __init__(self, file: File, fault: Fault) -> None:
+        self.name = file.name
+        self._file = file
+        self._fault = fault
+
+    @property
+    def end(self) -> int:
+        """Where the next write goes."""
+        return self._file.end
+
+    @end.setter
+    def end(self, end: int) -> None:
+        self._file.end = end
+
+    def append(self, data: bytes | Sequence[bytes]) -> None:
+        """Write at ``end``."""
+        error = self._fault("append", self.name)
+        if error is not None:
+            whole = data if isinstance(data, bytes) else b"".join(data)
+            self._file.append(whole[: len(whole) // 2])
+            raise ShortWrite(self.name, len(whole) // 2, len(whole)) if isinstance(error, ShortWrite) else error
+        self._file.append(data)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes from an offset on."""
+        _raise(self._fault("read", self.name))
+        return self._file.read(offset, size)
+
+    def sync(self) -> None:
+        """Come back when all that was written is durable."""
+        _raise(self._fault("sync", self.name))
+        self._file.sync()
+
+    def preallocate(self, end: int) -> None:
+        """Take room up to an offset."""
+        _raise(self._fault("preallocate", self.name))
+        self._file.preallocate(end)
+
+    def truncate(self, length: int) -> None:
+        """Cut the file off."""
+        _raise(self._fault("truncate", self.name))
+        self._file.truncate(length)
+
+
+class FaultyFiles:
+    """A folder whose operations fail where it is told to."""
+
+    def __init__(self, files: Files, fault: Fault) -> None:
+        self._files = files
+        self._fault = fault
+
+    def names(self) -> list[str]:
+        """The files there are."""
+        return self._files.names()
+
+    def size(self, name: str) -> int:
+        """The bytes of a file."""
+        return self._files.size(name)
+
+    def create(self, name: str) -> FaultyFile:
+        """Make a file."""
+        _raise(self._fault("create", name))
+        return FaultyFile(self._files.create(name), self._fault)
+
+    def open(self, name: str, writable: bool = False) -> FaultyFile:
+        """Open a file."""
+        _raise(self._fault("open", name))
+        return FaultyFile(self._files.open(name, writable), self._fault)
+
+    def rename(self, name: str, new: str) -> None:
+        """Give a file another name."""
+        _raise(self._fault("rename", name))
+        self._files.rename(name, new)
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        _raise(self._fault("remove", name))
+        self._files.remove(name)
+
+    def sync(self) -> None:
+        """Come back when the names of the files are durable."""
+        _raise(self._fault("sync", ""))
+        self._files.sync()
+
+    def room(self) -> Room:
+        """How much room there is."""
+        return self._files.room()
+
+
+def _raise(error: BaseException | None) -> None:
+    if error is not None:
+        raise error

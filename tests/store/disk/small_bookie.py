@@ -1,0 +1,76 @@
+"""A bookie's disk worked by hand, one step after another: what a storage does, without its threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from fencepost.store.disk.collection import Collected, Collection
+from fencepost.store.disk.entry_logs import EntryLogs
+from fencepost.store.disk.files import Files
+from fencepost.store.disk.index import Index, MemoryMap
+from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
+from fencepost.store.disk.ledger_store import LedgerStore
+from fencepost.store.disk.records import decode, encode
+from fencepost.store.records import EntryAdded, LedgerFenced, Record
+from fencepost.store.rules.codes import Code
+
+
+class SmallBookie:
+    """Opened on a folder; raises what the parts of a storage raise."""
+
+    def __init__(self, files: Files, log_limit: int = 3_000) -> None:
+        self.logs = EntryLogs(files, Index(MemoryMap()), {*journals_in(files)}, log_limit)
+        self.found = read_journal(files, self.logs.journal_start)
+        self.ledgers = LedgerStore(self.logs)
+        for payload in self.found.records:
+            record = decode(payload)
+            self.ledgers.note(record)
+            if type(record) is EntryAdded:
+                self.ledgers.cache.put(record.ledger, record.entry_id, record.body)
+        self.files = files
+
+    def begin(self) -> SmallBookie:
+        """Go on in a new file of the journal."""
+        self.journal = JournalFiles(self.files, self.found, unit=2_048)
+        self.journal.remove_before(self.logs.journal_start)
+        self.logs.begin()
+        return self
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Write a group of records; they are durable when this returns."""
+        group = [*records]
+        for record in group:
+            self.ledgers.note(record)
+        self.journal.write([encode(record) for record in group])
+        self.journal.sync()
+        for record in group:
+            if type(record) is EntryAdded:
+                self.ledgers.cache.put(record.ledger, record.entry_id, record.body)
+
+    def fence(self, ledger: int) -> None:
+        """Fence a ledger."""
+        self.write([LedgerFenced(ledger)])
+
+    def prove(self) -> None:
+        """Write the empty group that proves the last one to be durable."""
+        self.journal.write()
+        self.journal.sync()
+
+    def checkpoint(self) -> None:
+        """Write what is in memory to an entry log."""
+        checkpoint = self.ledgers.swap()
+        checkpoint.journal_start = self.journal.roll()
+        section = self.ledgers.write(checkpoint)
+        self.logs.sync(section)
+        self.ledgers.end(section)
+        self.journal.remove_before(checkpoint.journal_start)
+
+    def collect(self, threshold: float = 1.0) -> Collected:
+        """Collect garbage."""
+        return Collection(self.logs).run(threshold, threading.Lock(), 0)
+
+    def read(self, ledger: int, entry_id: int) -> tuple[Code, bytes | None]:
+        """An entry."""
+        code, _, body = self.ledgers.look_up(ledger, entry_id)
+        return code, body
