@@ -12,7 +12,6 @@ from fencepost.store.records import EntryAdded
 from fencepost.store.rules.codes import Code
 from fencepost.store.sim.disk import SimDisk
 
-
 STEPS = 30
 
 

@@ -44,10 +44,8 @@ def filled(compacted: bool) -> tuple[SimDisk, Confirmed]:
 def outcome(disk: SimDisk, confirmed: Confirmed) -> str:
     """What a bookie on a damaged disk makes of it; fails if it is wrong."""
     try:
-        bookie = SmallBookie(disk)
-        bookie.begin()
-    except Damage as damage:
-        assert str(damage) and "\n" not in str(damage)
+        bookie = SmallBookie(disk).begin()
+    except Damage:
         return "refuses"
     errors = 0
     for (ledger, entry_id), body in confirmed.items():

@@ -188,16 +188,16 @@ class Lock:
     """Keeps a folder for one process, until it is released or the process ends. Raises ``BlockingIOError`` if another has it."""
 
     def __init__(self, path: str) -> None:
-        self._descriptor = os.open(os.path.join(path, "LOCK"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        self._file = open(os.path.join(path, "LOCK"), "ab")
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(self._descriptor)
+            self._file.close()
             raise
 
     def release(self) -> None:
         """Let others have the folder."""
-        os.close(self._descriptor)
+        self._file.close()
 
 
 def _sync_folder(path: str) -> None:
