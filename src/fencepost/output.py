@@ -52,6 +52,24 @@ def put(text: str) -> None:
         raise SystemFailure(f"standard output can not be written: {error.strerror}") from error
 
 
+def put_bytes(data: bytes) -> bool:
+    """Write bytes to standard output; whether anybody listens. :class:`SystemFailure` if they can not be written."""
+    out = stdout()
+    if out is None:
+        return False
+    try:
+        out.flush()
+        out.buffer.write(data)
+        out.buffer.flush()
+    except BrokenPipeError:
+        _discard_output()
+        return False
+    except OSError as error:
+        _discard_output()
+        raise SystemFailure(f"standard output can not be written: {error.strerror}") from error
+    return True
+
+
 def _discard_output() -> None:
     """Send what is still in the buffer nowhere, so that Python does not fail to write it once more when it ends."""
     with contextlib.suppress(OSError, ValueError, AttributeError):

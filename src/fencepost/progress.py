@@ -129,6 +129,24 @@ class Seeds(Bottom):
             self._write(f"{done:,} of {of:,} seeds ({per_second(rate)})   {events:,} events   {duration(seconds)}{left}")
 
 
+class Entries(Bottom):
+    """Draws how far the entries of a ledger are, where somebody watches: call :meth:`report` often."""
+
+    def report(self, entries: int, size: int | None, share: float | None) -> None:
+        """So many entries, and bytes if they are known; ``share`` of all that there are, if that is known."""
+        now = self._clock()
+        if not self._terminal.isatty() or not self._is_due(now):
+            return
+        seconds = now - self._started
+        parts = [f"{entries:,} entries ({per_second(entries / seconds)})"]
+        if size is not None:
+            parts.append(numbers.size(size))
+        parts.append(duration(seconds))
+        if share and seconds > 2:
+            parts.append(f"{share:.0%}   {roughly(seconds / share - seconds)} left")
+        self._write("   ".join(parts))
+
+
 class Line(Bottom):
     """Draws the progress of a check: pass :meth:`report` to :func:`fencepost.check`."""
 

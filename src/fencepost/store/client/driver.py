@@ -20,7 +20,7 @@ from fencepost.store.errors import (
     NoSuchLedgerError,
     StoreError,
 )
-from fencepost.store.messages import Response
+from fencepost.store.messages import Request, Response
 from fencepost.store.metadata.client import Bookies, LedgerInService, MetadataClient, Session
 from fencepost.store.metadata.registration import address_of
 from fencepost.store.roles.interface import (
@@ -101,6 +101,12 @@ class Driver:
             found = self.connections[bookie] = Connection(bookie, self, self.settings)
         return found
 
+    async def ask(self, bookie: str, request: Request) -> Response | None:
+        """What a bookie answers to a request of nobody's role; None if it does not."""
+        question = _Question(self.loop.create_future())
+        self.connection(bookie).send(question, 0, request)
+        return await question.answer
+
     async def address_of(self, bookie: str) -> tuple[str, int]:
         """Host and port of a bookie, as it has registered them now."""
         return address_of(bookie, await self.metadata.bookie_info(bookie))
@@ -166,6 +172,23 @@ class Driver:
         if session is Session.EXPIRED:
             for actor in [*self.actors]:
                 actor.deliver(SessionExpired())
+
+
+class _Question:
+    """A request that is asked for itself."""
+
+    def __init__(self, answer: asyncio.Future[Response | None]) -> None:
+        self.answer = answer
+
+    def answered(self, txn: int, bookie: str, response: Response) -> None:
+        """The bookie answered."""
+        if not self.answer.done():
+            self.answer.set_result(response)
+
+    def unanswered(self, txn: int, bookie: str) -> None:
+        """It did not."""
+        if not self.answer.done():
+            self.answer.set_result(None)
 
 
 class Actor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from types import TracebackType
@@ -14,6 +15,7 @@ from fencepost.store.client.reader import LedgerReader
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.client.writer import LedgerWriter
 from fencepost.store.errors import DigestMismatchError, LedgerExistsError
+from fencepost.store.messages import Request, Response
 from fencepost.store.metadata.client import Bookies, MetadataClient
 from fencepost.store.roles.reader import ReaderSettings
 from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
@@ -123,41 +125,89 @@ class Store:
 
         Raises :class:`NotEnoughBookiesError`, :class:`LedgerExistsError`, :class:`fencepost.OptionError`.
         """
-        write_quorum = ensemble if write_quorum is None else write_quorum
-        ack_quorum = write_quorum // 2 + 1 if ack_quorum is None else ack_quorum
-        if not are_quorums(ensemble, write_quorum, ack_quorum):
-            raise OptionError(
-                f"ensemble {ensemble}, write_quorum {write_quorum}, ack_quorum {ack_quorum}: an ack quorum is at least 1 and at most the "
-                "write quorum, and that at most the ensemble"
-            )
-        for name, value in (("in_flight", in_flight), ("in_flight_bytes", in_flight_bytes)):
-            if value < 1:
-                raise OptionError(f"{name} is {value}: give at least 1")
-        settings = WriterSettings(
+        settings = _writer_settings(
             ensemble,
             write_quorum,
             ack_quorum,
-            _bytes(password),
-            _digest(digest),
-            tuple(sorted((custom_metadata or {}).items())),
-            random.SystemRandom().getrandbits(63),
+            digest,
+            password,
+            custom_metadata,
             in_flight,
+            in_flight_bytes,
             deferred_sync,
-            int(explicit_lac_interval * 1_000_000),
+            explicit_lac_interval,
         )
 
         async def create() -> LedgerWriter:
-            while True:
-                number = await self.metadata.new_ledger_id() if ledger is None else ledger
-                writer = LedgerWriter(self._driver, number, settings, in_flight, in_flight_bytes)
-                try:
-                    await writer._create()
-                    return writer
-                except LedgerExistsError:  # somebody has chosen this id by hand
-                    if ledger is not None:
-                        raise
+            return await self._created(settings, ledger, in_flight_bytes)
 
         return Opening(create)
+
+    async def reserve_ledger(
+        self,
+        *,
+        ensemble: int = 3,
+        write_quorum: int | None = None,
+        ack_quorum: int | None = None,
+        digest: DigestType | str = DigestType.CRC32C,
+        password: bytes | str = b"",
+        custom_metadata: Mapping[str, bytes] | None = None,
+        ledger: int | None = None,
+    ) -> int:
+        """Create a ledger for a writer to come, the first that adopts it; gives its id. Takes and raises what :meth:`create_ledger` does."""
+        settings = _writer_settings(ensemble, write_quorum, ack_quorum, digest, password, custom_metadata, reserves=True)
+        writer = await self._created(settings, ledger, 1)
+        writer._actor.close()
+        return writer.id
+
+    def adopt_ledger(
+        self,
+        ledger: int,
+        *,
+        password: bytes | str = b"",
+        explicit_lac_interval: float = 0.0,
+        in_flight: int = 1000,
+        in_flight_bytes: int = 64 * 1024 * 1024,
+    ) -> Opening[LedgerWriter]:
+        """Be the writer of a ledger that is reserved, as if this client had created it. Only one client can, once.
+
+        Raises :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, :class:`LedgerClosedError`, and :class:`LedgerExistsError` if
+        the ledger has a writer already.
+        """
+
+        async def adopt() -> LedgerWriter:
+            known = await self.ledger_metadata(ledger)
+            settings = _writer_settings(
+                known.ensemble_size,
+                known.write_quorum,
+                known.ack_quorum,
+                known.digest_type,
+                password,
+                None,
+                in_flight,
+                in_flight_bytes,
+                False,
+                explicit_lac_interval,
+            )
+            writer = LedgerWriter(self._driver, ledger, settings, in_flight_bytes)
+            try:
+                await writer._begin("adopt")
+            except LedgerExistsError:
+                raise LedgerExistsError(f"ledger {ledger} has a writer already: only a ledger that is reserved is adopted") from None
+            return writer
+
+        return Opening(adopt)
+
+    async def _created(self, settings: WriterSettings, ledger: int | None, in_flight_bytes: int) -> LedgerWriter:
+        while True:
+            number = await self.metadata.new_ledger_id() if ledger is None else ledger
+            writer = LedgerWriter(self._driver, number, settings, in_flight_bytes)
+            try:
+                await writer._begin("create")
+                return writer
+            except LedgerExistsError:  # somebody has chosen this id by hand
+                if ledger is not None:
+                    raise
 
     def open_ledger(
         self,
@@ -200,17 +250,26 @@ class Store:
 
         return Opening(opened)
 
-    async def recover_ledger(self, ledger: int, *, password: bytes | str = b"") -> LedgerMetadata:
+    async def recover_ledger(
+        self, ledger: int, *, password: bytes | str = b"", progress: Callable[[int], None] | None = None
+    ) -> LedgerMetadata:
         """Close a ledger whose writer is gone, or taken for gone; gives its metadata. Whoever still writes it is fenced off.
+
+        ``progress`` is called with the last entry that was found, ten times a second.
 
         All that was confirmed is in it. A ledger that is closed already is left as it is. Raises :class:`NoSuchLedgerError`,
         :class:`UnauthorizedAccessError`, and :class:`LedgerRecoveryError`, :class:`NotEnoughBookiesError` or :class:`DataUnknownError` if it
         is not possible now.
         """
         settings = RecovererSettings(_bytes(password), self._driver.settings.recovery_in_flight)
-        calls = Calls(self._driver, ledger, Recoverer(ledger, settings))
+        role = Recoverer(ledger, settings)
+        calls = Calls(self._driver, ledger, role)
         try:
-            metadata: LedgerMetadata = await calls.ask("recover")
+            recovering = calls.start("recover")
+            while progress is not None and not recovering.done():
+                progress(role.found)
+                await asyncio.wait((recovering,), timeout=0.1)
+            metadata: LedgerMetadata = await self._driver.patiently(recovering)
             return metadata
         finally:
             calls.close()
@@ -231,9 +290,51 @@ class Store:
         """
         await self.metadata.delete_ledger(ledger)
 
+    async def ask(self, bookie: str, request: Request) -> Response | None:
+        """What one bookie answers to a request of the wire protocol; None if it does not answer."""
+        return await self._driver.ask(bookie, request)
+
     async def bookies(self) -> Bookies:
         """The bookies that are registered: those that can be written to, and those that can only be read."""
         return await self.metadata.bookies()
+
+
+def _writer_settings(
+    ensemble: int,
+    write_quorum: int | None,
+    ack_quorum: int | None,
+    digest: DigestType | str,
+    password: bytes | str,
+    custom_metadata: Mapping[str, bytes] | None,
+    in_flight: int = 1,
+    in_flight_bytes: int = 1,
+    deferred_sync: bool = False,
+    explicit_lac_interval: float = 0.0,
+    reserves: bool = False,
+) -> WriterSettings:
+    write_quorum = ensemble if write_quorum is None else write_quorum
+    ack_quorum = write_quorum // 2 + 1 if ack_quorum is None else ack_quorum
+    if not are_quorums(ensemble, write_quorum, ack_quorum):
+        raise OptionError(
+            f"ensemble {ensemble}, write_quorum {write_quorum}, ack_quorum {ack_quorum}: an ack quorum is at least 1 and at most the "
+            "write quorum, and that at most the ensemble"
+        )
+    for name, value in (("in_flight", in_flight), ("in_flight_bytes", in_flight_bytes)):
+        if value < 1:
+            raise OptionError(f"{name} is {value}: give at least 1")
+    return WriterSettings(
+        ensemble,
+        write_quorum,
+        ack_quorum,
+        _bytes(password),
+        _digest(digest),
+        tuple(sorted((custom_metadata or {}).items())),
+        random.SystemRandom().getrandbits(63),
+        in_flight,
+        deferred_sync,
+        int(explicit_lac_interval * 1_000_000),
+        reserves=reserves,
+    )
 
 
 def _bytes(password: bytes | str) -> bytes:

@@ -269,6 +269,49 @@ class SyncStore:
         )
         return SyncLedgerWriter(self._loop, self._loop.wait(opening.opened()))
 
+    def reserve_ledger(
+        self,
+        *,
+        ensemble: int = 3,
+        write_quorum: int | None = None,
+        ack_quorum: int | None = None,
+        digest: DigestType | str = DigestType.CRC32C,
+        password: bytes | str = b"",
+        custom_metadata: Mapping[str, bytes] | None = None,
+        ledger: int | None = None,
+    ) -> int:
+        """See :meth:`Store.reserve_ledger`."""
+        return self._loop.wait(
+            self._store.reserve_ledger(
+                ensemble=ensemble,
+                write_quorum=write_quorum,
+                ack_quorum=ack_quorum,
+                digest=digest,
+                password=password,
+                custom_metadata=custom_metadata,
+                ledger=ledger,
+            )
+        )
+
+    def adopt_ledger(
+        self,
+        ledger: int,
+        *,
+        password: bytes | str = b"",
+        explicit_lac_interval: float = 0.0,
+        in_flight: int = 1000,
+        in_flight_bytes: int = 64 * 1024 * 1024,
+    ) -> SyncLedgerWriter:
+        """See :meth:`Store.adopt_ledger`."""
+        opening = self._store.adopt_ledger(
+            ledger,
+            password=password,
+            explicit_lac_interval=explicit_lac_interval,
+            in_flight=in_flight,
+            in_flight_bytes=in_flight_bytes,
+        )
+        return SyncLedgerWriter(self._loop, self._loop.wait(opening.opened()))
+
     def open_ledger(
         self,
         ledger: int,

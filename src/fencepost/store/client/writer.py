@@ -28,12 +28,12 @@ class LedgerWriter:
     waits. Use it as a context manager, or :meth:`close` it: a ledger that nobody closes is recovered by the next who opens it so.
     """
 
-    def __init__(self, driver: Driver, ledger: int, settings: WriterSettings, in_flight: int, in_flight_bytes: int) -> None:
+    def __init__(self, driver: Driver, ledger: int, settings: WriterSettings, in_flight_bytes: int) -> None:
         self.id = ledger
         """The ledger."""
         self._driver = driver
         self._role = Writer(ledger, settings)
-        self._in_flight_limit = in_flight
+        self._in_flight_limit = settings.in_flight_limit
         self._in_flight_bytes_limit = in_flight_bytes
         self._largest = driver.settings.frame_limit - _OVERHEAD
         self._in_flight = 0
@@ -200,10 +200,10 @@ class LedgerWriter:
             self._actor.close()
         return self.last_add_confirmed
 
-    async def _create(self) -> None:
-        """Create the ledger. Raises :class:`LedgerExistsError` or :class:`NotEnoughBookiesError`."""
+    async def _begin(self, operation: str) -> None:
+        """Create the ledger, or adopt it."""
         try:
-            await self._ask("create")
+            await self._ask(operation)
         except BaseException:
             self._actor.close()
             raise

@@ -52,10 +52,15 @@ from fencepost.store.rules.metadata import (
     DigestType,
     LedgerMetadata,
     Next,
+    adopted,
     closed,
     current_ensemble,
+    end_of,
     ends_at,
     is_own,
+    may_open,
+    reserved,
+    to_adopt,
     to_change_ensemble,
     to_close,
     to_create,
@@ -69,7 +74,7 @@ class WriterSettings(msgspec.Struct, frozen=True):
     """How a ledger is written. Times are in microseconds; ``explicit_lac_interval`` 0: the LAC is told with entries alone.
 
     ``deferred_sync``: entries are confirmed before they are durable, and the LAC moves only when the caller forces them to be.
-    ``creation_token``: a number that no other client draws.
+    ``creation_token``: a number that no other client draws. ``reserves``: a ledger is created for another writer, who adopts it.
     """
 
     ensemble_size: int = 3
@@ -83,6 +88,7 @@ class WriterSettings(msgspec.Struct, frozen=True):
     deferred_sync: bool = False
     explicit_lac_interval: int = 0
     metadata_retry_delay: int = 100_000
+    reserves: bool = False
 
 
 _STILL_OWNER = (Error.NONE, Error.NOT_ENOUGH_BOOKIES, Error.WRITE_FAILED)
@@ -114,7 +120,7 @@ class Force(msgspec.Struct):
 class Writer:
     """The owner of one ledger.
 
-    Calls: ``create`` (gives the ledger), ``append`` of data (the entry id), ``force`` (the LAC), ``close`` (the last entry). After an
+    Calls: ``create`` (gives the ledger), or ``adopt`` of one that is reserved, with the settings that this has; ``append`` of data (the entry id), ``force`` (the LAC), ``close`` (the last entry). After an
     error other than fencing, ``close`` still closes the ledger, at its LAC.
     """
 
@@ -140,6 +146,8 @@ class Writer:
         """Tokens and data that wait for room."""
         self.closes: list[int] = []
         self.creation = 0
+        """The token of the call that creates the ledger, or adopts it."""
+        self.adopts = False
         self.forced, self.forced_length = NO_ENTRY_YET, 0
         self.forces: dict[int, Force] = {}
         """Forces by each of their requests that is not answered."""
@@ -169,6 +177,9 @@ class Writer:
             self._append(event, effects)
         elif event.operation == "create" and self.status is WriterStatus.NEW:
             self._create(event, effects)
+        elif event.operation == "adopt" and self.status is WriterStatus.NEW:
+            self.status, self.creation, self.adopts = WriterStatus.CREATING, event.token, True
+            effects.append(self.view.read())
         elif event.operation == "force" and self.status is WriterStatus.OPEN:
             self._force(event.token, effects)
         elif event.operation == "close" and self.status is not WriterStatus.NEW:
@@ -374,7 +385,7 @@ class Writer:
             custom_metadata=settings.custom_metadata,
             creation_token=settings.creation_token,
         )
-        effects.append(self.view.create(metadata))
+        effects.append(self.view.create(reserved(metadata) if settings.reserves else metadata))
 
     def _created(self, effects: list[Effect]) -> None:
         metadata = self.view.metadata
@@ -384,20 +395,43 @@ class Writer:
             self._create_metadata(effects)
         elif what_next is Next.DONE:
             assert metadata is not None
-            self.status = WriterStatus.OPEN
-            ensemble = current_ensemble(metadata)
-            quorums = (metadata.write_quorum, metadata.ack_quorum)
-            self.adds = Adds(self.txns, ensemble, *quorums, NO_ENTRY_YET, 0, self.protections)
-            effects.append(Result(self.creation, self.ledger))
+            self._own(metadata, effects)
         else:
-            self._fail(Error.LEDGER_EXISTS, effects)
-            effects.append(Result(self.creation, error=self.error))
+            self._not_own(Error.LEDGER_EXISTS, effects)
+
+    def _adopted(self, seen: Seen, effects: list[Effect]) -> None:
+        if seen is Seen.GONE:
+            self._not_own(Error.NO_LEDGER, effects)
+            return
+        metadata, token = self.view.known(), self.settings.creation_token
+        what_next = to_adopt(metadata, token)
+        if not may_open(metadata, self.settings.password):
+            self._not_own(Error.UNAUTHORIZED, effects)
+        elif what_next is Next.WRITE:
+            effects.append(self.view.write(adopted(metadata, token)))
+        elif what_next is Next.DONE:
+            self._own(metadata, effects)
+        else:
+            self._not_own(Error.LEDGER_CLOSED if end_of(metadata) is not None else Error.LEDGER_EXISTS, effects)
+
+    def _own(self, metadata: LedgerMetadata, effects: list[Effect]) -> None:
+        """The ledger is this writer's, and empty."""
+        self.status = WriterStatus.OPEN
+        quorums = (metadata.write_quorum, metadata.ack_quorum)
+        self.adds = Adds(self.txns, current_ensemble(metadata), *quorums, NO_ENTRY_YET, 0, self.protections)
+        effects.append(Result(self.creation, self.ledger))
+
+    def _not_own(self, error: Error, effects: list[Effect]) -> None:
+        self._fail(error, effects)
+        effects.append(Result(self.creation, error=error))
 
     def _metadata_answered(self, event: MetadataAnswer | TimerFired, effects: list[Effect]) -> None:
         seen = self.view.take(event, effects)
         if seen is None:
             return
-        if self.status is WriterStatus.CREATING:
+        if self.status is WriterStatus.CREATING and self.adopts:
+            self._adopted(seen, effects)
+        elif self.status is WriterStatus.CREATING:
             self._created(effects)
         elif not self.changing_ensemble and self.status is not WriterStatus.CLOSING:
             return  # the writer has failed meanwhile

@@ -18,6 +18,10 @@ NOT_CLOSED = -1
 """The last entry of a ledger that is not closed, and of one that was closed empty."""
 
 
+RESERVED = ("fencepost.reserved", b"")
+"""The custom metadata of a ledger that nobody has written to, and the first who adopts it may."""
+
+
 class LedgerStatus(enum.Enum):
     """The status of a ledger in the metadata service."""
 
@@ -103,6 +107,17 @@ def is_own(metadata: LedgerMetadata, creation_token: int) -> bool:
     return metadata.creation_token == creation_token
 
 
+def reserved(metadata: LedgerMetadata) -> LedgerMetadata:
+    """The metadata of a ledger that is created for a writer to come, who adopts it."""
+    return metadata.replace(custom_metadata=tuple(sorted((*metadata.custom_metadata, RESERVED))))
+
+
+def adopted(metadata: LedgerMetadata, creation_token: int) -> LedgerMetadata:
+    """The metadata of a reserved ledger that has its writer, who knows it by this token as if it had created it."""
+    kept = tuple(each for each in metadata.custom_metadata if each != RESERVED)
+    return metadata.replace(custom_metadata=kept, creation_token=creation_token)
+
+
 def may_open(metadata: LedgerMetadata, password: bytes) -> bool:
     """Whether somebody with this password may open a ledger. Its bookies would refuse another one later."""
     return metadata.password in (None, password)
@@ -132,6 +147,15 @@ def to_create(exists: bool, is_own: bool) -> Next:
     if not exists:
         return Next.WRITE
     return Next.DONE if is_own else Next.GIVE_UP
+
+
+def to_adopt(metadata: LedgerMetadata, creation_token: int) -> Next:
+    """A client wants to be the writer of a reserved ledger. Only one can: its write is conditional, and takes the reservation away."""
+    if metadata.status is not LedgerStatus.OPEN:
+        return Next.GIVE_UP
+    if is_own(metadata, creation_token):
+        return Next.DONE
+    return Next.WRITE if RESERVED in metadata.custom_metadata else Next.GIVE_UP
 
 
 def to_change_ensemble(status: LedgerStatus, has_failed_bookies: bool) -> Next:
