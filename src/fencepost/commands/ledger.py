@@ -31,6 +31,9 @@ DIGESTS = ("crc32c", "crc32", "hmac", "dummy")
 
 _LENGTH = struct.Struct(">I")
 _CHUNK = 256 * 1024
+_TOLD_EVERY = 0.05
+"""Seconds after which those who follow a ledger are told of an entry that no other follows."""
+
 _LARGEST = 64 * 1024 * 1024
 """Bytes after which a line, or an entry behind its length, is no entry of anybody's."""
 
@@ -156,32 +159,33 @@ async def _create(store: Store, given: argparse.Namespace) -> None:
 
 async def _append(store: Store, given: argparse.Namespace) -> None:
     if given.ledger is None:
-        opening = store.create_ledger(**_new(given), in_flight=given.in_flight)
+        opening = store.create_ledger(**_new(given), in_flight=given.in_flight, explicit_lac_interval=_TOLD_EVERY)
     else:
         if given.digest or given.custom or given.number is not None:
             raise OptionError("--digest, --custom and --id are for a new ledger, and LEDGER names one that there is")
-        opening = store.adopt_ledger(given.ledger, password=_password(given), in_flight=given.in_flight)
-    async with opening as ledger:
-        if given.ledger is None:
-            _note(f"appending to ledger {ledger.id}")
-        source = _Source(given.format)
-        counted = _Counted(source, ledger)
-        with _progress() as line, _reporting(lambda: line.report(ledger.last_add_confirmed + 1, counted.bytes, source.share())):
-            try:
+        opening = store.adopt_ledger(given.ledger, password=_password(given), in_flight=given.in_flight, explicit_lac_interval=_TOLD_EVERY)
+    counted: _Counted | None = None
+    try:
+        async with opening as ledger:
+            if given.ledger is None:
+                _note(f"appending to ledger {ledger.id}")
+            source = _Source(given.format)
+            counted = _Counted(source, ledger)
+            with _progress() as line, _reporting(lambda: counted.report(line)):
                 await ledger.append_many(counted)
-                await ledger.close()
-            except (FencepostError, asyncio.CancelledError) as error:
-                _note(_acknowledged(ledger, counted))
-                if isinstance(error, StoreError):
-                    error.args = (f"not all could be appended: {error}",)
-                raise
+    except (FencepostError, asyncio.CancelledError) as error:
+        if counted is not None:
+            _note(_acknowledged(counted))
+            if isinstance(error, StoreError):
+                error.args = (f"not all could be appended: {error}",)
+        raise
     entries = ledger.last_add_confirmed + 1
     told = {"ledger": ledger.id, "entries": entries, "bytes": counted.bytes}
     output.say(json.dumps(told) if given.json else f"ledger {ledger.id}: {entries:,} entries, {counted.bytes:,} bytes, closed")
 
 
-def _acknowledged(ledger: LedgerWriter, counted: _Counted) -> str:
-    last = ledger.last_add_confirmed
+def _acknowledged(counted: _Counted) -> str:
+    ledger, last = counted.ledger, counted.ledger.last_add_confirmed
     sent = f"of {counted.entries:,} that were read"
     if last < 0:
         return f"ledger {ledger.id}: no entry {sent} is acknowledged; some may be in the ledger all the same"
@@ -196,6 +200,10 @@ class _Counted:
         self.ledger = ledger
         self.entries = 0
         self.bytes = 0
+
+    def report(self, line: Entries) -> None:
+        """Show how far it is."""
+        line.report(self.ledger.last_add_confirmed + 1, self.bytes, self.source.share())
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for entries in self.source.batches():
