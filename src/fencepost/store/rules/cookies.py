@@ -63,7 +63,7 @@ def may_boot(own: Cookie, in_metadata: Cookie | None, directories: Sequence[Stam
 
     A first start that was cut short has stamped some of the directories, which hold nothing else yet: it is done again.
     """
-    found = [("", in_metadata), *((each.path, each.cookie) for each in directories)]
+    found = [*((each.path, each.cookie) for each in directories), ("", in_metadata)]
     for path, cookie in found:
         if cookie is not None and cookie != own:
             return Decision(_difference(own, cookie), path, cookie)
