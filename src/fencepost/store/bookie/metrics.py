@@ -108,8 +108,8 @@ class Metrics:
         return ()
 
 
-def serve(metrics: Metrics, address: str, port: int) -> Callable[[], None]:
-    """Serve metrics over HTTP, in a thread; gives the function that ends that. Raises ``OSError`` if the port is taken."""
+def serve(metrics: Metrics, address: str, port: int) -> tuple[Callable[[], None], int]:
+    """Serve metrics over HTTP, in a thread; gives the function that ends that, and the port. Raises ``OSError`` if the port is taken."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
     server, thread = start_http_server(port, address, registry)
@@ -119,7 +119,7 @@ def serve(metrics: Metrics, address: str, port: int) -> Callable[[], None]:
         server.server_close()
         thread.join()
 
-    return end
+    return end, server.server_port
 
 
 def _word(success: bool) -> str:

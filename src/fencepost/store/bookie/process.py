@@ -238,6 +238,6 @@ def _serve_metrics(
     }
     address, port = settings.prometheus_stats_http_address, settings.prometheus_stats_http_port
     try:
-        return metrics.serve(counts, address, port)
+        return metrics.serve(counts, address, port)[0]
     except OSError as error:
         raise SystemFailure(f"metrics can not be served on {address}:{port}: {error.strerror}") from error
