@@ -66,6 +66,18 @@ def test_a_snapshot_gives_the_state_again_to_the_order_of_children(serve):
     assert {path: list(names) for path, names in again.children.items()} == {path: list(names) for path, names in tree.children.items()}
 
 
+def test_starts_do_not_pile_up_files(serve, tmp_path):
+    expected = None
+    for number in range(25):
+        server = serve()
+        if number == 0:
+            work(server, 100)
+            expected = server.service.tree.nodes
+        server.stop() if number % 2 else server.crash()
+    assert state(tmp_path / "data")[1] == expected
+    assert len(list((tmp_path / "data").iterdir())) < 40
+
+
 def test_a_session_outlives_the_server(serve, connect, tmp_path):
     server = serve()
     client = connect(server)

@@ -2,38 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import patience
-import pytest
 import zkclient as zk
 from zkclient import Client
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., tuple[subprocess.Popen[str], int]]]:
-    """Starts the command and waits until it serves; the process and its port."""
-    processes: list[subprocess.Popen[str]] = []
-
-    def started(*arguments: str) -> tuple[subprocess.Popen[str], int]:
-        command = [sys.executable, "-m", "fencepost", "metadata", *arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        processes.append(process)
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        found = re.fullmatch(r"metadata service zk://127\.0\.0\.1:(\d+) serves\n", line)
-        assert found is not None, line + process.communicate()[1]
-        return process, int(found[1])
-
-    yield started
-    for process in processes:
-        process.kill()
-        process.communicate()
 
 
 def complaint(*arguments: str) -> tuple[int, str]:

@@ -18,7 +18,8 @@ class Expiry:
         self.tick = tick
         self.deadlines: dict[int, int] = {}
         self._sessions: dict[int, dict[int, None]] = {}
-        self._last = now
+        self.last = now
+        """When :meth:`due` was asked last."""
         self._not_running = 0
 
     def heard(self, session: int, timeout: int, now: int) -> None:
@@ -40,10 +41,10 @@ class Expiry:
 
     def due(self, now: int) -> list[int]:
         """The sessions that are over, in the order of their deadlines; they are forgotten. To be asked once a tick."""
-        late = now - self._last - self.tick
+        late = now - self.last - self.tick
         if late > self.tick:
             self._not_running += late
-        self._last = now
+        self.last = now
         over: list[int] = []
         for deadline in sorted(deadline for deadline in self._sessions if deadline <= now - self._not_running):
             over += self._sessions.pop(deadline)

@@ -25,6 +25,8 @@ CURRENT = "current"
 _LOG = "log-"
 _SNAPSHOT = "snapshot-"
 _TEMPORARY = ".new"
+_FILES = 8
+"""Files of the log since the last snapshot, from which on a start writes one: every start begins a file."""
 
 _decoder = msgspec.msgpack.Decoder(Transaction)
 encode = msgspec.msgpack.Encoder().encode
@@ -49,13 +51,18 @@ class Log:
         self._preallocate = preallocate
         self._writer = journal.Writer(number)
         self._file: File | None = None
+        self.replayed = 0
+        """Entries that the state at the start took from the log."""
 
     @classmethod
-    def open(cls, files: Files, preallocate: int = 0) -> tuple[Log, Tree]:
+    def open(cls, files: Files, preallocate: int = 0, keep: int = 3) -> tuple[Log, Tree]:
         """The state that a directory holds, and the log in which it goes on; an empty directory is a new service's.
 
-        Raises :class:`Damage` if something is missing that was durable, and OSError.
+        A file of the log takes ``preallocate`` bytes at once, and ``keep`` snapshots stay. Raises :class:`Damage` if something is missing that was durable, and OSError.
         """
+        for name in files.names():
+            if name.endswith(_TEMPORARY):
+                files.remove(name)
         names = set(files.names())
         current = _current(files, names)
         tree, start = _newest(files, names)
@@ -69,7 +76,13 @@ class Log:
         if tree.zxid < current.zxid:
             raise Damage(f"the log ended with zxid {current.zxid:#x}, and what is there ends with {tree.zxid:#x}")
         log = cls(files, recovered.number, preallocate)
+        log.replayed = len(recovered.records)
         log._begin(recovered.number + 1, recovered.end, recovered.unproven)
+        if log.number - start > _FILES:
+            for _ in log.write_snapshot(log.number, snapshot.groups(tree, log.number)):
+                pass
+            log.replayed = 0
+            log.purge(keep)
         return log, tree
 
     @property
@@ -94,15 +107,16 @@ class Log:
 
     def close(self, zxid: int) -> None:
         """End cleanly, after the entry with a zxid."""
+        assert self._file is not None
         self.rest()
+        self._file.truncate(self._writer.end)
+        self._file.sync()
         self._write_current(Current(self.number, zxid))
         self._file = None
 
     def write_snapshot(self, number: int, groups: Iterable[bytes]) -> Iterator[None]:
         """Write a snapshot, a group at each step. It counts when the last step is done. Another thread may do it than the log's."""
         name = _name(_SNAPSHOT, number)
-        with suppress(FileNotFoundError):
-            self.files.remove(name + _TEMPORARY)
         file = self.files.create(name + _TEMPORARY)
         for group in groups:
             file.append(group)
@@ -137,8 +151,6 @@ class Log:
         self._write_current(Current(number))
 
     def _write_current(self, current: Current) -> None:
-        with suppress(FileNotFoundError):
-            self.files.remove(CURRENT + _TEMPORARY)
         file = self.files.create(CURRENT + _TEMPORARY)
         file.append(msgspec.json.encode(current) + b"\n")
         file.sync()

@@ -69,6 +69,8 @@ class Connection(asyncio.Protocol):
         """Requests in the queue."""
         self.received = 0
         self.sent = 0
+        self.message_size = 0
+        """Bytes of the message that is taken at the moment."""
         self.since = service.now()
         self.last_zxid = 0
         self.closing = False
@@ -100,8 +102,7 @@ class Connection(asyncio.Protocol):
         if self.closing:
             return
         self._input += data
-        if self.session:
-            self.service.heard(self)
+        self.service.heard(self)
         self.parse()
         self.service.flush()
 
@@ -131,6 +132,7 @@ class Connection(asyncio.Protocol):
                 break
             payload = bytes(data[at + 4 : at + 4 + length])
             at += 4 + length
+            self.message_size = length
             self.received += 1
             try:
                 self._take(payload)
@@ -232,6 +234,8 @@ class Connection(asyncio.Protocol):
             return
         self._output.append(frame)
         self._output_size += len(frame)
+        if self._output_size > _WRITE_BUFFER:
+            self.write()
         self.sent += 1
         self.service.sent += 1
         self.service.unflushed[self] = None
@@ -262,6 +266,8 @@ class Connection(asyncio.Protocol):
             if not abort:
                 self.write()
                 self.transport.close()
+                if self.transport.get_write_buffer_size():
+                    self.service.give_up_later(self.transport)
             else:
                 self.transport.abort()
         self.closing = True
@@ -271,10 +277,10 @@ class Connection(asyncio.Protocol):
 class Item:
     """A request in the queue: a change, with its entry once it has one, or a query or a code to answer.
 
-    ``last`` is whether the connection is closed after the answer.
+    ``last`` is whether the connection is closed after the answer, ``size`` the bytes of the message, ``since`` when it came.
     """
 
-    __slots__ = ("answer", "change", "connection", "entry", "ids", "last", "session", "xid")
+    __slots__ = ("answer", "change", "connection", "entry", "ids", "last", "session", "since", "size", "xid")
 
     def __init__(
         self,
@@ -294,6 +300,30 @@ class Item:
         self.change = change
         self.answer = answer
         self.entry: Transaction | None = None
+        self.since = 0
+        self.size = 0
+
+
+class Latencies:
+    """How long requests took, in milliseconds."""
+
+    def __init__(self) -> None:
+        self.least = 0
+        self.most = 0
+        self.sum = 0
+        self.count = 0
+
+    @property
+    def mean(self) -> float:
+        return self.sum / self.count if self.count else 0.0
+
+    def add(self, latency: int) -> None:
+        if latency > self.most:
+            self.most = latency
+        if latency < self.least or not self.count:
+            self.least = latency
+        self.sum += latency
+        self.count += 1
 
 
 class Service:
@@ -314,9 +344,11 @@ class Service:
         """Messages of clients."""
         self.sent = 0
         """Messages to clients."""
-        self.started = self.now()
+        self.started = self.heard_at = self.now()
         self.address: tuple[str, int] = ("", 0)
         self.outstanding = 0
+        self.outstanding_bytes = 0
+        self.latencies = Latencies()
         self.expiry = Expiry(settings.tick_time, self.now())
         for session, opened in tree.sessions.items():
             self.expiry.heard(session, opened.timeout, self.now())
@@ -326,10 +358,11 @@ class Service:
         self._queue: list[Item] = []
         self._syncing = False
         self._scheduled = False
-        self._stopped = False
+        self._ending = False  # nothing more is taken
+        self._stopped = False  # nothing more is done
         self._throttled: dict[Connection, None] = {}
         self._next_zxid = tree.zxid + 1
-        self._since_snapshot = 0
+        self._since_snapshot = log.replayed
         self._snapshot: Future[None] | None = None
         self._rest: asyncio.TimerHandle | None = None
         self._timers: list[asyncio.TimerHandle] = []
@@ -361,6 +394,7 @@ class Service:
 
     async def stop(self) -> None:
         """End cleanly: what is under way is finished, and the log says where it ends."""
+        self._ending = True
         while (self._queue or self._syncing or self._scheduled) and not self._stopped:
             await asyncio.sleep(0.001)
         failed, self._stopped = self._stopped, True
@@ -421,16 +455,27 @@ class Service:
         self.watches.forget(connection)
 
     def heard(self, connection: Connection) -> None:
-        """A client with a session sent something."""
+        """A client sent something."""
+        self.heard_at = self.now()
         if connection.session in self.expiry.deadlines:
-            self.expiry.heard(connection.session, connection.timeout, self.now())
+            self.expiry.heard(connection.session, connection.timeout, self.heard_at)
 
     def throttles(self, connection: Connection) -> bool:
         """Whether a connection is to wait until there are fewer requests without an answer."""
-        if connection.waiting and self.outstanding > self.settings.global_outstanding_limit:
+        if self._ending:
+            return True
+        if connection.waiting and self._is_busy():
             self._throttled[connection] = None
             return True
         return False
+
+    def _is_busy(self) -> bool:
+        settings = self.settings
+        return self.outstanding > settings.global_outstanding_limit or self.outstanding_bytes > settings.large_request_max_bytes
+
+    def give_up_later(self, transport: asyncio.Transport) -> None:
+        """End a connection that is closed, whether its client reads the rest or not."""
+        self._loop.call_later(self.settings.sessionless_cnxn_timeout / 1_000, transport.abort)
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
@@ -503,8 +548,7 @@ class Service:
         if connection is not None:
             session, ids = connection.session, connection.ids
             connection.waiting += 1
-        self.outstanding += 1
-        self._queue.append(Item(connection, session, xid, ids, last, request, None))
+        self._enqueue(Item(connection, session, xid, ids, last, request, None))
         if not self._scheduled and not self._syncing:
             self._scheduled = True
             self._loop.call_soon(self._next_group)
@@ -513,10 +557,18 @@ class Service:
         """Answer a request that changes nothing, in the queue if its connection waits there already or it is a sync."""
         item = Item(connection, connection.session, xid, connection.ids, last, None, request)
         if not connection.waiting and not (isinstance(request, protocol.Sync) and (self._queue or self._syncing)):
+            self.latencies.add(0)
             self._answer(connection, item, request)
             return
         connection.waiting += 1
+        self._enqueue(item)
+
+    def _enqueue(self, item: Item) -> None:
+        item.since = self.heard_at
+        if item.connection is not None:
+            item.size = item.connection.message_size
         self.outstanding += 1
+        self.outstanding_bytes += item.size
         self._queue.append(item)
 
     def flush(self) -> None:
@@ -576,8 +628,11 @@ class Service:
 
     def _finish(self, group: Iterable[Item]) -> None:
         """Apply and answer a group."""
+        now = self.now()
         for item in group:
             self.outstanding -= 1
+            self.outstanding_bytes -= item.size
+            self.latencies.add(now - item.since)
             if item.connection is not None:
                 item.connection.waiting -= 1
             if item.entry is not None:
@@ -585,7 +640,7 @@ class Service:
             elif item.connection is not None and item.answer is not None:
                 self._answer(item.connection, item, item.answer)
         self.flush()
-        if self._throttled and self.outstanding <= self.settings.global_outstanding_limit:
+        if self._throttled and not self._is_busy():
             throttled, self._throttled = self._throttled, {}
             for connection in throttled:
                 connection.parse()

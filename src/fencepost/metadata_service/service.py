@@ -42,7 +42,7 @@ def run(directory: Path, settings: Settings, serving: Callable[[str, int], None]
 
 async def _serve(directory: Path, files: OsFiles, settings: Settings, serving: Callable[[str, int], None]) -> None:
     try:
-        log, tree = Log.open(files, settings.pre_alloc_size << 10)
+        log, tree = Log.open(files, settings.pre_alloc_size << 10, settings.snap_retain_count)
     except Damage as error:
         raise SystemFailure(f"{directory} is damaged: {error}") from error
     except OSError as error:

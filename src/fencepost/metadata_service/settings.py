@@ -63,6 +63,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_name, forbid_u
     global_outstanding_limit: Annotated[
         int, Meta(ge=1, description="requests without an answer; with more, connections that have some are not read from")
     ] = 1_000
+    large_request_max_bytes: Annotated[
+        int, Meta(ge=1_024, description="bytes of requests without an answer; with more, connections that have some are not read from")
+    ] = 100 * MIB
     max_outgoing_bytes: Annotated[
         int, Meta(ge=1_024, description="bytes that wait for a client to read them; with more, its connection is closed")
     ] = 64 * MIB

@@ -95,6 +95,9 @@ def _mntr(service: Service) -> str:
         {
             "zk_version": _version(),
             "zk_server_state": "standalone",
+            "zk_avg_latency": f"{service.latencies.mean:.4f}",
+            "zk_min_latency": service.latencies.least,
+            "zk_max_latency": service.latencies.most,
             "zk_num_alive_connections": len(service.connections),
             "zk_packets_received": service.received,
             "zk_packets_sent": service.sent,
@@ -142,6 +145,7 @@ def _statistics(service: Service) -> str:
     return _lines(
         ": ",
         {
+            "Latency min/avg/max": f"{service.latencies.least}/{service.latencies.mean:.4f}/{service.latencies.most}",
             "Received": service.received,
             "Sent": service.sent,
             "Connections": len(service.connections),
