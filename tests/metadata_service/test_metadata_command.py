@@ -9,7 +9,10 @@ from pathlib import Path
 
 import patience
 import zkclient as zk
-from zkclient import Client
+from zkclient import Client, Closed
+
+from fencepost.metadata_service.log import Log
+from fencepost.store.disk.files import OsFiles
 
 
 def complaint(*arguments: str) -> tuple[int, str]:
@@ -36,6 +39,41 @@ def test_it_serves_until_a_signal_and_has_everything_after_kill_9(start, tmp_pat
     client.connect(30_000)
     assert client.call([zk.GET_CHILDREN, ["/", False]])[4] == ["SIGINT", "SIGKILL", "SIGTERM", "zookeeper"]
     client.drop()
+
+
+def test_nothing_acknowledged_is_lost_when_it_is_killed_under_load(start, tmp_path: Path):
+    settings = tmp_path / "settings.toml"
+    settings.write_text("snapCount = 150\n")
+    created: set[str] = set()
+    asked: set[str] = set()  # to be deleted
+    deleted: set[str] = set()
+    for life in range(3):
+        process, port = start(str(tmp_path / "data"), "--port", "0", "--settings", str(settings))
+        client = Client(port)
+        client.connect(30_000)
+        there = set(client.call([zk.GET_CHILDREN, ["/", False]])[4])
+        assert created - asked <= there and not deleted & there
+        number = 0
+        try:
+            while True:
+                names = [f"{life}-{number + each}" for each in range(20)]
+                client.send(*[[zk.CREATE, [f"/{name}", b"x" * 100, zk.OPEN, 0]] for name in names])
+                if number == 300:
+                    process.kill()
+                for name in names:
+                    assert client.read()[3] == 0
+                    created.add(name)
+                number += 20
+                if number % 60 == 0:
+                    asked.add(names[0])
+                    assert client.call([zk.DELETE, [f"/{names[0]}", -1]])[3] == 0
+                    deleted.add(names[0])
+        except (Closed, BrokenPipeError, ConnectionResetError):
+            client.drop()
+        process.wait(patience.PATIENCE)
+    assert created and deleted
+    there = {path[1:] for path in Log.open(OsFiles(str(tmp_path / "data")))[1].nodes}
+    assert created - asked <= there and not deleted & there
 
 
 def test_a_port_and_a_directory_have_one_service(start, tmp_path: Path):
