@@ -1,25 +1,34 @@
-"""The same random metadata operations on two servers of ZooKeeper's protocol: the first difference, or that there is none.
+"""The same random metadata operations on ZooKeeper and on Fencepost's metadata service: the first difference, or that there is none.
 
-    python interop/metadata_differential.py PORT PORT --operations 100000 --seed 1
-    python interop/metadata_differential.py PORT --operations 800 --seed 1 --record FILE
+    python -m interop.metadata_differential --operations 100000 --seed 1 --seed 2
+    python -m interop.metadata_differential --operations 900 --seed 11 --record FILE
 
-The second form writes what a server answers to a file, which the tests compare with the service. Both servers are to be fresh and to have the same tickTime. Results, versions, zxids, errors, and events and where they come among the
-replies are compared; times and session ids are not.
+The second form writes what ZooKeeper answers to a file, which the tests compare with the service. Results, versions, zxids, errors, and
+events and where they come among the replies are compared; times and session ids are not. ``--ports`` takes two servers that run
+already; they are to be fresh and to have the same settings.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
+import tempfile
 import time
 from collections import deque
+from collections.abc import Iterator
 from itertools import tee
 from pathlib import Path
 from typing import Any
 
+from interop import jars
+from interop.processes import Server, accepts, free_port
+
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "metadata_service"))
 
 from workload import Run, Workload, written
+
+SETTINGS = {"tickTime": 500, "minSessionTimeout": 1_000, "maxSessionTimeout": 60_000}
 
 
 def compare(ports: tuple[int, int], seed: int, operations: int, expiring: float) -> int:
@@ -54,22 +63,48 @@ def record(port: int, seed: int, operations: int, expiring: float, path: Path) -
     run.close()
 
 
+@contextlib.contextmanager
+def servers() -> Iterator[tuple[int, int]]:
+    """ZooKeeper and our service, fresh and with the same settings; their ports."""
+    jars.fetch()
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:
+        theirs, ours = free_port(), free_port()
+        zoo = Path(folder, "zoo.cfg")
+        lines = {**SETTINGS, "dataDir": f"{folder}/zookeeper", "clientPort": theirs, "clientPortAddress": "127.0.0.1", "admin.enableServer": "false", "maxClientCnxns": 0}  # fmt: skip
+        zoo.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        toml = Path(folder, "settings.toml")
+        toml.write_text("".join(f"{name} = {value}\n" for name, value in SETTINGS.items()) + "znode.container.checkIntervalMs = 100000000\n")
+        java = jars.java(
+            "-Dznode.container.checkIntervalMs=100000000", "-cp", jars.class_path(),
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(zoo), heap=512, short=False,
+        )  # fmt: skip
+        words = ["metadata", f"{folder}/ours", "--port", str(ours), "--settings", str(toml)]
+        python = [sys.executable, "-m", "fencepost", *words]
+        for server in (
+            Server("ZooKeeper", java, Path(folder, "zookeeper.log"), lambda _: accepts(theirs)),
+            Server("our metadata service", python, Path(folder, "ours.log"), lambda server: " serves" in server.said()),
+        ):
+            ends.callback(server.kill)
+            server.start()
+        yield theirs, ours
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ports", type=int, nargs="+")
-    parser.add_argument("--record", metavar="FILE", type=Path)
     parser.add_argument("--operations", type=int, default=100_000)
     parser.add_argument("--seed", type=int, action="append")
     parser.add_argument("--expiring", type=float, default=0.0004, help="the share of steps that wait for a session to expire")
+    parser.add_argument("--record", metavar="FILE", type=Path)
+    parser.add_argument("--ports", metavar="PORT", type=int, nargs=2)
     given = parser.parse_args()
-    for seed in given.seed or [1]:
-        start = time.monotonic()
-        if given.record is not None:
-            record(given.ports[0], seed, given.operations, given.expiring, given.record)
-            return
-        first, second = given.ports
-        done = compare((first, second), seed, given.operations, given.expiring)
-        print(f"seed {seed}: {done:,} operations, no difference ({time.monotonic() - start:.0f} s)")
+    with servers() if given.ports is None else contextlib.nullcontext(given.ports) as ports:
+        for seed in given.seed or [1]:
+            start = time.monotonic()
+            if given.record is not None:
+                record(ports[0], seed, given.operations, given.expiring, given.record)
+                return
+            done = compare(ports, seed, given.operations, given.expiring)
+            print(f"seed {seed}: {done:,} operations, no difference ({time.monotonic() - start:.0f} s)", flush=True)
 
 
 if __name__ == "__main__":
