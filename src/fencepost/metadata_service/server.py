@@ -16,7 +16,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import cast
 
 from fencepost.errors import SystemFailure
@@ -42,6 +41,7 @@ from fencepost.metadata_service.protocol import (
 from fencepost.metadata_service.settings import Settings
 from fencepost.metadata_service.tree import Event, Transaction, Tree
 from fencepost.metadata_service.watches import Watches
+from fencepost.metadata_service.worker import Worker
 
 _logger = logging.getLogger(__name__)
 
@@ -363,11 +363,11 @@ class Service:
         self._throttled: dict[Connection, None] = {}
         self._next_zxid = tree.zxid + 1
         self._since_snapshot = log.replayed
-        self._snapshot: Future[None] | None = None
+        self._snapshotting = False
         self._rest: asyncio.TimerHandle | None = None
         self._timers: list[asyncio.TimerHandle] = []
-        self._disk = ThreadPoolExecutor(1, "log")
-        self._snapshots = ThreadPoolExecutor(1, "snapshot")
+        self._disk = Worker("log")
+        self._snapshots = Worker("snapshot")
         self._loop = asyncio.get_running_loop()
 
     @staticmethod
@@ -402,10 +402,8 @@ class Service:
             timer.cancel()
         for connection in list(self.connections):
             connection.close()
-        if not failed:
-            await self._loop.run_in_executor(self._disk, self.log.close, self.tree.zxid)
-        self._disk.shutdown()
-        self._snapshots.shutdown()
+        await self._snapshots.finish(lambda: None)
+        await self._disk.finish(lambda: None if failed else self.log.close(self.tree.zxid))
 
     def _every(self, milliseconds: int, call: Callable[[], None]) -> None:
         index = len(self._timers)
@@ -603,20 +601,13 @@ class Service:
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None
-        self._disk.submit(work).add_done_callback(lambda done: self._hop(self._synced, group, done))
+        self._disk.do(work, lambda error: self._synced(group, error))
 
-    def _hop(self, call: Callable[..., None], *arguments: object) -> None:
-        try:
-            self._loop.call_soon_threadsafe(call, *arguments)
-        except RuntimeError:
-            pass  # the loop is closed: the service ended while the disk was busy
-
-    def _synced(self, group: list[Item], done: Future[None]) -> None:
+    def _synced(self, group: list[Item], error: BaseException | None) -> None:
         """A group is durable, or the disk failed."""
         self._syncing = False
         if self._stopped:
             return
-        error = done.exception()
         if error is not None:
             self._fail(error)
             return
@@ -700,16 +691,21 @@ class Service:
 
     def _look_at_log(self, written: bool) -> None:
         """While the disk has nothing to do: begin a snapshot if it is time, otherwise prove the last group once it is quiet."""
-        if self._since_snapshot >= self.settings.snap_count and self._snapshot is None:
+        if self._since_snapshot >= self.settings.snap_count and not self._snapshotting:
             self._since_snapshot = 0
             number = self.log.number + 1
             groups = snapshot.groups(self.tree, number)
             head = next(groups)
-            self._on_disk(self.log.roll, [])
-            self._snapshot = self._snapshots.submit(self._write_snapshot, number, itertools.chain([head], groups))
-            self._snapshot.add_done_callback(lambda done: self._hop(self._snapshot_written, done))
+            self._snapshotting = self._syncing = True
+            self._disk.do(self.log.roll, lambda error: self._rolled(number, itertools.chain([head], groups), error))
         elif written:
             self._rest = self._loop.call_later(_REST, self._on_disk, self.log.rest, [])
+
+    def _rolled(self, number: int, groups: Iterable[bytes], error: BaseException | None) -> None:
+        """The file of the log is there at which the snapshot is to begin: without it, the snapshot would be of no use."""
+        if error is None and not self._stopped:
+            self._snapshots.do(lambda: self._write_snapshot(number, groups), self._snapshot_written)
+        self._synced([], error)
 
     def _write_snapshot(self, number: int, groups: Iterable[bytes]) -> None:
         for _ in self.log.write_snapshot(number, groups):
@@ -718,9 +714,8 @@ class Service:
             time.sleep(_BETWEEN_GROUPS)
         self.log.purge(self.settings.snap_retain_count)
 
-    def _snapshot_written(self, done: Future[None]) -> None:
-        self._snapshot = None
-        error = done.exception()
+    def _snapshot_written(self, error: BaseException | None) -> None:
+        self._snapshotting = False
         if error is not None:
             self._fail(error)
 

@@ -1,0 +1,46 @@
+"""A thread for what would hold the loop up: it does one thing after another, and tells the loop what came of each."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+
+Done = Callable[[BaseException | None], None]
+
+
+class Worker:
+    """The thread. It is made and used by the loop's thread alone."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._tasks: SimpleQueue[tuple[Callable[[], None], Done] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def do(self, work: Callable[[], None], done: Done) -> None:
+        """Do something after all that was asked for before; ``done`` is called on the loop, with the error if it failed."""
+        self._tasks.put((work, done))
+
+    async def finish(self, work: Callable[[], None]) -> None:
+        """Do a last thing, and end; raises what that raises."""
+        finished: asyncio.Future[BaseException | None] = self._loop.create_future()
+        self.do(work, finished.set_result)
+        self._tasks.put(None)
+        error = await finished
+        self._thread.join()
+        if error is not None:
+            raise error
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            work, done = task
+            error: BaseException | None = None
+            try:
+                work()
+            except BaseException as raised:
+                error = raised
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(done, error)
