@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 
 import msgspec
 
@@ -138,7 +137,7 @@ class Log:
 
     def _begin(self, number: int, previous_end: int, records: Sequence[bytes] = ()) -> None:
         name = _name(_LOG, number)
-        with suppress(FileNotFoundError):
+        if name in self.files.names():
             self.files.remove(name)  # of a start that did not get to its end
         self._writer = journal.Writer(number)
         self._file = self.files.create(name)
