@@ -328,10 +328,12 @@ def _create_in_multi(kind: int) -> Callable[[Reader], Create]:
 
     def checked(reader: Reader) -> Create:
         request = read(reader)
+        if request.flags not in MODES:
+            raise JuteError(f"no znode has the flags {request.flags}")
         if request.acl is None:
             raise NullACL("an ACL in a multi is null")
-        if request.flags not in MODES or (kind != CREATE_TTL and request.flags in TTL_MODES):
-            raise JuteError(f"no znode has the flags {request.flags}")
+        if kind != CREATE_TTL and request.flags in TTL_MODES:
+            raise JuteError(f"the flags {request.flags} need a time to live")
         return msgspec.structs.replace(request, kind=CREATE_CONTAINER) if request.flags == CONTAINER_MODE else request
 
     return checked

@@ -1,0 +1,131 @@
+"""What the server does besides answering as ZooKeeper does: containers, the super user, reads that wait for nobody, sessions that move."""
+
+from __future__ import annotations
+
+import threading
+
+import patience
+import pytest
+import zkclient as zk
+from zkclient import Client, Closed
+
+from fencepost.metadata_service import acl as acls
+from fencepost.metadata_service.log import Log
+
+
+def test_a_container_goes_with_its_last_child(serve, connect):
+    server = serve(**{"znode.container.checkIntervalMs": 20})
+    client = connect(server)
+    client.call([zk.CREATE_CONTAINER, ["/new", b"", zk.OPEN, 4]])
+    client.call([zk.CREATE_CONTAINER, ["/used", b"", zk.OPEN, 4]], [zk.CREATE, ["/used/child", b"", zk.OPEN, 0]])
+    client.call([zk.ADD_WATCH, ["/used", 0]])
+    client.call([zk.DELETE, ["/used/child", -1]])
+    while client.stream[-1][:3] != ["event", 2, "/used"]:
+        client.read()
+    assert client.call([zk.GET_CHILDREN, ["/", False]])[4] == ["new", "zookeeper"]
+
+
+def test_a_client_can_not_delete_containers_past_their_acl(serve, connect):
+    """ZooKeeper takes its own request to delete a container from anybody, for any persistent znode, and looks at no ACL."""
+    client, other = connect(server := serve()), connect(server)
+    client.call([zk.CREATE, ["/mine", b"", [(1, "world", "anyone")], 0]])
+    assert other.call([20, ["/mine"]])[3] == -6
+    assert other.ended()
+    assert client.call([zk.EXISTS, ["/mine", False]])[3] == 0
+
+
+def test_the_super_user_may_do_everything(serve, connect):
+    digest = acls.digest(b"super:secret").id
+    server = serve(**{"DigestAuthenticationProvider.superDigest": digest})
+    client = connect(server)
+    client.call([zk.CREATE, ["/locked", b"", [(31, "digest", "nobody:x")], 0]])
+    assert client.call([zk.GET_DATA, ["/locked", False]])[3] == -102
+    client.call([zk.AUTH, [0, "digest", b"super:secret"]])
+    assert client.call([zk.GET_DATA, ["/locked", False]])[3] == 0
+
+
+def test_who_fails_to_authenticate_is_told_and_closed(serve, connect):
+    client = connect(serve())
+    assert client.call([zk.AUTH, [0, "kerberos", b"x"]])[3] == -115
+    assert client.ended()
+
+
+def test_a_session_goes_with_its_newest_connection(serve, connect):
+    server = serve()
+    first = connect(server)
+    second = connect(server, session=first.session, password=first.password)
+    assert first.ended()
+    assert second.call([zk.CREATE, ["/mine", b"", zk.OPEN, 1]])[3] == 0
+    assert server.service.by_session[first.session].address.endswith(str(second.socket.getsockname()[1]))
+
+
+def test_a_client_that_has_seen_more_than_the_server_is_sent_away(serve, connect):
+    server = serve()
+    with pytest.raises(Closed):
+        connect(server, zxid=1_000_000)
+    assert connect(server).session
+
+
+class Slow:
+    """Holds the log up until it is let go."""
+
+    def __init__(self, log: Log) -> None:
+        self.go = threading.Event()
+        self.asked = threading.Event()
+        append = log.append
+
+        def slow(entries):
+            self.asked.set()
+            assert self.go.wait(patience.PATIENCE)
+            append(entries)
+
+        log.append = slow
+
+
+def test_what_is_not_durable_is_not_seen_and_who_waits_for_nothing_is_answered(serve, connect):
+    server = serve()
+    writer, reader = connect(server), connect(server)
+    slow = Slow(server.service.log)
+    writer.send([zk.CREATE, ["/new", b"", zk.OPEN, 0]], [zk.EXISTS, ["/new", False]])
+    assert slow.asked.wait(patience.PATIENCE)
+    assert reader.call([zk.EXISTS, ["/new", False]])[3] == -101
+    reader.send([zk.SYNC, ["/new"]], [zk.EXISTS, ["/new", False]])
+    assert not writer.stream and len(reader.stream) == 1
+    slow.go.set()
+    assert writer.answers(2)[3] == 0
+    assert reader.answers(2)[3] == 0, "a sync sees what was asked for before it"
+
+
+def test_what_came_while_the_disk_was_busy_is_one_group(serve, connect):
+    server = serve()
+    clients = [connect(server) for _ in range(5)]
+    log = server.service.log
+    slow = Slow(log)
+    groups = []
+    held = log.append
+    log.append = lambda entries: (groups.append(len(entries)), held(entries))
+    clients[0].send([zk.CREATE, ["/first", b"", zk.OPEN, 0]])
+    assert slow.asked.wait(patience.PATIENCE)
+    for number, client in enumerate(clients):
+        client.send(*[[zk.CREATE, [f"/{number}-{each}", b"", zk.OPEN, 0]] for each in range(10)])
+    patience.until(lambda: server.service.outstanding == 51, "all requests")
+    slow.go.set()
+    for client in clients[1:]:
+        assert client.answers(10)[3] == 0
+    assert groups == [1, 50]
+
+
+def test_a_server_that_is_asked_to_end_answers_what_it_has_taken(serve):
+    server = serve()
+    client = Client(server.port)
+    client.connect(30_000)
+    slow = Slow(server.service.log)
+    client.send([zk.CREATE, ["/new", b"", zk.OPEN, 0]])
+    assert slow.asked.wait(patience.PATIENCE)
+    stopping = threading.Thread(target=server.stop)
+    stopping.start()
+    slow.go.set()
+    assert client.answers(1)[3] == 0
+    stopping.join()
+    assert client.ended()
+    client.drop()
