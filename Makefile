@@ -24,7 +24,7 @@ COMPILING := --quiet --upgrade --universal --python-version 3.11 --fork-strategy
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint interop bench bench-spark bench-store lock clean FORCE
+.PHONY: help setup run test lint interop bench bench-spark bench-store chaos lock clean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,9 @@ bench-spark: $(STAMP) ## Run the benchmark of the Spark engine
 
 bench-store: $(STAMP) ## Run the benchmark of the store beside BookKeeper's (needs a JDK 17 and Maven)
 	@$(BIN)/python -m bench.store
+
+chaos: $(STAMP) ## Hurt a real cluster for ten minutes, and see that nothing acknowledged is lost
+	@$(BIN)/python -m bench.chaos --minutes 10
 
 lock: ## Resolve the newest versions anew (the only target that needs uv)
 	uv pip compile pyproject.toml --group dev --no-emit-package pyspark --output-file $(LOCK) $(COMPILING)

@@ -19,6 +19,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="how long everything is hurt")
     parser.add_argument("--harms", type=int, default=0, help="and until so many harms were done")
+    parser.add_argument("--entries", type=int, default=0, help="and until so many entries were acknowledged")
     parser.add_argument("--seed", type=int, help="of what is hurt when; by default any")
     parser.add_argument("--bookies", type=int, default=4, help="bookies; ledgers have 3, of which 2 acknowledge")
     parser.add_argument("--tolerated", type=int, default=1, help="bookies that are hurt at the same time, at the most")
@@ -37,6 +38,7 @@ def main() -> int:
         seed=seed,
         seconds=given.minutes * 60,
         harms=given.harms,
+        entries=given.entries,
         bookies=given.bookies,
         tolerated=given.tolerated,
         rate=given.rate,

@@ -34,12 +34,13 @@ LEAVE = 60.0
 
 @dataclass(frozen=True)
 class Options:
-    """What a campaign is like. It goes on for ``seconds``, and until there were ``harms``."""
+    """What a campaign is like. It goes on for ``seconds``, and until there were so many ``harms`` and ``entries`` acknowledged."""
 
     directory: Path
     seed: int
     seconds: float = 600.0
     harms: int = 0
+    entries: int = 0
     bookies: int = 4
     tolerated: int = 1
     rate: int = 500
@@ -196,7 +197,7 @@ class Campaign:
         options = self.options
         bookies = [str(n) for n in range(1, options.bookies + 1)]
         schedule = Schedule(options.seed, bookies, list(self._clients), options.tolerated)
-        while time.monotonic() - self._began < options.seconds or sum(self.outcome.harms.values()) < options.harms:
+        while not self._is_enough():
             harm = schedule.next(self._hurt)
             if harm is None:
                 await asyncio.sleep(AGAIN)
@@ -206,6 +207,14 @@ class Campaign:
             task = asyncio.create_task(self._hurt_and_heal(harm))
             self._healing.add(task)
             task.add_done_callback(self._healing.discard)
+
+    def _is_enough(self) -> bool:
+        options, outcome = self.options, self.outcome
+        return (
+            time.monotonic() - self._began >= options.seconds
+            and sum(outcome.harms.values()) >= options.harms
+            and outcome.judge.counts["entries acknowledged"] >= options.entries
+        )
 
     def _log(self, text: str) -> None:
         """Write down what is done, beside what the parts write down."""
