@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.errors import SystemFailure
-from fencepost.store.cluster import bound
+from fencepost.store.cluster import bound, words
 from fencepost.store.cluster.identity import Identity, identity, is_paused, memory
 from fencepost.store.cluster.ports import HOST
 
@@ -37,6 +37,10 @@ class State(enum.StrEnum):
     DOWN = "down"
     STARTING = "starting"
     SERVES = "serves"
+    READ_ONLY = "read-only"
+    """A bookie that serves, and takes no entries but those of recoveries."""
+    UNREGISTERED = "unregistered"
+    """A bookie that answers, and that the metadata service does not know of: no client finds it."""
     PAUSED = "paused"
     SILENT = "silent"
     """It runs, and nobody answers on its port."""
@@ -201,8 +205,11 @@ class Part:
 
     # -- its health ---------------------------------------------------------------------------------------------------
 
-    async def look(self, patience: float) -> None:
-        """See how the part is: whether others have paused or continued it, and whether anybody answers on its port within so many seconds."""
+    async def look(self, patience: float, seen: State = State.SERVES) -> None:
+        """See how the part is: whether others have paused or continued it, and whether anybody answers on its port within so many seconds.
+
+        ``seen``: how it is if somebody does, as the metadata service knows it.
+        """
         if self._process is None or self.state in (State.STARTING, State.STOPPING):
             return
         process = self._process
@@ -211,21 +218,12 @@ class Part:
             return
         answers = await self._answers(patience)
         if self._process is process and self.state not in (State.STOPPING, State.DOWN):
-            self._now(State.PAUSED if is_paused(process.pid) else State.SERVES if answers else State.SILENT)
+            self._now(State.PAUSED if is_paused(process.pid) else seen if answers else State.SILENT)
 
     async def _answers(self, patience: float) -> bool:
-        try:
-            async with asyncio.timeout(patience):
-                reader, writer = await asyncio.open_connection(HOST, self.port)
-                try:
-                    if not self.name.isdigit():
-                        writer.write(b"ruok")
-                        return await reader.read(4) == b"imok"
-                finally:
-                    writer.close()
-        except (OSError, TimeoutError):
-            return False
-        return True
+        if not self.name.isdigit():
+            return await words.ask(self.port, "ruok", patience) == "imok"
+        return await words.ask(self.port, "", patience) is not None
 
     def _now(self, state: State) -> None:
         if state is not self.state:

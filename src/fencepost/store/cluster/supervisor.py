@@ -13,6 +13,7 @@ from typing import Any
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.storage import reason
 from fencepost.store.cluster import plan as plans
+from fencepost.store.cluster import words
 from fencepost.store.cluster.identity import identity, is_alive, kill
 from fencepost.store.cluster.part import Part, State
 from fencepost.store.cluster.plan import LOCK, LOGS, METADATA, Plan
@@ -139,7 +140,8 @@ class Supervisor:
     async def watch(self) -> None:
         """Look at every part again and again; never returns."""
         while True:
-            await asyncio.gather(*(part.look(LOOK_PATIENCE) for part in self.parts.values()))
+            known = words.registered(await words.ask(self.plan.metadata_port, "dump", LOOK_PATIENCE))
+            await asyncio.gather(*(part.look(LOOK_PATIENCE, _seen(part, known)) for part in self.parts.values()))
             await asyncio.sleep(LOOK_EVERY)
 
     def facts(self) -> dict[str, Any]:
@@ -171,6 +173,13 @@ class Supervisor:
         if name not in self.parts:
             raise OptionError(f"there is no {name} in {self.directory}: give a number from 1 to {len(self.bookies)}, or {METADATA}")
         return self.parts[name]
+
+
+def _seen(part: Part, known: dict[str, bool] | None) -> State:
+    """How a part is that answers, by what the metadata service knows of bookies; None: it can not be asked."""
+    if part.name == METADATA or known is None:
+        return State.SERVES
+    return {None: State.UNREGISTERED, False: State.SERVES, True: State.READ_ONLY}[known.get(part.address)]
 
 
 def label(name: str) -> str:

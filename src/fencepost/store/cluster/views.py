@@ -16,6 +16,8 @@ COLOURS = {
     State.DOWN: "red",
     State.STARTING: "yellow",
     State.SERVES: "green",
+    State.READ_ONLY: "yellow",
+    State.UNREGISTERED: "red",
     State.PAUSED: "yellow",
     State.SILENT: "red",
     State.STOPPING: "yellow",
