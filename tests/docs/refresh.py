@@ -16,6 +16,8 @@ from docs.documents import Block, blocks, documents, run, selected
 from docs.gallery import IMAGES, PAGE, answers, plots, questions
 from docs.store_pages import LANGUAGE, pages, run_page
 
+from docs import settings_tables
+
 
 def refresh(document: Path) -> None:
     """Run every command of ``document`` and put its output there."""
@@ -59,3 +61,5 @@ if __name__ == "__main__":
         refresh(page)
         if page == PAGE:
             refresh_gallery()
+        if page == settings_tables.PAGE:
+            settings_tables.refresh()
