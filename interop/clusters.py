@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from interop import jars
-from interop.processes import Server, accepts, free_port
+from interop.processes import Server, free_port
 
 FENCEPOST = "fencepost"
 JAVA = "java"
@@ -36,18 +36,18 @@ def metadata_service(kind: str, folder: Path, heap: int = 256, short: bool = Tru
         "4lw.commands.whitelist=*\nmaxClientCnxns=200\n"
     )
     main = ["-cp", jars.class_path(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(settings)]
-    return Server("ZooKeeper", jars.java(*main, heap=heap, short=short), log, lambda _: accepts(port)), port
+    return Server("ZooKeeper", jars.java(*main, heap=heap, short=short), log, lambda _: _answer(port, b"ruok") == b"imok"), port
 
 
-def _answers(port: int) -> bool:
-    """Whether a bookie answers on a port; a Java bookie's opens long before."""
+def _answer(port: int, question: bytes) -> bytes:
+    """The first four bytes that a server answers; none if it does not serve yet. Its port may be open long before."""
     try:
         with socket.create_connection(("127.0.0.1", port), 1) as connection:
             connection.settimeout(2)
-            connection.sendall(PROBE)
-            return len(connection.recv(4)) > 0
+            connection.sendall(question)
+            return connection.recv(4)
     except OSError:
-        return False
+        return b""
 
 
 JAVA_SETTINGS = """
@@ -94,7 +94,7 @@ class Bookie:
         )
         main = ["-cp", jars.class_path(), "org.apache.bookkeeper.server.Main", "--conf", str(settings)]
         command = jars.java(*main, heap=heap, short=short)
-        self.server = Server(f"Java bookie {self.id}", command, folder / "log", lambda _: _answers(self.port))
+        self.server = Server(f"Java bookie {self.id}", command, folder / "log", lambda _: _answer(self.port, PROBE) != b"")
 
 
 def java_uri(metadata: str) -> str:

@@ -127,12 +127,3 @@ def stop_all(servers: list[Server]) -> list[int]:
     for server in servers:
         server.signal(signal.SIGTERM)
     return [server.end() for server in servers]
-
-
-def accepts(port: int) -> bool:
-    """Whether something listens on a port of the loopback interface."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), 1):
-            return True
-    except OSError:
-        return False

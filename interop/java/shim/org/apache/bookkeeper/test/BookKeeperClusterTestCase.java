@@ -143,7 +143,7 @@ public abstract class BookKeeperClusterTestCase {
             bookie.process.launch();
         }
         for (ServerTester bookie : servers) {
-            bookie.process.await();
+            await(bookie);
         }
     }
 
@@ -366,13 +366,18 @@ public abstract class BookKeeperClusterTestCase {
         }
         ServerTester bookie = new ServerTester(conf);
         bookie.process.launch();
+        await(bookie);
+        return bookie;
+    }
+
+    /** Returns once the bookie serves and the client knows of it. */
+    private void await(ServerTester bookie) throws Exception {
         bookie.process.await();
-        if (conf.isForceReadOnlyBookie()) {
+        if (bookie.getConfiguration().isForceReadOnlyBookie()) {
             bkc.waitForReadOnlyBookie(bookie.id()).get(30, TimeUnit.SECONDS);
         } else {
             bkc.waitForWritableBookie(bookie.id()).get(30, TimeUnit.SECONDS);
         }
-        return bookie;
     }
 
     protected ServerTester startBookie(ServerConfiguration conf, Bookie bookie) throws Exception {

@@ -1,5 +1,6 @@
 package org.apache.bookkeeper.test;
 
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.File;
@@ -12,9 +13,12 @@ import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage;
 import org.apache.bookkeeper.conf.ServerConfiguration;
 
@@ -25,29 +29,27 @@ import org.apache.bookkeeper.conf.ServerConfiguration;
  * "zookeeper"; interop.folder, where data and logs go; interop.jvm, the words of a Java command line ahead of the class, one a line.
  */
 final class ServerProcess {
-    private static final Set<Process> STARTED = ConcurrentHashMap.newKeySet();
+    private static final Set<ProcessHandle> STARTED = ConcurrentHashMap.newKeySet();
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static Process launcher;
 
     static {
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> STARTED.forEach(Process::destroyForcibly)));
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> STARTED.forEach(ProcessHandle::destroyForcibly)));
     }
 
     private final List<String> command;
+    private final boolean fencepost;
     private final int port;
     private final boolean bookie;
     private final File log;
-    private Process process;
+    private ProcessHandle process;
 
-    private ServerProcess(String name, int port, boolean bookie, List<String> command) {
+    private ServerProcess(String name, int port, boolean bookie, boolean fencepost, List<String> command) {
         this.command = command;
+        this.fencepost = fencepost;
         this.port = port;
         this.bookie = bookie;
         this.log = new File(System.getProperty("interop.folder"), name + "-" + port + ".log");
-    }
-
-    private static List<String> fencepost(String... words) {
-        List<String> command = new ArrayList<>(List.of(System.getProperty("interop.python"), "-m", "fencepost"));
-        command.addAll(List.of(words));
-        return command;
     }
 
     private static List<String> java(String... words) {
@@ -60,24 +62,26 @@ final class ServerProcess {
         File folder = new File(System.getProperty("interop.folder"), "metadata-" + port);
         Files.createDirectories(folder.toPath());
         List<String> command;
-        if (System.getProperty("interop.metadata").equals("fencepost")) {
-            command = fencepost("metadata", folder.getPath(), "--port", Integer.toString(port));
+        boolean fencepost = System.getProperty("interop.metadata").equals("fencepost");
+        if (fencepost) {
+            command = List.of("metadata", folder.getPath(), "--port", Integer.toString(port));
         } else {
             File settings = new File(folder, "zoo.cfg");
             Files.writeString(settings.toPath(), "tickTime=500\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\ndataDir="
                 + folder + "/data\nclientPort=" + port + "\nmaxClientCnxns=200\n4lw.commands.whitelist=*\n");
             command = java("org.apache.zookeeper.server.quorum.QuorumPeerMain", settings.getPath());
         }
-        return new ServerProcess("metadata", port, false, command);
+        return new ServerProcess("metadata", port, false, fencepost, command);
     }
 
     static ServerProcess bookie(ServerConfiguration conf) throws IOException {
         int port = conf.getBookiePort();
         File folder = conf.getLedgerDirs()[0];
         List<String> command;
-        if (System.getProperty("interop.bookies").equals("fencepost")) {
+        boolean fencepost = System.getProperty("interop.bookies").equals("fencepost");
+        if (fencepost) {
             String uri = conf.getMetadataServiceUriUnchecked().replaceFirst("zk\\+[a-z]*:", "zk:");
-            command = fencepost("bookie", new File(folder, "data").getPath(), "--metadata", uri, "--port", Integer.toString(port));
+            command = List.of("bookie", new File(folder, "data").getPath(), "--metadata", uri, "--port", Integer.toString(port));
         } else {
             File settings = new File(folder, "bk_server.conf");
             conf.setLedgerStorageClass(DbLedgerStorage.class.getName());
@@ -90,7 +94,7 @@ final class ServerProcess {
             }
             command = java("org.apache.bookkeeper.server.Main", "--conf", settings.getPath());
         }
-        return new ServerProcess("bookie", port, true, command);
+        return new ServerProcess("bookie", port, true, fencepost, command);
     }
 
     boolean isAlive() {
@@ -98,16 +102,32 @@ final class ServerProcess {
     }
 
     void launch() throws IOException {
-        process = new ProcessBuilder(command).redirectErrorStream(true)
-            .redirectOutput(ProcessBuilder.Redirect.appendTo(log)).start();
+        if (fencepost) {
+            process = ProcessHandle.of(launched(command, log)).orElseThrow(() -> new IOException("ended at once, see " + log));
+        } else {
+            process = new ProcessBuilder(command).redirectErrorStream(true)
+                .redirectOutput(ProcessBuilder.Redirect.appendTo(log)).start().toHandle();
+        }
         STARTED.add(process);
+    }
+
+    /** Starts a command of Fencepost's by interop/launcher.py; the number of its process. */
+    private static synchronized long launched(List<String> words, File log) throws IOException {
+        if (launcher == null) {
+            launcher = new ProcessBuilder(System.getProperty("interop.python"), "-m", "interop.launcher")
+                .redirectError(new File(System.getProperty("interop.folder"), "launcher.log")).start();
+        }
+        launcher.getOutputStream().write((JSON.writeValueAsString(Map.of("words", words, "log", log.getPath())) + "\n").getBytes(
+            StandardCharsets.UTF_8));
+        launcher.getOutputStream().flush();
+        return Long.parseLong(launcher.inputReader().readLine());
     }
 
     /** Returns once the server serves. */
     void await() throws IOException, InterruptedException {
         for (int tries = 0; tries < 600; tries++) {
             if (!process.isAlive()) {
-                throw new IOException("ended with " + process.exitValue() + ", see " + log);
+                throw new IOException("ended, see " + log);
             }
             if (answers()) {
                 return;
@@ -147,16 +167,19 @@ final class ServerProcess {
         if (isAlive()) {
             signal("CONT");
             process.destroy();
-            if (!process.waitFor(10, TimeUnit.SECONDS)) {
+            try {
+                process.onExit().get(10, TimeUnit.SECONDS);
+            } catch (ExecutionException | TimeoutException stuck) {
                 kill();
             }
         }
         return null;
     }
 
-    void kill() throws InterruptedException {
+    void kill() {
         if (process != null) {
-            process.destroyForcibly().waitFor();
+            process.destroyForcibly();
+            process.onExit().join();
             STARTED.remove(process);
         }
     }
