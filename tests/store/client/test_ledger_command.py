@@ -12,7 +12,6 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from patience import PATIENCE
