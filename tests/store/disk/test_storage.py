@@ -13,6 +13,7 @@ from patience import PATIENCE, until
 from fencepost.errors import SystemFailure
 from fencepost.store.disk.faults import Fault, FaultyFiles, failing
 from fencepost.store.disk.files import Files, OsFiles, Room, ShortWrite
+from fencepost.store.disk.inspect import inspect
 from fencepost.store.disk.settings import StorageSettings
 from fencepost.store.disk.storage import Storage
 from fencepost.store.records import EntryAdded, LacWritten, LedgerFenced, LimboChanged, MasterKeyLearnt, Record
@@ -253,6 +254,23 @@ def test_reads_go_on_while_entry_logs_are_written_compacted_and_removed(opened: 
     for reader in readers:
         reader.join()
     assert not wrong and not driver.reasons
+
+
+def test_a_bookie_that_runs_can_be_inspected(opened: type[Driver]) -> None:
+    driver = opened(major_compaction_interval=0, compaction_rate_by_bytes=1 << 30)
+    last = 0
+    for step in range(12):
+        for entry_id in range(200):
+            driver.add(1, 200 * step + entry_id, body_of(1, entry_id))
+        if step % 3 == 2:
+            driver.storage.checkpoint()
+            driver.storage.collect()
+        driver.settle()
+        found = inspect(driver.settings.journal_directory, driver.settings.ledger_directory, verify=True)
+        assert not found.problems
+        assert found.ledgers[0].entries >= last
+        last = found.ledgers[0].entries
+    assert last == driver.position and not driver.reasons
 
 
 def test_what_is_missing_is_said_in_one_line(opened: type[Driver]) -> None:

@@ -45,9 +45,9 @@ class Ending(enum.Enum):
     """How the readable part of a journal file ends."""
 
     CLEAN = "clean"
-    """With the file."""
+    """With the file, or with room in it that was never written."""
     TORN = "torn"
-    """With a write that a crash cut short, or with room that was never written. Nothing after it was synced."""
+    """With a write that a crash cut short. Nothing after it was synced."""
     DAMAGED = "damaged"
     """With something that was synced and can not be read any more."""
 
@@ -145,9 +145,10 @@ def scan(data: bytes, number: int) -> Scan:
             break  # a group counts only as a whole: it was not synced, or is damaged
         records += [(end, record) for record in _read_records(body)]
         synced, end = max(synced, proven), after
-    ending = Ending.CLEAN if end == len(data) or following else _ending(data, number, end)
+    empty = not data[end:].strip(b"\0")
+    ending = Ending.CLEAN if empty or following else _ending(data, number, end)
     whole_units = len(data) // unit * unit
-    if whole_units < len(data) and (end > whole_units or data[end:].strip(b"\0")):
+    if whole_units < len(data) and (end > whole_units or not empty):
         ending = Ending.DAMAGED
     return Scan(previous_end if end > SECTOR else -1, tuple(records), synced, end, ending, following, unit)
 
