@@ -108,19 +108,21 @@ class Index:
         found = self._map.floor(_key(ledger, entry_id))
         if found is None or found[0][:8] != _key(ledger, 0)[:8]:
             return None
-        log, offset, run = _located(*found)
-        nth = entry_id - run.first
-        if run.gaps:
-            gaps = numbers(run.gaps)
-            at = bisect_left(gaps, nth)
-            if at == len(gaps) or gaps[at] != nth:
+        key, value = found
+        _check(key, value)
+        nth = entry_id + _BIAS - _KEY.unpack(key)[1]
+        log, offset, count = _PLACE.unpack_from(value)
+        gaps = value[_PLACE.size + 4 * count : -4]
+        if gaps:
+            gap, ids = nth, numbers(gaps)
+            nth = bisect_left(ids, gap)
+            if nth == count or ids[nth] != gap:
                 return None
-            nth = at
-        elif nth >= len(run):
+        elif nth >= count:
             return None
-        end = int.from_bytes(run.ends[4 * nth : 4 * nth + 4])
-        start = int.from_bytes(run.ends[4 * nth - 4 : 4 * nth]) if nth else 0
-        return Place(log, offset + start, end - start)
+        at = _PLACE.size + 4 * nth
+        start = int.from_bytes(value[at - 4 : at]) if nth else 0
+        return Place(log, offset + start, int.from_bytes(value[at : at + 4]) - start)
 
     def last(self, ledger: int) -> int | None:
         """The id of the last entry of a ledger, None if it has none."""
@@ -203,10 +205,14 @@ def _value(located: Located) -> tuple[bytes, bytes]:
     return key, value + _CHECKSUM.pack(crc32c(key + value))
 
 
-def _located(key: bytes, value: bytes) -> Located:
-    """The run that a key and a value stand for."""
+def _check(key: bytes, value: bytes) -> None:
     if _CHECKSUM.pack(crc32c(key + value[:-4])) != value[-4:]:
         raise Damage("the index is damaged")
+
+
+def _located(key: bytes, value: bytes) -> Located:
+    """The run that a key and a value stand for."""
+    _check(key, value)
     ledger, first = _KEY.unpack(key)
     log, offset, count = _PLACE.unpack_from(value)
     gaps = _PLACE.size + 4 * count

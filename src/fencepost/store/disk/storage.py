@@ -15,6 +15,7 @@ more, and the process must end.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import time
@@ -33,8 +34,13 @@ from fencepost.store.disk.settings import MIB, StorageSettings
 from fencepost.store.records import EntryAdded, Record
 from fencepost.store.rules.codes import Code
 
+_log = logging.getLogger("fencepost.store.disk")
+
 REST = 0.05
 """Seconds without a record after which the journal gets the empty group that proves the last one to be durable."""
+
+
+_SLICE = 0.0002
 
 
 def _ignore(_: object) -> None:
@@ -73,6 +79,7 @@ class Storage:
         self.busy = busy
         self.full = full
         self.is_full = False
+        self._has_warned = False
         self._half = settings.write_cache_max_size_mb * MIB // 2
         with _one_line(settings.ledger_directory):
             self._ledger_files = ledger_files or OsFiles(settings.ledger_directory)
@@ -310,7 +317,9 @@ class Storage:
 
     def _write_journal(self) -> None:
         proven = True
+        last_group = 0
         while True:
+            self._wait_for_company(last_group // 2)
             with self._lock:
                 queue, self._queue = self._queue, []
                 if not queue:
@@ -322,6 +331,7 @@ class Storage:
                     queue, self._queue = self._queue, []
             if self._failure:
                 return
+            last_group = len(queue)
             if queue:
                 self._write_queued(queue)
                 proven = False
@@ -332,6 +342,13 @@ class Storage:
         if not self._failure and not proven:
             self._journal.write()
             self._journal.sync()
+
+    def _wait_for_company(self, records: int) -> None:
+        """Wait a little for a group of this size, if one has begun: half of the last one may be on its way back from those it confirmed."""
+        if 0 < len(self._queue) < records:
+            end = time.monotonic() + self.settings.journal_max_group_wait_msec / 1000
+            while len(self._queue) < records and time.monotonic() < end:
+                time.sleep(_SLICE)
 
     def _write_queued(self, queue: list[tuple[int, Record | Checkpoint]]) -> None:
         """Write records in as few groups as may be, and go on in a new file where a checkpoint begins."""
@@ -421,6 +438,9 @@ class Storage:
         """Compare the room on the disks with the thresholds."""
         settings = self.settings
         usage = max(room.usage for room in self.room())
+        if usage >= settings.disk_usage_warn_threshold and not self._has_warned:
+            _log.warning("a disk is %.1f %% full: %s, %s", 100 * usage, settings.journal_directory, settings.ledger_directory)
+        self._has_warned = usage >= settings.disk_usage_warn_threshold
         threshold = settings.disk_usage_lwm_threshold if self.is_full else settings.disk_usage_threshold
         is_full = usage >= threshold
         if is_full is not self.is_full:
