@@ -87,7 +87,7 @@ class AnyOrder(Cluster):
     def unanswered(self, name: str) -> None:
         """Connections to a bookie that was killed are broken: who waits for it learns it."""
         bookie = self.bookies[name]
-        answers = [answer for waiting in bookie.waiting.values() for answer in waiting]
+        answers = [reply for _, reply, _ in bookie.waiting if reply is not None]
         asked = [*answers, *bookie.look_ups.values(), *(poll for each in bookie.ledgers.values() for poll in each.polls.values())]
         self.events.extend((self.clients[one.connection], i.Unanswered(one.txn, name)) for one in asked)
 

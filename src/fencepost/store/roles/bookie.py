@@ -125,11 +125,10 @@ class Bookie:
         self.synced = 0
         self.read_only = False
         self.stopped = False
-        self.waiting: dict[int, list[Answer | Result]] = {}
-        """Answers by the position in the journal that they wait for."""
+        self.waiting: deque[tuple[int, Answer | Result | None, tuple[int, int] | None]] = deque()
+        """What waits for the journal, in the order of the positions that have to be durable: an answer, and the entry that is durable then."""
         self.unsynced: dict[tuple[int, int], int] = {}
         """Entries that are not durable yet, by ledger and id, and their positions."""
-        self.unsynced_in_order: deque[tuple[int, tuple[int, int]]] = deque()
         self.look_ups: dict[int, Asked] = {}
         self.polls: dict[int, int] = {}
         """The ledgers of the long polls that wait, by the numbers of these."""
@@ -170,12 +169,12 @@ class Bookie:
         if ledger.master_key is None:
             ledger = self._learn(of_ledger, request.master_key, effects)
         self._journal(EntryAdded(of_ledger, entry_id, request.lac, body), effects)
-        entry, position = (of_ledger, entry_id), self.position
-        self.unsynced[entry] = position
-        self.unsynced_in_order.append((position, entry))
         effects.append(Store(of_ledger, entry_id, body))
-        after = 0 if request.deferred_sync else position
-        self._reply(Answer(asked.connection, asked.txn, response), after, effects)
+        answer, entry = Answer(asked.connection, asked.txn, response), (of_ledger, entry_id)
+        self.unsynced[entry] = self.position
+        self.waiting.append((self.position, None if request.deferred_sync else answer, entry))
+        if request.deferred_sync:
+            effects.append(answer)
         self._hear_of_lac(ledger, request.lac, effects)
 
     def _read(self, asked: Asked, request: ReadEntry, effects: list[Effect]) -> None:
@@ -253,14 +252,14 @@ class Bookie:
     # -- what comes back from the journal, from storage and from timers ------------------------------------------------
 
     def _journal_synced(self, event: JournalSynced, effects: list[Effect]) -> None:
-        for position in range(self.synced + 1, event.position + 1):
-            effects.extend(self.waiting.pop(position, ()))
-        self.synced = event.position
-        in_order = self.unsynced_in_order
-        while in_order and in_order[0][0] <= event.position:
-            position, entry = in_order.popleft()
-            if self.unsynced[entry] == position:  # and it was not added once more since
-                del self.unsynced[entry]
+        self.synced = synced = event.position
+        waiting, unsynced = self.waiting, self.unsynced
+        while waiting and waiting[0][0] <= synced:
+            position, reply, entry = waiting.popleft()
+            if reply is not None:
+                effects.append(reply)
+            if entry is not None and unsynced[entry] == position:  # and it was not added once more since
+                del unsynced[entry]
 
     def _journal_failed(self, event: JournalFailed, effects: list[Effect]) -> None:
         self.stopped = True
@@ -389,11 +388,12 @@ class Bookie:
         effects.append(Journal(self.position, record))
 
     def _reply(self, reply: Answer | Result, after: int, effects: list[Effect]) -> None:
-        """Give an answer when all records up to a position are durable."""
+        """Give an answer when all records up to a position are durable, and not ahead of what waits already."""
         if after <= self.synced:
             effects.append(reply)
         else:
-            self.waiting.setdefault(after, []).append(reply)
+            waiting = self.waiting
+            waiting.append((max(after, waiting[-1][0]) if waiting else after, reply, None))
 
     def _learn(self, of_ledger: int, key: bytes | None, effects: list[Effect]) -> Ledger:
         """The ledger, which is known from now on, and its key."""
@@ -436,8 +436,9 @@ class Bookie:
         effects.append(Forget(of_ledger))
 
     def _hear_of_lac(self, ledger: Ledger, lac: int, effects: list[Effect], body: bytes | None = None) -> None:
-        if is_beyond(lac, ledger.lac):
-            ledger.lac = lac_of_bookie(ledger.lac, lac)
+        before = ledger.lac
+        ledger.lac = lac_of_bookie(before, lac)
+        if is_beyond(ledger.lac, before):
             ledger.lac_body = body or ledger.lac_body
             if ledger.polls:
                 self._end_polls(ledger, effects)

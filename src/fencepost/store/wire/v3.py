@@ -54,13 +54,9 @@ _parse_response = schema.Response.FromString
 def encode_request(txn: int, request: m.Request) -> bytes:
     """The frame of a request. Raises :class:`TypeError` for one that this version does not have."""
     if type(request) is m.AddEntry and not request.recovery and not request.deferred_sync:
-        key, body = request.master_key, request.body
-        number = varint(txn)
-        ids = b"\x08%b\x10%b" % (varint(request.ledger), varint(request.entry_id))
-        middle = b"%b\x1a%b%b\x22%b" % (ids, varint(len(key)), key, varint(len(body)))
-        size = len(middle) + len(body)
-        head = b"\x0a%c\x08\x03\x10\x02\x18%b\xaa\x06%b" % (_HEADER_SIZE + len(number), number, varint(size))
-        return b"".join((_LENGTH.pack(len(head) + size), head, middle, body))
+        number, part = varint(txn), _part_of_add(request)
+        head = b"\x0a%c\x08\x03\x10\x02\x18%b" % (_HEADER_SIZE + len(number), number)
+        return b"".join((_LENGTH.pack(len(head) + len(part)), head, part))
     if type(request) is m.ReadEntry and not request.fence and request.previous_lac is None:
         number = varint(txn)
         ids = b"\x08%b\x10%b" % (varint(request.ledger), varint(request.entry_id))
@@ -73,6 +69,22 @@ def encode_request(txn: int, request: m.Request) -> bytes:
             ids,
         )
     return encode_request_plainly(txn, request)
+
+
+def _part_of_add(request: m.AddEntry) -> bytes:
+    """All of an add but its header, which is the same for all bookies that it is sent to, one after another."""
+    global _last_add
+    last, part = _last_add
+    if request is not last:
+        key, body = request.master_key, request.body
+        ids = b"\x08%b\x10%b" % (varint(request.ledger), varint(request.entry_id))
+        start = b"%b\x1a%b%b\x22%b" % (ids, varint(len(key)), key, varint(len(body)))
+        part = b"\xaa\x06%b%b%b" % (varint(len(start) + len(body)), start, body)
+        _last_add = request, part
+    return part
+
+
+_last_add: tuple[m.AddEntry | None, bytes] = None, b""
 
 
 def encode_request_plainly(txn: int, request: m.Request) -> bytes:
@@ -98,6 +110,10 @@ def decode_request(payload: bytes) -> tuple[int, m.Request]:
     except DecodeError:
         raise WireError(f"a payload of {len(payload):,} bytes is no request of version 3") from None
     header = message.header
+    if header.operation == ADD_ENTRY and header.version == VERSION:
+        add = _read_add(message.addRequest)
+        if add is not None:
+            return header.txnId, add
     operation = _OF_NUMBER.get(header.operation)
     if operation is None:
         if not message.HasField("header"):
@@ -268,6 +284,10 @@ def decode_response(payload: bytes) -> tuple[int, m.Response]:
     except DecodeError:
         raise WireError(f"a payload of {len(payload):,} bytes is no response of version 3") from None
     header = message.header
+    if header.operation == ADD_ENTRY and not message.status:
+        added = message.addResponse
+        if added.entryId and not added.status:  # an id that is missing reads as 0
+            return header.txnId, m.AddEntryResponse(added.ledgerId, added.entryId, Code.OK)
     operation = _OF_NUMBER.get(header.operation)
     if operation is None:
         raise WireError(f"a response of version 3 has the operation {header.operation}, which was never asked for")
