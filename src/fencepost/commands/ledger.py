@@ -31,9 +31,6 @@ DIGESTS = ("crc32c", "crc32", "hmac", "dummy")
 
 _LENGTH = struct.Struct(">I")
 _CHUNK = 256 * 1024
-_TOLD_EVERY = 0.05
-"""Seconds after which those who follow a ledger are told of an entry that no other follows."""
-
 _LARGEST = 64 * 1024 * 1024
 """Bytes after which a line, or an entry behind its length, is no entry of anybody's."""
 
@@ -159,11 +156,11 @@ async def _create(store: Store, given: argparse.Namespace) -> None:
 
 async def _append(store: Store, given: argparse.Namespace) -> None:
     if given.ledger is None:
-        opening = store.create_ledger(**_new(given), in_flight=given.in_flight, explicit_lac_interval=_TOLD_EVERY)
+        opening = store.create_ledger(**_new(given), in_flight=given.in_flight)
     else:
         if given.digest or given.custom or given.number is not None:
             raise OptionError("--digest, --custom and --id are for a new ledger, and LEDGER names one that there is")
-        opening = store.adopt_ledger(given.ledger, password=_password(given), in_flight=given.in_flight, explicit_lac_interval=_TOLD_EVERY)
+        opening = store.adopt_ledger(given.ledger, password=_password(given), in_flight=given.in_flight)
     counted: _Counted | None = None
     try:
         async with opening as ledger:

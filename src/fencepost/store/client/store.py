@@ -111,7 +111,7 @@ class Store:
         custom_metadata: Mapping[str, bytes] | None = None,
         ledger: int | None = None,
         deferred_sync: bool = False,
-        explicit_lac_interval: float = 0.0,
+        explicit_lac_interval: float = 0.1,
         in_flight: int = 1000,
         in_flight_bytes: int = 64 * 1024 * 1024,
     ) -> Opening[LedgerWriter]:
@@ -121,7 +121,7 @@ class Store:
         of them have it (by default a majority). ``digest``: ``crc32c``, ``crc32``, ``hmac`` or ``dummy``, of which only ``hmac`` protects from
         whoever does not have the password. ``ledger``: its id, by default the next one. ``deferred_sync``: entries are confirmed before
         they are durable; call ``force``. ``explicit_lac_interval``: seconds after which readers are told of what is confirmed though no
-        entry follows; 0: never. ``in_flight`` and ``in_flight_bytes``: the entries and bytes that are under way at once, at most.
+        entry follows to tell them; 0: never. ``in_flight`` and ``in_flight_bytes``: the entries and bytes that are under way at once, at most.
 
         Raises :class:`NotEnoughBookiesError`, :class:`LedgerExistsError`, :class:`fencepost.OptionError`.
         """
@@ -165,7 +165,7 @@ class Store:
         ledger: int,
         *,
         password: bytes | str = b"",
-        explicit_lac_interval: float = 0.0,
+        explicit_lac_interval: float = 0.1,
         in_flight: int = 1000,
         in_flight_bytes: int = 64 * 1024 * 1024,
     ) -> Opening[LedgerWriter]:
@@ -309,7 +309,7 @@ def _writer_settings(
     in_flight: int = 1,
     in_flight_bytes: int = 1,
     deferred_sync: bool = False,
-    explicit_lac_interval: float = 0.0,
+    explicit_lac_interval: float = 0.1,
     reserves: bool = False,
 ) -> WriterSettings:
     write_quorum = ensemble if write_quorum is None else write_quorum

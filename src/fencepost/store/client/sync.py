@@ -249,7 +249,7 @@ class SyncStore:
         custom_metadata: Mapping[str, bytes] | None = None,
         ledger: int | None = None,
         deferred_sync: bool = False,
-        explicit_lac_interval: float = 0.0,
+        explicit_lac_interval: float = 0.1,
         in_flight: int = 1000,
         in_flight_bytes: int = 64 * 1024 * 1024,
     ) -> SyncLedgerWriter:
@@ -298,7 +298,7 @@ class SyncStore:
         ledger: int,
         *,
         password: bytes | str = b"",
-        explicit_lac_interval: float = 0.0,
+        explicit_lac_interval: float = 0.1,
         in_flight: int = 1000,
         in_flight_bytes: int = 64 * 1024 * 1024,
     ) -> SyncLedgerWriter:
