@@ -10,7 +10,7 @@ import asyncio
 import logging
 import socket
 from itertools import count
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.errors import StoreError
@@ -53,14 +53,8 @@ class Client(Protocol):
         ...
 
 
-class _Waiting(NamedTuple):
-    """A request without an answer: whose it is, the number it has there, when it is given up, and its bytes."""
-
-    asking: Asking
-    txn: int
-    sent_at: float
-    deadline: float
-    size: int
+_Waiting = tuple[Asking, int, float, float, int]
+"""A request without an answer: whose it is, the number it has there, when it was sent, when it is given up, and its bytes."""
 
 
 class Connection:
@@ -72,6 +66,9 @@ class Connection:
         self.settings = settings
         self.loop = asyncio.get_running_loop()
         self.txns = count(1)
+        self.now = self.loop.time
+        self.request_timeout = settings.request_timeout
+        self.unanswered_limit = settings.unanswered_limit
         self.waiting: dict[int, _Waiting] = {}
         self.unanswered_size = 0
         self.outgoing: list[bytes] = []
@@ -89,26 +86,31 @@ class Connection:
 
     def send(self, asking: Asking, txn: int, request: Request) -> None:
         """Send a request. What comes of it is told later, never before this returns."""
-        if self.is_closed or self.unanswered_size > self.settings.unanswered_limit:
+        if self.unanswered_size > self.unanswered_limit or self.is_closed:
             self.loop.call_soon(self._give_up, asking, txn)
             return
         number = next(self.txns)
         frame = encode_request(number, request)
-        now = self.loop.time()
-        deadline = now + self.settings.request_timeout
+        size = len(frame)
+        now = self.now()
+        deadline = now + self.request_timeout
         if type(request) is ReadEntry:
             deadline += request.wait / 1_000_000
-        self.waiting[number] = _Waiting(asking, txn, now, deadline, len(frame))
-        self.unanswered_size += len(frame)
+        self.waiting[number] = (asking, txn, now, deadline, size)
+        self.unanswered_size += size
         self.outgoing.append(frame)
         if not self.is_flushing:
-            if self.link is not None:
-                self.is_flushing = True
-                self.loop.call_soon(self._flush)
-            elif self.connecting is None:
-                self.connecting = self.loop.create_task(self._connect())
-            if self.sweeping is None:
-                self.sweeping = self.loop.call_later(self.settings.request_timeout / 4, self._sweep)
+            self._flush_later()
+
+    def _flush_later(self) -> None:
+        """Write at the end of this turn of the loop, or once there is a connection; and look after what is not answered."""
+        if self.link is not None:
+            self.is_flushing = True
+            self.loop.call_soon(self._flush)
+        elif self.connecting is None:
+            self.connecting = self.loop.create_task(self._connect())
+        if self.sweeping is None:
+            self.sweeping = self.loop.call_later(self.request_timeout / 4, self._sweep)
 
     def _give_up(self, asking: Asking, txn: int) -> None:
         self.client.failed(self.bookie)
@@ -122,32 +124,33 @@ class Connection:
 
     def received(self, payloads: list[bytes]) -> None:
         """Responses arrived."""
-        self.heard_at = self.loop.time()
-        waiting, bookie = self.waiting, self.bookie
+        self.heard_at = self.now()
+        waiting, bookie, client = self.waiting, self.bookie, self.client
         for payload in payloads:
             number, response = decode_response(payload)
             request = waiting.pop(number, None)
             if request is not None:
-                self.unanswered_size -= request.size
-                if getattr(response, "code", None) in _FAILURES:
-                    self.client.failed(bookie)
-                request.asking.answered(request.txn, bookie, response)
+                asking, txn, _, _, size = request
+                self.unanswered_size -= size
+                if response.code in _FAILURES:
+                    client.failed(bookie)
+                asking.answered(txn, bookie, response)
 
     def _sweep(self) -> None:
         """Give up what was not answered in time; and a connection over which nothing came at all, which may be half open."""
         self.sweeping = None
-        now = self.loop.time()
-        late = [(number, request) for number, request in self.waiting.items() if request.deadline <= now]
-        if late and self.link is not None and self.heard_at < late[0][1].sent_at:
-            self.link.abort(f"nothing came for {self.settings.request_timeout:g} s")
+        now = self.now()
+        late = [(number, request) for number, request in self.waiting.items() if request[3] <= now]
+        if late and self.link is not None and self.heard_at < late[0][1][2]:
+            self.link.abort(f"nothing came for {self.request_timeout:g} s")
         elif late:
             self.client.failed(self.bookie)
-            for number, request in late:
+            for number, (asking, txn, _, _, size) in late:
                 if self.waiting.pop(number, None) is not None:
-                    self.unanswered_size -= request.size
-                    request.asking.unanswered(request.txn, self.bookie)
+                    self.unanswered_size -= size
+                    asking.unanswered(txn, self.bookie)
         if self.waiting and self.sweeping is None:
-            self.sweeping = self.loop.call_later(self.settings.request_timeout / 4, self._sweep)
+            self.sweeping = self.loop.call_later(self.request_timeout / 4, self._sweep)
 
     # -- the connection ------------------------------------------------------------------------------------------------
 
@@ -190,8 +193,8 @@ class Connection:
         self.outgoing = []
         self.unanswered_size = 0
         self.client.failed(self.bookie)
-        for request in unanswered.values():
-            request.asking.unanswered(request.txn, self.bookie)
+        for asking, txn, _, _, _ in unanswered.values():
+            asking.unanswered(txn, self.bookie)
         self.client.disconnected(self.bookie)
 
     def close(self) -> None:

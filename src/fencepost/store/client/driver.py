@@ -199,7 +199,9 @@ class Actor:
         self.role = role
         self.results = results
         self.calls = 0
-        self.time = driver.loop.time
+        self._time = driver.loop.time
+        self._receive = role.receive
+        self._connections = driver.connections
         self.is_closed = False
         self._carry: dict[type[Effect], Callable[[Any], None]] = {
             Send: self._send,
@@ -230,7 +232,7 @@ class Actor:
         if self.is_closed:
             return
         carry = self._carry
-        for effect in self.role.receive(event, int(self.time() * 1_000_000)):
+        for effect in self._receive(event, int(self._time() * 1_000_000)):
             carry[type(effect)](effect)
 
     def answered(self, txn: int, bookie: str, response: Response) -> None:
@@ -247,7 +249,8 @@ class Actor:
     # -- what the role wants ------------------------------------------------------------------------------------------
 
     def _send(self, send: Send) -> None:
-        self.driver.connection(send.bookie).send(self, send.txn, send.request)
+        connection = self._connections.get(send.bookie) or self.driver.connection(send.bookie)
+        connection.send(self, send.txn, send.request)
 
     def _set_timer(self, timer: SetTimer) -> None:
         delay = timer.delay + random.random() * timer.jitter if timer.jitter else timer.delay

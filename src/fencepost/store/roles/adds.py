@@ -90,6 +90,11 @@ class Adds:
 
     def confirm(self, changing_ensemble: bool = False) -> list[PendingAdd]:
         """The entries that are confirmed now, in order."""
+        following = self.pending.get(self.confirmed + 1)
+        if self.protections.confirmed_in_order and (
+            following is None or not is_committed(following.confirmed, self.ack_quorum)
+        ):
+            return []  # as after most answers
 
         def committed(entry_id: int) -> bool:
             return is_committed(self.pending[entry_id].confirmed, self.ack_quorum)
