@@ -67,8 +67,9 @@ class Metrics:
     """What a bookie counts. ``gauges`` are asked for their values when somebody asks for the metrics."""
 
     def __init__(self) -> None:
-        self.answered: defaultdict[tuple[type[Any], bool], int] = defaultdict(int)
-        """Answers by the type of the response, and whether their code is OK."""
+        self.answered: defaultdict[type[Any], int] = defaultdict(int)
+        self.refused: defaultdict[type[Any], int] = defaultdict(int)
+        """Answers by the type of the response: all, and those whose code is not OK."""
         self.latencies: defaultdict[tuple[str, bool], Latency] = defaultdict(Latency)
         """By the name of an operation, and whether it came to an end as wanted."""
         self.counters: defaultdict[str, int] = defaultdict(int)
@@ -85,8 +86,10 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         """For Prometheus: everything, as it is now."""
         answered = CounterMetricFamily("bookkeeper_server_requests", "answers by operation", labels=["operation", "success"])
-        for (kind, success), count in list(self.answered.items()):
-            answered.add_metric([OPERATIONS.get(kind, kind.__name__), _word(success)], count)
+        for kind, count in list(self.answered.items()):
+            name, refused = OPERATIONS.get(kind, kind.__name__), self.refused[kind]
+            answered.add_metric([name, _word(True)], count - refused)
+            answered.add_metric([name, _word(False)], refused)
         yield answered
         summaries: dict[str, Metric] = {}
         for (name, success), latency in list(self.latencies.items()):

@@ -59,6 +59,8 @@ from fencepost.store.rules.reading import batch
 from fencepost.store.wire import is_version_2, v2, v3
 from fencepost.store.wire.frames import Frames, RefusedError, WireError
 
+_OK = Code.OK
+
 LOOK_UPS_OF_JOB = 256
 """Look-ups that a thread does in one go."""
 
@@ -107,6 +109,9 @@ class Server:
         self._calls: dict[int, asyncio.Future[Result]] = {}
         self._unsynced: deque[tuple[int, Connection, int, int, float]] = deque()
         """For each batch with records: the position of its last one, where it came from, its bytes, its adds, and when it came."""
+        self._records: list[tuple[int, Record]] = []
+        self._entries: list[tuple[int, int, bytes]] = []
+        """What the storage is still to be given."""
         self._touched: dict[Connection, None] = {}
         """Connections with answers that are not written yet."""
         self._reason = ""
@@ -115,6 +120,8 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
         self._readers = ThreadPoolExecutor(settings.num_read_worker_threads, "read")
         self._carry: dict[type[Effect], Callable[[Any], None]] = {
+            Journal: lambda effect: self._records.append((effect.position, effect.record)),
+            Store: lambda effect: self._entries.append((effect.ledger, effect.entry_id, effect.body)),
             Answer: self._answer,
             LookUp: self._look,
             LookUpBatch: self._look,
@@ -131,18 +138,14 @@ class Server:
     def open(self, storage: Storage) -> int:
         """Take up what the storage has, and let it go to work; gives the number of records."""
         self.storage = storage
-        self._carry[Journal] = lambda effect: storage.journal(effect.position, effect.record)
-        self._carry[Store] = lambda effect: storage.store(effect.ledger, effect.entry_id, effect.body)
         records = 0
         for record in storage.records():
-            self._replay(record)
+            for effect in self.role.receive(Replayed(record), 0):
+                assert type(effect) is Store
+                storage.store(effect.ledger, effect.entry_id, effect.body)
             records += 1
         storage.start()
         return records
-
-    def _replay(self, record: Record) -> None:
-        for effect in self.role.receive(Replayed(record), 0):
-            self._carry[type(effect)](effect)
 
     async def listen(self, bound: socket.socket) -> None:
         """Take connections on a socket that is bound, and closed by :meth:`close`."""
@@ -216,6 +219,7 @@ class Server:
             connection.codec = v2
         decode, receive, carry, number = connection.codec.decode_request, self.role.receive, self._carry, connection.number
         adds, before, microseconds = 0, self.role.position, self._now()
+        records, entries = self._records, self._entries
         for place, payload in enumerate(payloads):
             try:
                 txn, request = decode(payload)
@@ -233,7 +237,13 @@ class Server:
                 adds += 1
             connection.in_flight += 1
             for effect in receive(Asked(number, txn, request), microseconds):
-                carry[type(effect)](effect)
+                kind = type(effect)
+                if kind is Journal:
+                    records.append((effect.position, effect.record))  # type: ignore[attr-defined]
+                elif kind is Store:
+                    entries.append((effect.ledger, effect.entry_id, effect.body))  # type: ignore[attr-defined]
+                else:
+                    carry[kind](effect)
         position = self.role.position
         if position != before:
             self._unsynced.append((position, connection, size, adds, self.loop.time()))
@@ -265,7 +275,10 @@ class Server:
 
     def _answer(self, answer: Answer) -> None:
         response = answer.response
-        self.metrics.answered[type(response), response.code is Code.OK] += 1
+        metrics, kind = self.metrics, type(response)
+        metrics.answered[kind] += 1
+        if response.code is not _OK:
+            metrics.refused[kind] += 1
         connection = self.connections.get(answer.connection)
         if connection is not None:
             connection.in_flight -= 1
@@ -280,7 +293,15 @@ class Server:
         self._flush()
 
     def _forget(self, forget: Forget) -> None:
+        self._hand_over()
         self.storage.forget(forget.ledger)
+
+    def _hand_over(self) -> None:
+        """Give the storage what the role wants of it."""
+        if self._records or self._entries:
+            self.storage.take(self._records, self._entries)
+            self._records.clear()
+            self._entries.clear()
 
     def _result(self, result: Result) -> None:
         future = self._calls.pop(result.token)
@@ -383,7 +404,8 @@ class Server:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
-        """Write the answers of every connection that has some, with one write, and find what others wait for."""
+        """Hand the storage what it is to have, and write the answers of every connection that has some, with one write."""
+        self._hand_over()
         touched = self._touched
         while touched:
             connection, _ = touched.popitem()

@@ -193,19 +193,34 @@ class Storage:
         with self._lock:
             cache = self._ledgers.cache
             cache.put(ledger, entry_id, body)
-            if cache.size < self._half and not self._checkpoint_wanted:
-                self._entries_stored += 1
-                return
             if not self._replaying:
                 self._entries_stored += 1
-                self._begin_checkpoint()
-                if self._ledgers.flushing is None or self._is_busy or self._ledgers.cache.size < self._half:
-                    return
-                self._is_busy = True
+            if cache.size < self._half and not self._checkpoint_wanted:
+                return
+            is_busy = not self._replaying and self._make_room()
         if self._replaying:
             self._flush_replayed()
-        else:
+        elif is_busy:
             self.busy(True)
+
+    def take(self, records: Sequence[tuple[int, Record]], entries: Sequence[tuple[int, int, bytes]]) -> None:
+        """What :meth:`journal` and :meth:`store` do, for all records and entries that arrived together."""
+        with self._lock:
+            note, cache = self._ledgers.note, self._ledgers.cache
+            for _, record in records:
+                if type(record) is EntryAdded:
+                    self._entries_journalled += 1
+                note(record)
+            self._queue += records
+            if self._idle and records:
+                self._idle = False
+                self._arrived.notify()
+            for ledger, entry_id, body in entries:
+                cache.put(ledger, entry_id, body)
+            self._entries_stored += len(entries)
+            if (cache.size < self._half and not self._checkpoint_wanted) or not self._make_room():
+                return
+        self.busy(True)
 
     # -- reading: may block for a read of the disk, and may be called by any thread --------------------------------------
 
@@ -272,6 +287,14 @@ class Storage:
 
     def _has_ended(self) -> bool:
         return self._closing or bool(self._failure)
+
+    def _make_room(self) -> bool:
+        """Begin a checkpoint, if that can be; whether the cache is full once more and the storage is busy from now on."""
+        self._begin_checkpoint()
+        if self._ledgers.flushing is None or self._is_busy or self._ledgers.cache.size < self._half:
+            return False
+        self._is_busy = True
+        return True
 
     def _begin_checkpoint(self) -> None:
         """Begin a checkpoint, if none is under way and every entry that is queued for the journal is in the cache; otherwise do so later."""
