@@ -12,14 +12,22 @@ import argparse
 import asyncio
 import logging
 import textwrap
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from fencepost import arguments, errors, output
-from fencepost.errors import OptionError
+from fencepost.errors import OptionError, SystemFailure
 from fencepost.store.bookie import settings as settings_of_bookie
 from fencepost.store.bookie.settings import Settings
 
-VERBS = {"inspect": "tell what is in the directory of a bookie that does not run, and whether it is whole"}
+if TYPE_CHECKING:
+    from fencepost.store.disk.inspect import Inspection
+    from fencepost.store.rules.cookies import Cookie
+
+VERBS = {"inspect": "tell what is in the directory of a bookie, which may run meanwhile, and whether it is whole"}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +77,42 @@ def _serve(given: argparse.Namespace, directory: str) -> int:
 
 
 def _inspect(given: argparse.Namespace, directory: str) -> int:
-    raise OptionError(f"{directory} can not be inspected yet")
+    """Tell what a bookie has; the exit code says whether it is whole."""
+    from fencepost.store.bookie import cookies
+    from fencepost.store.bookie.directories import Directories
+    from fencepost.store.disk.inspect import inspect
+
+    directories = Directories.of(directory, Settings.read(given.settings, dict(map(_setting, given.set))))
+    stamped = directories.stamped()
+    cookie = next((each.cookie for each in stamped if each.cookie is not None), None)
+    if cookie is None:
+        raise SystemFailure(f"{directory} is no directory of a bookie: no cookie is in {' or '.join(dict.fromkeys(directories))}")
+    journal, ledgers = (str(Path(each, cookies.CURRENT)) for each in directories)
+    inspection = inspect(journal, ledgers, given.verify)
+    problems = [f"{each.path} has no cookie" for each in stamped if each.cookie is None] + inspection.problems
+    if given.json:
+        document = {"bookie": cookie.bookie_id, "cluster": cookie.instance_id, **msgspec.to_builtins(inspection), "problems": problems}
+        output.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+    else:
+        output.say("\n".join(_told(cookie, inspection, given.verify)))
+    for problem in problems:
+        output.complain(problem, None, False)
+    return errors.SYSTEM_FAILED if problems else errors.HOLDS
+
+
+def _told(cookie: Cookie, inspection: Inspection, verified: bool) -> Iterator[str]:
+    yield f"bookie {cookie.bookie_id} of the cluster {cookie.instance_id}"
+    for journal in inspection.journals:
+        needed = "" if journal.needed else ", of which nothing is needed any more"
+        yield f"journal {journal.name}: {journal.records:,} records, {journal.bytes:,} bytes, its end is {journal.ending}{needed}"
+    for log in inspection.entry_logs:
+        yield f"entry log {log.name}: {log.entries:,} entries in {log.sections:,} sections, {log.bytes:,} bytes, {log.garbage:.0%} garbage"
+    for ledger in inspection.ledgers:
+        state = "".join(f", {word}" for word, holds in (("fenced", ledger.fenced), ("in limbo", ledger.limbo)) if holds)
+        span = f" from {ledger.first_entry} to {ledger.last_entry}" if ledger.entries else ""
+        yield f"ledger {ledger.ledger}: {ledger.entries:,} entries{span}, {ledger.in_journal:,} of them in the journal alone, LAC {ledger.lac}{state}"
+    if verified:
+        yield f"{inspection.verified:,} entries have the checksums that they should have"
 
 
 def _loop_factory() -> Any:

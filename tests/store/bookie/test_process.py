@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -322,6 +323,29 @@ def test_the_command_says_that_it_serves_and_ends_cleanly_by_a_signal(tmp_path: 
         said, complaints = running.communicate()
         assert (running.returncode, said) == (0, "")
         assert "is new" in complaints and "Traceback" not in complaints
+
+
+def test_a_bookie_that_runs_is_inspected_and_damage_is_told(tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    async def main() -> None:
+        async with bookie(tmp_path, uri) as running:
+            connection = await running.client()
+            for entry_id in range(3):
+                assert (await connection.ask(add(7, entry_id))).code is Code.OK
+            assert await asyncio.to_thread(cli.main, ["bookie", "inspect", str(tmp_path)]) == 0
+            told = capsys.readouterr().out
+            assert f"bookie {running.bookie_id} of the cluster" in told
+            assert "ledger 7: 3 entries from 0 to 2, 3 of them in the journal alone, LAC 1" in told
+
+    run(main())
+    assert cli.main(["bookie", "inspect", str(tmp_path), "--verify", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["problems"], document["verified"], document["ledgers"][0]["in_journal"]) == ([], 3, 0)
+    (log,) = (tmp_path / "ledgers" / "current").glob("*.log")
+    log.write_bytes(log.read_bytes().replace(b"data", b"rats", 1))
+    assert cli.main(["bookie", "inspect", str(tmp_path), "--verify"]) == 153
+    assert capsys.readouterr().err
+    assert cli.main(["bookie", "inspect", str(tmp_path / "nothing")]) == 153
+    assert "is no directory of a bookie: no cookie is in" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
