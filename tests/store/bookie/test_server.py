@@ -177,6 +177,30 @@ def test_half_a_frame_for_ever_is_closed(tmp_path: Path, caplog: pytest.LogCaptu
     assert "frameTimeoutMs" in caplog.text
 
 
+def test_parts_of_messages_never_take_more_memory_than_all_may_have(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost.store.bookie.server.SWEEP", 0.01)
+    monkeypatch.setattr("fencepost.store.rules.flow.SHARE", 1_000)
+    limit, size = 1_000_000, 700_000
+
+    async def main() -> None:
+        async with serving(tmp_path, maxBytesInFlight=limit, frameTimeoutMs=300) as served:
+            server, other = served.server, await served.client()
+            hostile = [await served.client() for _ in range(10)]
+            for client in hostile:
+                client.writer.write(v3.encode_request(1, add(1, 0, b"x" * size))[:-1])
+            await until(lambda: server.crowded, "too much to be held")
+            assert (await other.ask(add(2, 0, b"x" * 100))).code is Code.OK
+            assert server.in_flight_bytes == sum(each.held for each in server.connections.values())
+            assert server.in_flight_bytes < limit + 10 * 300_000
+            await until(lambda: len(server.connections) == 1, "the hostile ones to be closed")
+            assert (server.in_flight_bytes, server.crowded) == (0, False)
+
+    run(main())
+    assert caplog.text.count("frameTimeoutMs") == 10
+
+
 def test_a_reader_that_takes_nothing_is_closed_and_never_holds_much_memory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

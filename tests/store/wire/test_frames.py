@@ -44,3 +44,10 @@ def test_the_largest_frame_in_small_pieces_is_put_together_once() -> None:
     stream = frame(payload)
     pieces = [stream[at : at + 1000] for at in range(0, len(stream), 1000)]
     assert [got for piece in pieces for got in frames.feed(piece)] == [payload]
+
+
+def test_a_frame_in_single_bytes_is_held_in_few_parts() -> None:
+    frames, data = Frames(), frame(bytes(20_000))
+    assert not any(frames.feed(data[at : at + 1]) for at in range(len(data) - 1))
+    assert frames.held == len(data) - 1 and len(frames._parts) < 20
+    assert frames.feed(data[-1:]) == [bytes(20_000)] and frames.held == 0

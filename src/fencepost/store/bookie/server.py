@@ -98,7 +98,7 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self.connections: dict[int, Connection] = {}
         self.in_flight_bytes = 0
-        """Those of adds that are not durable."""
+        """Those of adds that are not durable, and of messages that have not arrived as a whole."""
         self.crowded = False
         self.is_busy = False
         """Whether the storage has no room for entries at the moment."""
@@ -197,7 +197,7 @@ class Server:
             metrics.add("bookie_WRITE_BYTES", size)
             self._touched[connection] = None
         self._flush()
-        self._regulate_all()
+        self.regulate_all()
 
     def _failed(self, reason: str) -> None:
         self._reason = reason
@@ -252,6 +252,7 @@ class Server:
             self.in_flight_bytes += size
         self._touched[connection] = None
         self._flush()
+        self.regulate_all()
 
     def call(self, operation: str, *arguments: Any) -> asyncio.Future[Result]:
         """Ask something of the role; done when it has answered."""
@@ -459,8 +460,12 @@ class Server:
 
     def disconnected(self, connection: Connection) -> None:
         """A connection is gone."""
+        self.in_flight_bytes -= connection.held
+        connection.held = 0
+        self.regulate_all()
         if self.connections.pop(connection.number, None) is not None and not self.stopped:
-            self._deliver(ConnectionClosed(connection.number))
+            if connection.in_flight:
+                self._deliver(ConnectionClosed(connection.number))
             self._abandon(connection)
             self._flush()
 
@@ -476,11 +481,11 @@ class Server:
             and not connection.is_blocked
             and reads_on(connection.in_flight, settings.max_requests_per_connection, is_reading)
             and reads_on(connection.bytes, settings.max_bytes_per_connection, is_reading)
-            and not waits_for_others(connection.bytes, self.crowded)
+            and not waits_for_others(connection.bytes + connection.held, self.crowded)
             and not (self.is_busy and connection.writes)
         )
 
-    def _regulate_all(self) -> None:
+    def regulate_all(self) -> None:
         """Regulate all connections if all together have too much in flight now, or have it no more."""
         crowded = is_crowded(self.in_flight_bytes, self.settings.max_bytes_in_flight, self.crowded)
         if crowded != self.crowded:
@@ -500,11 +505,11 @@ class Server:
                 elif now - connection.blocked_since > settings.wait_timeout_on_response_backpressure_ms / 1000:
                     connection.close(f"it has taken none of {left:,} bytes of answers (waitTimeoutOnResponseBackpressureMs)")
             elif (
-                connection.is_reading
-                and not connection.frames.is_between
-                and now - connection.heard > settings.frame_timeout_ms / 1000
+                connection.held
+                and (connection.is_reading or self.crowded)
+                and now - connection.began > settings.frame_timeout_ms / 1000
             ):
-                connection.close("it has sent a part of a message and then nothing (frameTimeoutMs)")
+                connection.close(f"it has sent {connection.held:,} bytes of a message and not the rest (frameTimeoutMs)")
 
     # -- TLS ----------------------------------------------------------------------------------------------------------
 
@@ -556,6 +561,10 @@ class Connection(asyncio.Protocol):
         self.is_secure = False
         self.is_closed = False
         self.heard = server.loop.time()
+        self.held = 0
+        """The bytes of a message that has not arrived as a whole."""
+        self.began = 0.0
+        """When it began to."""
 
     def connection_made(self, transport: Any) -> None:
         self.transport: asyncio.Transport = transport
@@ -577,8 +586,16 @@ class Connection(asyncio.Protocol):
         except WireError as error:
             self.close(str(error))
             return
+        held = self.frames.held
+        if held != self.held:
+            if payloads or not self.held:
+                self.began = self.heard
+            self.server.in_flight_bytes += held - self.held
+            self.held = held
         if payloads:
             self.server.take(self, payloads, len(data))
+        else:
+            self.server.regulate_all()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closed = True
@@ -598,7 +615,8 @@ class Connection(asyncio.Protocol):
         if wanted is not self.is_reading and not self.is_closed:
             self.is_reading = wanted
             if wanted:
-                self.heard = self.server.loop.time()
+                if not self.server.crowded:
+                    self.began = self.server.loop.time()
                 self.transport.resume_reading()
             else:
                 self.transport.pause_reading()

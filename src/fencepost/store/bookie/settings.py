@@ -77,7 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     ] = 32 * MIB
     max_bytes_in_flight: Annotated[
         int,
-        Meta(ge=1, description="bytes of adds of all connections that are not durable; with that many, connections with more than 64 KiB of them are not read from"),
+        Meta(ge=1, description="bytes of adds that are not durable, and of parts of messages, over all connections; with that many, connections with more than 64 KiB of them are not read from"),
     ] = 256 * MIB
     max_pending_read_requests_per_thread: Annotated[
         int, Meta(ge=1, description="reads of all connections that wait for storage; more are answered ETOOMANYREQUESTS")
@@ -105,7 +105,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
         int, Meta(ge=1, description="milliseconds without any of those answers being taken after which the connection is closed")
     ] = 30_000
     frame_timeout_ms: Annotated[
-        int, Meta(ge=1, description="milliseconds after which a connection is closed that has sent a part of a message and then nothing")
+        int, Meta(ge=1, description="milliseconds that a message may take to arrive as a whole; then its connection is closed")
     ] = 30_000
     idle_connection_ms: Annotated[
         int, Meta(ge=1, description="milliseconds without a message after which a connection counts as idle, for maxConnections")

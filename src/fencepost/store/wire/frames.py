@@ -46,9 +46,14 @@ class Frames:
         Raises :class:`WireError` for a length that is negative, zero or over the limit, as soon as the length is there.
         """
         if self._held:
-            self._parts.append(data)
+            parts = self._parts
+            parts.append(data)
             self._held += len(data)
             if self._held < self._needed:
+                # Many small parts would take far more memory than their bytes: each is larger than the one after it.
+                while len(parts) > 1 and len(parts[-2]) <= len(parts[-1]):
+                    last = parts.pop()
+                    parts[-1] += last
                 return []
             data = b"".join(self._parts)
             self._parts.clear()
@@ -70,6 +75,11 @@ class Frames:
         if start < end:
             self._parts.append(data[start:])
         return payloads
+
+    @property
+    def held(self) -> int:
+        """The bytes of a frame that is not complete."""
+        return self._held
 
     @property
     def is_between(self) -> bool:
