@@ -115,6 +115,30 @@ def test_what_came_while_the_disk_was_busy_is_one_group(serve, connect):
     assert groups == [1, 50]
 
 
+def test_reads_behind_a_change_are_answered_whatever_the_limit(serve, connect):
+    for limit in (1, 2, 3, 7):
+        server = serve(globalOutstandingLimit=limit)
+        client = connect(server)
+        for reads in (1, 2, 5, 40):
+            requests = [[zk.CREATE, ["/s", b"", zk.OPEN, 2]], *[[zk.SYNC if each % 3 == 2 else zk.EXISTS, ["/", False][: 1 + (each % 3 != 2)]] for each in range(reads)]]
+            client.send(*requests)
+            assert client.answers(reads + 1)[3] == 0
+        server.stop()
+
+
+def test_what_was_asked_before_an_authentication_is_answered_without_it(serve, connect):
+    server = serve()
+    client = connect(server)
+    slow = Slow(server.service.log)
+    client.send([zk.CREATE, ["/new", b"", [(31, "digest", acls.digest(b"user:secret").id)], 0]], [zk.GET_DATA, ["/new", False]])
+    assert slow.asked.wait(patience.PATIENCE)
+    client.send([zk.AUTH, [0, "digest", b"user:secret"]], [zk.GET_DATA, ["/new", False]])
+    patience.until(lambda: server.service.outstanding == 4, "all requests")
+    slow.go.set()
+    client.answers(4)
+    assert [each[3] for each in client.stream] == [0, -102, 0, 0]
+
+
 def test_a_server_that_is_asked_to_end_answers_what_it_has_taken(serve):
     server = serve()
     client = Client(server.port)

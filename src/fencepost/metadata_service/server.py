@@ -16,16 +16,14 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable
-from typing import cast
+from typing import Any
 
 from fencepost.errors import SystemFailure
-from fencepost.metadata_service import acl as acls
 from fencepost.metadata_service import log as logs
-from fencepost.metadata_service import protocol, reads, snapshot, words
-from fencepost.metadata_service.acl import Id
+from fencepost.metadata_service import protocol, reads, snapshot
 from fencepost.metadata_service.codes import Code, Refusal
+from fencepost.metadata_service.connection import Connection
 from fencepost.metadata_service.expiry import Expiry
-from fencepost.metadata_service.jute import INT, JuteError
 from fencepost.metadata_service.protocol import (
     Change,
     CloseSession,
@@ -35,9 +33,9 @@ from fencepost.metadata_service.protocol import (
     DeleteContainer,
     Multi,
     Query,
-    Refused,
     SetData,
 )
+from fencepost.metadata_service.reads import Asker
 from fencepost.metadata_service.settings import Settings
 from fencepost.metadata_service.tree import Event, Transaction, Tree
 from fencepost.metadata_service.watches import Watches
@@ -45,263 +43,39 @@ from fencepost.metadata_service.worker import Worker
 
 _logger = logging.getLogger(__name__)
 
-_WRITE_BUFFER = 1 << 20
-"""Bytes that wait for a client to read them, from which on nothing more is read from it."""
 _REST = 0.1
 """Seconds without a change after which the last group is proven to be durable."""
 _BETWEEN_GROUPS = 0.001
 """Seconds between two groups of a snapshot, in which the loop runs."""
-_NOBODY = bytes(16)
-
-
-class Connection(asyncio.Protocol):
-    """One client's connection. It has a session once its connect request is answered."""
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.transport: asyncio.Transport | None = None
-        self.address = ""
-        self.session = 0
-        self.timeout = 0
-        self.ids: acls.Ids = ()
-        self.asker = reads.Asker(self, 0, ())
-        self.waiting = 0
-        """Requests in the queue."""
-        self.received = 0
-        self.sent = 0
-        self.message_size = 0
-        """Bytes of the message that is taken at the moment."""
-        self.since = service.now()
-        self.last_zxid = 0
-        self.closing = False
-        self._input = bytearray()
-        self._output: list[bytes] = []
-        self._output_size = 0
-        self._connect: Connect | None = None
-        self._full = False  # the client does not read
-        self._looks_away = False
-
-    # -- what asyncio calls -------------------------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's are not registered as such
-        peer = transport.get_extra_info("peername")
-        host, port = (peer[0], peer[1]) if isinstance(peer, tuple) else ("", 0)
-        self.address = f"{host}:{port}"
-        self.ids = (Id("ip", host),)
-        self.transport.set_write_buffer_limits(high=_WRITE_BUFFER)
-        if not self.service.admits(self, host):
-            self.closing = True
-            self.transport.abort()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.closing = True
-        self.service.lost(self)
-
-    def data_received(self, data: bytes) -> None:
-        if self.closing:
-            return
-        self._input += data
-        self.service.heard(self)
-        self.parse()
-        self.service.flush()
-
-    def pause_writing(self) -> None:
-        self._full = True
-
-    def resume_writing(self) -> None:
-        self._full = False
-        self.parse()
-        self.service.flush()
-
-    # -- input --------------------------------------------------------------------------------------------------------
-
-    def parse(self) -> None:
-        """Take the requests that have arrived, as long as the limits let it take more."""
-        data, at = self._input, 0
-        limit = self.service.settings.jute_maxbuffer
-        while not self.closing and len(data) - at >= 4 and not self._held():
-            if not self.received and not at and (word := words.known(bytes(data[:4]))):
-                self._say(word)
-                break
-            length = INT.unpack_from(data, at)[0]
-            if not 0 <= length <= limit:
-                self.close(f"announced a message of {length:,} bytes, and jute.maxbuffer is {limit:,}")
-                break
-            if len(data) - at - 4 < length:
-                break
-            payload = bytes(data[at + 4 : at + 4 + length])
-            at += 4 + length
-            self.message_size = length
-            self.received += 1
-            try:
-                self._take(payload)
-            except JuteError as error:
-                self.close(f"sent what is no request: {error}")
-        del data[:at]
-        self._look_away(self._held())
-
-    def _held(self) -> bool:
-        """Whether nothing more is taken for now."""
-        connecting = self._connect is not None and not self.session
-        return self._full or connecting or self._output_size > _WRITE_BUFFER or self.service.throttles(self)
-
-    def _look_away(self, held: bool) -> None:
-        if held is self._looks_away or self.transport is None or self.transport.is_closing():
-            return
-        self._looks_away = held
-        if held:
-            self.transport.pause_reading()
-        else:
-            self.transport.resume_reading()
-
-    def _take(self, payload: bytes) -> None:
-        service = self.service
-        service.received += 1
-        if self._connect is None:
-            self._connect = protocol.read_connect(payload)
-            service.connect(self, self._connect)
-            return
-        xid, kind = protocol.read_header(payload)
-        if kind in protocol.CHANGES:
-            self._take_change(xid, kind, payload)
-        elif kind in protocol.QUERIES:
-            try:
-                query = protocol.read_query(kind, payload, 8)
-            except JuteError:
-                service.queue(self, xid, Code.MARSHALLING_ERROR)
-            else:
-                service.queue(self, xid, query)
-        elif kind == protocol.AUTH:
-            self._authenticate(xid, protocol.read_auth(payload, 8))
-        else:
-            service.queue(self, xid, Code.UNIMPLEMENTED, last=True)
-
-    def _take_change(self, xid: int, kind: int, payload: bytes) -> None:
-        if kind == protocol.CLOSE_SESSION:
-            self.service.change(self, xid, CloseSession(), last=True)
-            return
-        try:
-            change = protocol.read_change(kind, payload, 8)
-        except JuteError as error:
-            if kind == protocol.MULTI and not isinstance(error, protocol.NullACL):
-                self.service.change(self, xid, Refused(Code.MARSHALLING_ERROR))  # as in ZooKeeper, it takes a zxid
-            else:
-                self.service.queue(self, xid, Code.MARSHALLING_ERROR)
-            return
-        if self.service.has_room(change):
-            self.service.change(self, xid, change)
-        else:
-            self.service.queue(self, xid, Code.QUOTA_EXCEEDED)
-
-    def _authenticate(self, xid: int, request: protocol.Auth) -> None:
-        if request.scheme == "digest" and request.credentials is not None:
-            identity = acls.digest(request.credentials)
-            found = [identity]
-            if identity.id == self.service.settings.super_digest:
-                found.append(acls.SUPER)
-            self.ids += tuple(each for each in found if each not in self.ids)
-            self.asker = reads.Asker(self, self.session, self.ids)
-        elif request.scheme != "ip":
-            self.service.queue(self, xid, Code.AUTH_FAILED, last=True)
-            return
-        self.service.queue(self, xid, Code.OK)
-
-    def _say(self, word: str) -> None:
-        assert self.transport is not None
-        self.received += 1
-        self.transport.write(words.answer(word, self.service).encode())
-        self.close()
-
-    # -- output -------------------------------------------------------------------------------------------------------
-
-    def established(self, session: int, timeout: int, password: bytes) -> None:
-        """The session is open; answer the connect request."""
-        assert self._connect is not None
-        self.session, self.timeout = session, timeout
-        self.asker = reads.Asker(self, session, self.ids)
-        self.send(protocol.connected(timeout, session, password, self._connect.read_only))
-
-    def refused(self) -> None:
-        """There is no such session any more."""
-        assert self._connect is not None
-        self.send(protocol.connected(0, 0, _NOBODY, self._connect.read_only))
-        self.close()
-
-    def send(self, frame: bytes) -> None:
-        """Have a frame written at the next flush."""
-        if self.closing:
-            return
-        self._output.append(frame)
-        self._output_size += len(frame)
-        if self._output_size > _WRITE_BUFFER:
-            self.write()
-        self.sent += 1
-        self.service.sent += 1
-        self.service.unflushed[self] = None
-
-    def notify(self, frame: bytes, acl: acls.ACLs) -> None:
-        """Tell of an event, if the client may learn of it."""
-        if acls.permits(acl, acls.READ, self.ids):
-            self.send(frame)
-
-    def write(self) -> None:
-        """Give all frames to the operating system, or as many as it takes."""
-        if self.transport is None or self.transport.is_closing() or not self._output:
-            return
-        self.transport.write(b"".join(self._output))
-        self._output.clear()
-        self._output_size = 0
-        waiting = self.transport.get_write_buffer_size()
-        if waiting > self.service.settings.max_outgoing_bytes:
-            self.close(f"does not read: {waiting:,} bytes wait for it", abort=True)
-
-    def close(self, reason: str = "", abort: bool = False) -> None:
-        """Close the connection once everything is written; with ``abort`` at once. The session stays."""
-        if self.closing:
-            return
-        if reason:
-            _logger.warning("the connection of %s is closed: it %s", self.address, reason)
-        if self.transport is not None:
-            if not abort:
-                self.write()
-                self.transport.close()
-                if self.transport.get_write_buffer_size():
-                    self.service.give_up_later(self.transport)
-            else:
-                self.transport.abort()
-        self.closing = True
-        self.service.lost(self)
 
 
 class Item:
     """A request in the queue: a change, with its entry once it has one, or a query or a code to answer.
 
-    ``last`` is whether the connection is closed after the answer, ``size`` the bytes of the message, ``since`` when it came.
+    ``asker`` is who asks, as it was when the request came, and ``connection`` the one that is answered, if any; it is closed after the
+    answer if this is the ``last``. ``size`` is the bytes of the message, ``since`` when it came.
     """
 
-    __slots__ = ("answer", "change", "connection", "entry", "ids", "last", "session", "since", "size", "xid")
+    __slots__ = ("answer", "asker", "change", "connection", "entry", "last", "since", "size", "xid")
 
     def __init__(
         self,
-        connection: Connection | None,
-        session: int,
+        asker: Asker[Any],
         xid: int,
-        ids: acls.Ids,
-        last: bool,
-        change: Change | None,
-        answer: Query | Code | None,
+        change: Change | None = None,
+        answer: Query | Code | None = None,
+        last: bool = False,
+        since: int = 0,
     ) -> None:
-        self.connection = connection
-        self.session = session
+        self.asker = asker
+        self.connection: Connection | None = asker.watcher
         self.xid = xid
-        self.ids = ids
-        self.last = last
         self.change = change
         self.answer = answer
+        self.last = last
+        self.since = since
+        self.size = 0 if asker.watcher is None else asker.watcher.message_size
         self.entry: Transaction | None = None
-        self.since = 0
-        self.size = 0
 
 
 class Latencies:
@@ -489,7 +263,7 @@ class Service:
                 connection.close("wants one session more than maxSessions", abort=True)
                 return
             connection.timeout = timeout
-            self.change(connection, 0, CreateSession(timeout, os.urandom(16)))
+            self.change(connection.asker, 0, CreateSession(timeout, os.urandom(16)))
             return
         session = self.tree.sessions.get(request.session)
         if session is None or not hmac.compare_digest(session.password, request.password or b""):
@@ -510,14 +284,14 @@ class Service:
         now = self.now()
         for session in self.expiry.due(now):
             _logger.info("session %#x expires", session)
-            self.change(None, 0, CloseSession(expired=True), session=session)
+            self.change(Asker(None, session, ()), 0, CloseSession(expired=True))
         for connection in list(self.connections):
             if not connection.session and now - connection.since >= self.settings.sessionless_cnxn_timeout:
                 connection.close(f"opened no session in {self.settings.sessionless_cnxn_timeout:,} ms", abort=True)
 
     def _delete_containers(self) -> None:
         for path in self.tree.empty_containers():
-            self.change(None, 0, DeleteContainer(path))
+            self.change(Asker(None, 0, ()), 0, DeleteContainer(path))
 
     # -- the queue ----------------------------------------------------------------------------------------------------
 
@@ -536,38 +310,30 @@ class Service:
         grows = nodes > len(self.tree.nodes) or size > self.tree.size
         return not grows or (nodes <= settings.max_nodes and size <= settings.max_data_bytes)
 
-    def change(
-        self, connection: Connection | None, xid: int, request: Change, last: bool = False, session: int = 0
-    ) -> None:
-        """Put a change into the queue, of a connection's session, or of one that has none."""
-        if self._stopped:
-            return
-        ids: acls.Ids = ()
-        if connection is not None:
-            session, ids = connection.session, connection.ids
-            connection.waiting += 1
-        self._enqueue(Item(connection, session, xid, ids, last, request, None))
-        if not self._scheduled and not self._syncing:
-            self._scheduled = True
-            self._loop.call_soon(self._next_group)
+    def change(self, asker: Asker[Any], xid: int, request: Change, last: bool = False) -> None:
+        """Put a change into the queue."""
+        self._enqueue(Item(asker, xid, change=request, last=last, since=self.heard_at))
 
-    def queue(self, connection: Connection, xid: int, request: Query | Code, last: bool = False) -> None:
-        """Answer a request that changes nothing, in the queue if its connection waits there already or it is a sync."""
-        item = Item(connection, connection.session, xid, connection.ids, last, None, request)
-        if not connection.waiting and not (isinstance(request, protocol.Sync) and (self._queue or self._syncing)):
+    def answer(self, asker: Asker[Any], xid: int, request: Query | Code, last: bool = False) -> None:
+        """Answer a request that changes nothing, or with a code: in the queue if its connection waits there already or it is a sync."""
+        item = Item(asker, xid, answer=request, last=last, since=self.heard_at)
+        if asker.watcher.waiting or (isinstance(request, protocol.Sync) and (self._queue or self._syncing)):
+            self._enqueue(item)
+        else:
             self.latencies.add(0)
-            self._answer(connection, item, request)
-            return
-        connection.waiting += 1
-        self._enqueue(item)
+            self._answer(asker, item, request)
 
     def _enqueue(self, item: Item) -> None:
-        item.since = self.heard_at
+        if self._stopped:
+            return
         if item.connection is not None:
-            item.size = item.connection.message_size
+            item.connection.waiting += 1
         self.outstanding += 1
         self.outstanding_bytes += item.size
         self._queue.append(item)
+        if not self._scheduled and not self._syncing:
+            self._scheduled = True
+            self._loop.call_soon(self._next_group)
 
     def flush(self) -> None:
         """Write what is to be written."""
@@ -577,7 +343,8 @@ class Service:
 
     def _next_group(self) -> None:
         self._scheduled = False
-        self._finish(self._write())
+        if not self._syncing:
+            self._finish(self._write())
 
     def _write(self) -> list[Item]:
         """Write the entries of everything in the queue. If there are none, the group can be finished after the one before it."""
@@ -586,7 +353,7 @@ class Service:
         entries = []
         for item in group:
             if item.change is not None:
-                item.entry = Transaction(self._next_zxid, now, item.session, item.ids, item.change)
+                item.entry = Transaction(self._next_zxid, now, item.asker.session, item.asker.ids, item.change)
                 self._next_zxid += 1
                 entries.append(logs.encode(item.entry))
         if not entries:
@@ -628,8 +395,8 @@ class Service:
                 item.connection.waiting -= 1
             if item.entry is not None:
                 self._apply(item, item.entry)
-            elif item.connection is not None and item.answer is not None:
-                self._answer(item.connection, item, item.answer)
+            elif item.answer is not None:
+                self._answer(item.asker, item, item.answer)
         self.flush()
         if self._throttled and not self._is_busy():
             throttled, self._throttled = self._throttled, {}
@@ -648,8 +415,8 @@ class Service:
             connection.parse()
             return
         if isinstance(request, CloseSession):
-            self.expiry.forget(item.session)
-            attached = self.by_session.get(item.session)
+            self.expiry.forget(entry.session)
+            attached = self.by_session.get(entry.session)
             if attached is not None and attached is not connection:
                 attached.close()
         if connection is not None:
@@ -665,9 +432,10 @@ class Service:
             for watcher in watchers:
                 watcher.notify(frame, event.acl)
 
-    def _answer(self, connection: Connection, item: Item, request: Query | Code) -> None:
+    def _answer(self, asker: Asker[Any], item: Item, request: Query | Code) -> None:
         """Answer what changes nothing."""
-        if connection.closing:
+        connection = item.connection
+        if connection is None or connection.closing:
             return
         zxid = self.tree.zxid
         if isinstance(request, Code):
@@ -677,7 +445,7 @@ class Service:
                 more = reads.watches_of(request)
                 if more and more + len(self.watches) > self.settings.max_watches:
                     raise Refusal(Code.QUOTA_EXCEEDED)
-                answer = reads.answer(self.tree, self.watches, connection.asker, request)
+                answer = reads.answer(self.tree, self.watches, asker, request)
             except Refusal as refusal:
                 connection.send(protocol.reply(item.xid, zxid, refusal.code))
             else:

@@ -12,7 +12,8 @@ import fencepost
 from fencepost.metadata_service.settings import descriptions
 
 if TYPE_CHECKING:
-    from fencepost.metadata_service.server import Connection, Service
+    from fencepost.metadata_service.connection import Connection
+    from fencepost.metadata_service.server import Service
 
 
 def known(data: bytes) -> str | None:
