@@ -19,14 +19,17 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import tee
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from interop import jars
 from interop.processes import Server, accepts, free_port
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "metadata_service"))
 
+import zkclient as zk
 from workload import Run, Workload, written
+
+__all__ = ("servers", "zk")
 
 SETTINGS = {"tickTime": 500, "minSessionTimeout": 1_000, "maxSessionTimeout": 60_000}
 
@@ -63,9 +66,16 @@ def record(port: int, seed: int, operations: int, expiring: float, path: Path) -
     run.close()
 
 
+class Running(NamedTuple):
+    """A server that serves."""
+
+    port: int
+    pid: int
+
+
 @contextlib.contextmanager
-def servers() -> Iterator[tuple[int, int]]:
-    """ZooKeeper and our service, fresh and with the same settings; their ports."""
+def servers() -> Iterator[tuple[Running, Running]]:
+    """ZooKeeper and our service, fresh and with the same settings."""
     jars.fetch()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:
         theirs, ours = free_port(), free_port()
@@ -80,13 +90,12 @@ def servers() -> Iterator[tuple[int, int]]:
         )  # fmt: skip
         words = ["metadata", f"{folder}/ours", "--port", str(ours), "--settings", str(toml)]
         python = [sys.executable, "-m", "fencepost", *words]
-        for server in (
-            Server("ZooKeeper", java, Path(folder, "zookeeper.log"), lambda _: accepts(theirs)),
-            Server("our metadata service", python, Path(folder, "ours.log"), lambda server: " serves" in server.said()),
-        ):
+        zookeeper = Server("ZooKeeper", java, Path(folder, "zookeeper.log"), lambda _: accepts(theirs))
+        service = Server("our metadata service", python, Path(folder, "ours.log"), lambda server: " serves" in server.said())
+        for server in (zookeeper, service):
             ends.callback(server.kill)
             server.start()
-        yield theirs, ours
+        yield Running(theirs, zookeeper.pid), Running(ours, service.pid)
 
 
 def main() -> None:
@@ -97,13 +106,14 @@ def main() -> None:
     parser.add_argument("--record", metavar="FILE", type=Path)
     parser.add_argument("--ports", metavar="PORT", type=int, nargs=2)
     given = parser.parse_args()
-    with servers() if given.ports is None else contextlib.nullcontext(given.ports) as ports:
+    with contextlib.ExitStack() as ends:
+        ports = given.ports or [server.port for server in ends.enter_context(servers())]
         for seed in given.seed or [1]:
             start = time.monotonic()
             if given.record is not None:
                 record(ports[0], seed, given.operations, given.expiring, given.record)
                 return
-            done = compare(ports, seed, given.operations, given.expiring)
+            done = compare((ports[0], ports[1]), seed, given.operations, given.expiring)
             print(f"seed {seed}: {done:,} operations, no difference ({time.monotonic() - start:.0f} s)", flush=True)
 
 
