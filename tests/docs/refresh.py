@@ -16,7 +16,7 @@ from docs.documents import Block, blocks, documents, run, selected
 from docs.gallery import IMAGES, PAGE, answers, plots, questions
 from docs.store_pages import LANGUAGE, pages, run_page
 
-from docs import settings_tables
+from docs import generated
 
 
 def refresh(document: Path) -> None:
@@ -61,5 +61,4 @@ if __name__ == "__main__":
         refresh(page)
         if page == PAGE:
             refresh_gallery()
-        if page == settings_tables.PAGE:
-            settings_tables.refresh()
+        page.write_text(generated.with_tables(page))

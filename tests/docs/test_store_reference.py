@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import pytest
 from docs.documents import DOCS, ROOT
-from docs.settings_tables import PAGE, with_tables
+from docs.generated import FORMATS, tables, with_tables
+from docs.generated import OPERATIONS as PAGE
 
 from fencepost.errors import FencepostError
+from fencepost.metadata_service import snapshot, tree
 from fencepost.store import errors
 from fencepost.store.client.settings import ClientSettings
+from fencepost.store.disk import journal, records, sections
 
 
-def test_the_tables_of_settings_are_those_of_the_code() -> None:
-    assert with_tables(PAGE.read_text()) == PAGE.read_text(), "run tests/docs/refresh.py docs/store-operations.md"
+@pytest.mark.parametrize("page", tables(), ids=lambda page: page.name)
+def test_the_tables_are_those_of_the_code(page: Path) -> None:
+    assert with_tables(page) == page.read_text(), f"run tests/docs/refresh.py docs/{page.name}"
 
 
 def test_every_setting_of_a_client_is_described() -> None:
@@ -35,3 +41,13 @@ def test_every_metric_is_described() -> None:
     section = PAGE.read_text().split("\n## Health and metrics")[1].split("\n## ")[0]
     described = {name.removesuffix("_total") for name in re.findall(r"`((?:bookie|bookkeeper_server)_\w+)`", section)}
     assert described == names
+
+
+def test_what_the_page_on_formats_says_in_words_is_so() -> None:
+    page = FORMATS.read_text()
+    for magic in (journal._FILE_MAGIC, sections._FILE_MAGIC, sections._SECTION_MAGIC):
+        assert magic.decode() in page
+    assert [kind.__name__ for kind in records.KINDS] == ["EntryAdded", "MasterKeyLearnt", "LedgerFenced", "LacWritten", "LimboChanged"]
+    assert f"at most {sections.RUN} entries" in page and f"up to {snapshot._CHUNK}" in page
+    assert ", ".join(tree.Node.__struct_fields__[2:]) in page
+    assert sections.Contents.__struct_fields__ == ("journal_start", "logs", "runs", "states", "forgotten")

@@ -1,0 +1,85 @@
+"""The tables in pages of the store that are made from the code: settings, and the bytes of formats.
+
+A table stands between ``<!-- NAME -->`` and ``<!-- end -->``. The bytes of a format are those of a ``struct.Struct``, and what they are is
+said by the comment on its line.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+from docs.documents import DOCS
+
+from fencepost.metadata_service import settings as of_metadata
+from fencepost.store.bookie import settings as of_bookie
+
+OPERATIONS = DOCS / "store-operations.md"
+FORMATS = DOCS / "store-formats.md"
+
+STRUCTS = {
+    "first sector of a journal file": ("fencepost.store.disk.journal", "_FILE"),
+    "group of a journal": ("fencepost.store.disk.journal", "_GROUP"),
+    "record of an entry": ("fencepost.store.disk.records", "_ENTRY"),
+    "first sector of an entry log": ("fencepost.store.disk.sections", "_FILE"),
+    "section of an entry log": ("fencepost.store.disk.sections", "_SECTION"),
+    "entry in an entry log": ("fencepost.store.disk.sections", "_ENTRY"),
+    "key of the index": ("fencepost.store.disk.index", "_KEY"),
+    "value of the index": ("fencepost.store.disk.index", "_PLACE"),
+}
+"""The formats by the names of their tables: a module, and what the struct is called in it."""
+
+UNCOMMENTED = {"record of an entry": "kind (0), ledger, entry id, LAC; then the body", "key of the index": "ledger + 2⁶³, first entry id + 2⁶³"}
+"""What the fields are where no comment of the code says so."""
+
+
+def tables() -> dict[Path, dict[str, Callable[[], str]]]:
+    """What is made for each page."""
+    return {
+        OPERATIONS: {
+            "settings of bookie": lambda: _settings(of_bookie.descriptions()),
+            "settings of metadata": lambda: _settings(of_metadata.descriptions()),
+        },
+        FORMATS: {name: lambda name=name: _bytes(name) for name in STRUCTS},  # type: ignore[misc]
+    }
+
+
+def with_tables(page: Path) -> str:
+    """A page with the tables as they are now."""
+    text = page.read_text()
+    for name, table in tables().get(page, {}).items():
+        head, begun, rest = text.partition(f"<!-- {name} -->\n")
+        _, ended, tail = rest.partition("<!-- end -->")
+        assert begun and ended, f"{page.name} has no place for {name}"
+        text = f"{head}{begun}\n{table()}\n\n{ended}{tail}"
+    return text
+
+
+def _settings(settings: list[tuple[str, str, str]]) -> str:
+    rows = [f"| `{name}` | `{default}` | {purpose} |" for name, default, purpose in settings]
+    return "\n".join(["| setting | by default | |", "|---|---|---|", *rows])
+
+
+def _bytes(name: str) -> str:
+    module = importlib.import_module(STRUCTS[name][0])
+    line = re.search(rf'^{STRUCTS[name][1]} = struct\.Struct\("(.*?)"\)(?:  # (.*))?$', Path(str(module.__file__)).read_text(), re.MULTILINE)
+    assert line is not None, f"{name} is no struct of {module.__name__} any more"
+    sizes = [struct.calcsize(f">{part}") for part in re.findall(r"\d*[a-zA-Z]", line[1])]
+    fields, _, around = (UNCOMMENTED.get(name) or line[2]).partition("; ")
+    words = fields.split(", ")
+    assert len(words) == len(sizes), f"{name}: {words} are not {len(sizes)}"
+    rows, offset = [], 0
+    if around.endswith("before it"):
+        rows.append(("0", "4", "CRC32C of all that follows, the body included"))
+        offset = 4
+    for word, size in zip(words, sizes, strict=True):
+        rows.append((str(offset), str(size), word))
+        offset += size
+    if around == "then a checksum":
+        rows.append((str(offset), "4", "CRC32C of all above"))
+    elif around.startswith("then"):
+        rows.append((str(offset), "", around.removeprefix("then ").replace("a checksum", "and the CRC32C (4 bytes) of key and value").replace(", and and", ", and")))
+    return "\n".join(["| offset | bytes | |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)])
