@@ -247,30 +247,33 @@ class EntryLogs:
 
     def _recover(self, journals: Collection[int]) -> None:
         logs = logs_in(self.files)
-        scans = {log: scan(self.files.open(name_of(log)), log) for log in logs}
-        last = self._last_section(scans, journals)
+        newest: dict[int, Scan] = {}
+        while len(newest) < len(logs) and sum(len(each.sections) for each in newest.values()) < 2:
+            log = logs[-1 - len(newest)]
+            newest[log] = scan(self.files.open(name_of(log)), log)
+        last = self._last_section(logs, newest, journals)
         if last is None:
             self._remove_dead(logs)
             return
         self.current = last.log
         alive = set(last.contents.logs)
         for log in sorted(alive):
-            if log not in scans:
+            if log not in logs:
                 raise Damage(f"entry log {name_of(log)} is missing")
         self._remove_dead([log for log in logs if log not in alive])
         for log in sorted(alive):
             file = self.files.open(name_of(log), writable=log == last.log)
+            found = newest.pop(log, None) or scan(file, log)
             if log == last.log:
                 end = aligned(last.end)
                 self.cut_off += file.end - end
                 if file.end != end:
                     file.truncate(end)
                 file.sync()
-            elif not scans[log].complete or scans[log].end > file.end:
-                raise Damage(f"entry log {name_of(log)} can not be read from byte {scans[log].end:,} on")
+            elif found.end != file.end:
+                raise Damage(f"entry log {name_of(log)} can not be read from byte {found.end:,} on")
             self.logs[log], self.sizes[log] = file, file.end
-        for log in sorted(alive):
-            for section in scans[log].sections:
+            for section in found.sections:
                 if section.sequence <= last.sequence:
                     self._apply(section)
         self.sequence = last.sequence
@@ -282,29 +285,32 @@ class EntryLogs:
         if logs:
             self.files.sync()
 
-    def _last_section(self, scans: Mapping[int, Scan], journals: Collection[int]) -> Section | None:
-        """The section that counts as the last one, None if none does. Raises :class:`Damage` if something durable is missing."""
-        sections = [section for log in sorted(scans) for section in scans[log].sections]
+    def _last_section(
+        self, logs: Collection[int], newest: Mapping[int, Scan], journals: Collection[int]
+    ) -> Section | None:
+        """The section that counts as the last one, None if none does, given the newest entry logs that have two sections together, if there are
+        so many. Raises :class:`Damage` if something durable is missing."""
+        sections = [section for log in sorted(newest) for section in newest[log].sections]
         if not sections:
-            if len(scans) > 1:
-                raise Damage(f"entry log {name_of(min(scans))} can not be read")
+            if len(logs) > 1:
+                raise Damage(f"entry log {name_of(min(logs))} can not be read")
             if journals and 1 not in journals:
-                raise Damage(f"entry log {name_of(max(scans, default=1))} {'can not be read' if scans else 'is missing'}")
+                raise Damage(f"entry log {name_of(max(logs, default=1))} {'can not be read' if logs else 'is missing'}")
             return None
         last = sections.pop()
         start = last.contents.journal_start
         if not sections and start == 1:
             return last  # nothing is in it, and it relies on nothing
         earlier = sections[-1].contents if sections else Contents(1, [last.log])
-        if all(number in journals for number in range(earlier.journal_start, start + 1)) and scans.keys() >= {*earlier.logs}:
+        if all(number in journals for number in range(earlier.journal_start, start + 1)) and {*logs} >= {*earlier.logs}:
             if not sections:
                 return None
             last = sections.pop()
         elif start not in journals:
-            raise Damage(f"journal file {start} is missing, or what entry log {name_of(max(scans))} had in its place can not be read")
-        elif last.end > scans[last.log].length:
-            raise Damage(f"entry log {name_of(last.log)} is cut off at byte {scans[last.log].length:,}")
-        unfinished = [log for log in scans if log > last.log and not scans[log].sections]
+            raise Damage(f"journal file {start} is missing, or what entry log {name_of(max(logs))} had in its place can not be read")
+        elif last.end > newest[last.log].length:
+            raise Damage(f"entry log {name_of(last.log)} is cut off at byte {newest[last.log].length:,}")
+        unfinished = [log for log in newest if log > last.log and not newest[log].sections]
         if len(unfinished) > 1:
-            raise Damage(f"entry log {name_of(unfinished[0])} can not be read")
+            raise Damage(f"entry log {name_of(min(unfinished))} can not be read")
         return last

@@ -129,7 +129,7 @@ class Index:
         found = self._map.floor(_key(ledger, _LAST))
         if found is None or found[0][:8] != _key(ledger, 0)[:8]:
             return None
-        return _located(*found).run.ids[-1]
+        return _located(*found).run.last
 
     def runs(self, ledger: int, first: int = -_BIAS, last: int = _LAST) -> list[Located]:
         """The runs of a ledger with entries from ``first`` to ``last``, in order. The first and last run may have others too."""
@@ -138,7 +138,7 @@ class Index:
             before = self._map.floor(_key(ledger, first))
             if before is not None and before[0][:8] == _key(ledger, 0)[:8]:
                 located = _located(*before)
-                if located.run.ids[-1] >= first:
+                if located.run.last >= first:
                     return [located, *(_located(*each) for each in found)]
         return [_located(*each) for each in found]
 
@@ -157,15 +157,12 @@ class Index:
         puts: list[tuple[bytes, bytes]] = []
         for offset, run in placed:
             self.live[log] += run.size
-            last = run.ids[-1]
-            before = self._map.floor(_key(run.ledger, last))
-            if before is not None and before[0][:8] == _key(run.ledger, 0)[:8]:
-                overlapped = self.runs(run.ledger, run.first, last)
-                if overlapped:
-                    self._map.write(puts)
-                    puts = []
-                    self._cut_anew(overlapped, Located(log, offset, run))
-                    continue
+            before = self._map.floor(_key(run.ledger, run.last))
+            if before is not None and before[0][:8] == _key(run.ledger, 0)[:8] and _located(*before).run.last >= run.first:
+                self._map.write(puts)
+                puts = []
+                self._cut_anew(self.runs(run.ledger, run.first, run.last), Located(log, offset, run))
+                continue
             puts.append(_value(Located(log, offset, run)))
         self._map.write(puts)
 

@@ -145,7 +145,7 @@ def scan(data: bytes, number: int) -> Scan:
             break  # a group counts only as a whole: it was not synced, or is damaged
         records += [(end, record) for record in _read_records(body)]
         synced, end = max(synced, proven), after
-    empty = not data[end:].strip(b"\0")
+    empty = data[end:] == bytes(len(data) - end)
     ending = Ending.CLEAN if empty or following else _ending(data, number, end)
     whole_units = len(data) // unit * unit
     if whole_units < len(data) and (end > whole_units or not empty):

@@ -60,6 +60,11 @@ class Run(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return [self.first + gap for gap in numbers(self.gaps)]
 
     @property
+    def last(self) -> int:
+        """The id of the last entry."""
+        return self.first + (int.from_bytes(self.gaps[-4:]) if self.gaps else len(self.ends) // 4 - 1)
+
+    @property
     def size(self) -> int:
         """Bytes of all entries, with their headers."""
         return int.from_bytes(self.ends[-4:])
