@@ -76,7 +76,7 @@ class StandInBookie:
         number = max(self.connections, default=0) + 1
         self.connections[number] = writer
         frames = Frames()
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
             while data := await reader.read(65536):
                 for payload in frames.feed(data):
                     txn, request = decode_request(payload)

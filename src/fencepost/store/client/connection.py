@@ -53,8 +53,8 @@ class Client(Protocol):
         ...
 
 
-_Waiting = tuple[Asking, int, float, float, int]
-"""A request without an answer: whose it is, the number it has there, when it was sent, when it is given up, and its bytes."""
+_Waiting = tuple[Asking, int, float, int]
+"""A request without an answer: whose it is, the number it has there, when it is given up, and its bytes."""
 
 
 class Connection:
@@ -92,11 +92,10 @@ class Connection:
         number = next(self.txns)
         frame = encode_request(number, request)
         size = len(frame)
-        now = self.now()
-        deadline = now + self.request_timeout
+        deadline = self.now() + self.request_timeout
         if type(request) is ReadEntry:
             deadline += request.wait / 1_000_000
-        self.waiting[number] = (asking, txn, now, deadline, size)
+        self.waiting[number] = (asking, txn, deadline, size)
         self.unanswered_size += size
         self.outgoing.append(frame)
         if not self.is_flushing:
@@ -130,7 +129,7 @@ class Connection:
             number, response = decode_response(payload)
             request = waiting.pop(number, None)
             if request is not None:
-                asking, txn, _, _, size = request
+                asking, txn, _, size = request
                 self.unanswered_size -= size
                 if response.code in _FAILURES:
                     client.failed(bookie)
@@ -140,12 +139,12 @@ class Connection:
         """Give up what was not answered in time; and a connection over which nothing came at all, which may be half open."""
         self.sweeping = None
         now = self.now()
-        late = [(number, request) for number, request in self.waiting.items() if request[3] <= now]
-        if late and self.link is not None and self.heard_at < late[0][1][2]:
+        late = [(number, request) for number, request in self.waiting.items() if request[2] <= now]
+        if late and self.link is not None and now - self.heard_at >= self.request_timeout:
             self.link.abort(f"nothing came for {self.request_timeout:g} s")
         elif late:
             self.client.failed(self.bookie)
-            for number, (asking, txn, _, _, size) in late:
+            for number, (asking, txn, _, size) in late:
                 if self.waiting.pop(number, None) is not None:
                     self.unanswered_size -= size
                     asking.unanswered(txn, self.bookie)
@@ -193,7 +192,7 @@ class Connection:
         self.outgoing = []
         self.unanswered_size = 0
         self.client.failed(self.bookie)
-        for asking, txn, _, _, _ in unanswered.values():
+        for asking, txn, _, _ in unanswered.values():
             asking.unanswered(txn, self.bookie)
         self.client.disconnected(self.bookie)
 

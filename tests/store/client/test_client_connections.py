@@ -1,0 +1,248 @@
+"""A client's connections to bookies: they come back, are given up, carry TLS, and survive whatever a bookie sends."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from store.client.standins import QUICK, Cluster
+from store.client.test_ledgers import contents, run, until
+
+from fencepost.store import errors
+from fencepost.store.client.connection import Connection
+from fencepost.store.messages import AddEntry, ListEntries, ListEntriesResponse, ReadEntry, Response
+from fencepost.store.rules.codes import Code
+from fencepost.store.wire.frames import frame
+
+
+class Asker:
+    """Whose requests are told of."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, Response | None]] = []
+
+    def answered(self, txn: int, bookie: str, response: Response) -> None:
+        self.told.append((txn, response))
+
+    def unanswered(self, txn: int, bookie: str) -> None:
+        self.told.append((txn, None))
+
+
+class Home:
+    """The client of one connection to a server at a port."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.events: list[str] = []
+
+    async def address_of(self, bookie: str) -> tuple[str, int]:
+        if not self.port:
+            raise ValueError("nobody knows where it is")
+        return "127.0.0.1", self.port
+
+    def failed(self, bookie: str) -> None:
+        self.events.append("failed")
+
+    def disconnected(self, bookie: str) -> None:
+        self.events.append("disconnected")
+
+
+def alone(test: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(120):
+            await test()
+
+    asyncio.run(bounded())
+
+
+def test_a_bookie_that_is_not_there_leaves_everything_unanswered_and_is_tried_again() -> None:
+    async def test() -> None:
+        home, asker = Home(0), Asker()
+        connection = Connection("b", home, msgspec.structs.replace(QUICK, reconnect_delay=0.01))
+        for txn in range(3):
+            connection.send(asker, txn, ListEntries(1))
+        assert not asker.told, "never before send returns"
+        await until(lambda: len(asker.told) == 3, "the end of the attempt")
+        assert asker.told == [(0, None), (1, None), (2, None)]
+        assert home.events == ["failed", "disconnected"]
+        connection.send(asker, 3, ListEntries(1))
+        await until(lambda: len(asker.told) == 4, "the end of the next")
+        assert connection.attempts == 2 and not connection.waiting and connection.unanswered_size == 0
+        connection.close()
+
+    alone(test)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\0", frame(b"nonsense"), frame(b"\x0a\x02\x08\x03"), b"HTTP/1.1 400 Bad Request\r\n"],
+)
+def test_whatever_is_no_response_breaks_the_connection_and_nothing_else(said: bytes) -> None:
+    async def test() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(10)
+            writer.write(said)
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        home, asker = Home(server.sockets[0].getsockname()[1]), Asker()
+        connection = Connection("b", home, QUICK)
+        connection.send(asker, 1, ListEntries(1))
+        await until(lambda: asker.told, "the end of the connection")
+        assert asker.told == [(1, None)] and connection.link is None
+        connection.close()
+        server.close()
+
+    alone(test)
+
+
+def test_a_bookie_that_is_silent_is_given_up_and_its_connection_too() -> None:
+    async def test() -> None:
+        reached = 0
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal reached
+            reached += 1
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        home, asker = Home(server.sockets[0].getsockname()[1]), Asker()
+        connection = Connection("b", home, msgspec.structs.replace(QUICK, request_timeout=0.2))
+        connection.send(asker, 1, ListEntries(1))
+        connection.send(asker, 2, ReadEntry(1, -1, previous_lac=0, wait=60_000_000))
+        await until(lambda: len(asker.told) == 2, "the end of the connection")
+        assert home.events[-1] == "disconnected"
+        connection.send(asker, 3, ListEntries(1))
+        await until(lambda: reached == 2, "another connection")
+        connection.close()
+        server.close()
+
+    alone(test)
+
+
+def test_a_bookie_that_is_far_behind_gets_no_more() -> None:
+    async def test() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await asyncio.sleep(60)
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        home, asker = Home(server.sockets[0].getsockname()[1]), Asker()
+        connection = Connection("b", home, msgspec.structs.replace(QUICK, unanswered_limit=1000, request_timeout=60.0))
+        for txn in range(3):
+            connection.send(asker, txn, AddEntry(1, txn, -1, bytes(600), bytes(20)))
+        await until(lambda: asker.told, "what is refused")
+        assert asker.told == [(2, None)] and home.events == ["failed"] and len(connection.waiting) == 2
+        connection.close()
+        server.close()
+
+    alone(test)
+
+
+def test_a_long_poll_may_take_longer_than_other_requests() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect(request_timeout=0.3, poll_wait=1.0)
+        ledger = await store.create_ledger(explicit_lac_interval=0)
+        await ledger.append_many([b"one", b"two"])
+        async with store.open_ledger(ledger.id) as reader:
+            tail = reader.tail()
+            waiting = asyncio.ensure_future(anext(tail))
+            await asyncio.sleep(0.7)
+            polls = [request for bookie in cluster.bookies.values() for request in bookie.asked if type(request) is ReadEntry]
+            assert len(polls) == 1, "one poll, not given up in between"
+            await ledger.append(b"three")
+            assert (await waiting).data == b"one"
+            await tail.aclose()
+        await ledger.close()
+
+    run(test)
+
+
+def test_what_a_bookie_answers_can_be_asked_for_itself() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        async with store.create_ledger() as ledger:
+            await ledger.append_many([b"a", b"b"])
+        assert await store.ask("b1", ListEntries(ledger.id)) == ListEntriesResponse(ledger.id, Code.OK, ((0, 1),))
+        await cluster.kill("b1")
+        assert await store.ask("b1", ListEntries(ledger.id)) is None
+
+    run(test)
+
+
+def test_a_bookie_that_comes_back_at_another_port_is_found() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        async with store.create_ledger() as ledger:
+            await ledger.append(b"one")
+        for bookie in cluster.bookies.values():
+            await bookie.stop()
+            bookie.port = 0
+            await bookie.start()
+            info = cluster.metadata.infos[bookie.name]
+            assert info is not None
+            endpoint = msgspec.structs.replace(info.endpoints[0], port=bookie.port)
+            cluster.metadata.infos[bookie.name] = msgspec.structs.replace(info, endpoints=(endpoint,))
+        async with store.open_ledger(ledger.id) as reader:
+            assert await contents(reader) == [b"one"]
+
+    run(test)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("tls")
+    key, made = folder / "key.pem", folder / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(made)]
+    try:
+        subprocess.run([*command, *names], check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("there is no openssl")
+    return made, key
+
+
+def contexts(certificate: tuple[Path, Path]) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Those of a bookie and of a client that trusts it."""
+    of_bookie = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    of_bookie.load_cert_chain(*certificate)
+    return of_bookie, ssl.create_default_context(cafile=str(certificate[0]))
+
+
+def test_connections_go_on_under_tls(certificate: tuple[Path, Path]) -> None:
+    of_bookie, of_client = contexts(certificate)
+
+    async def test(cluster: Cluster) -> None:
+        for bookie in cluster.bookies.values():
+            bookie.tls = of_bookie
+        store = await cluster.connect(tls=of_client)
+        data = [b"%d" % number for number in range(100)]
+        async with store.create_ledger() as ledger:
+            await ledger.append_many(data)
+        async with store.open_ledger(ledger.id) as reader:
+            assert await contents(reader) == data
+        link: Any = store._driver.connections["b1"].link
+        assert link.transport.get_extra_info("cipher")
+
+    run(test)
+
+
+@pytest.mark.parametrize("trusts", [True, False])
+def test_without_tls_there_or_without_trust_nothing_is_sent(certificate: tuple[Path, Path], trusts: bool) -> None:
+    of_bookie, of_client = contexts(certificate)
+
+    async def test(cluster: Cluster) -> None:
+        for bookie in cluster.bookies.values():
+            bookie.tls = None if trusts else of_bookie
+        store = await cluster.connect(tls=of_client if trusts else ssl.create_default_context())
+        ledger = await store.create_ledger()
+        with pytest.raises(errors.NotEnoughBookiesError):
+            await ledger.append(b"secret")
+        assert not any(bookie.asked for bookie in cluster.bookies.values())
+
+    run(test)
