@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -194,28 +193,18 @@ def test_a_bookie_that_comes_back_at_another_port_is_found() -> None:
     run(test)
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    key, made = folder / "key.pem", folder / "certificate.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(made)]
-    try:
-        subprocess.run([*command, *names], check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("there is no openssl")
-    return made, key
+CERTIFICATES = Path(__file__).parent.parent / "bookie" / "certificates"
 
 
-def contexts(certificate: tuple[Path, Path]) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """Those of a bookie and of a client that trusts it."""
     of_bookie = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    of_bookie.load_cert_chain(*certificate)
-    return of_bookie, ssl.create_default_context(cafile=str(certificate[0]))
+    of_bookie.load_cert_chain(CERTIFICATES / "bookie.pem", CERTIFICATES / "bookie.key.pem")
+    return of_bookie, ssl.create_default_context(cafile=str(CERTIFICATES / "authority.pem"))
 
 
-def test_connections_go_on_under_tls(certificate: tuple[Path, Path]) -> None:
-    of_bookie, of_client = contexts(certificate)
+def test_connections_go_on_under_tls() -> None:
+    of_bookie, of_client = contexts()
 
     async def test(cluster: Cluster) -> None:
         for bookie in cluster.bookies.values():
@@ -233,8 +222,8 @@ def test_connections_go_on_under_tls(certificate: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.parametrize("trusts", [True, False])
-def test_without_tls_there_or_without_trust_nothing_is_sent(certificate: tuple[Path, Path], trusts: bool) -> None:
-    of_bookie, of_client = contexts(certificate)
+def test_without_tls_there_or_without_trust_nothing_is_sent(trusts: bool) -> None:
+    of_bookie, of_client = contexts()
 
     async def test(cluster: Cluster) -> None:
         for bookie in cluster.bookies.values():
