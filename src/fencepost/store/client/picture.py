@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -18,45 +19,57 @@ from fencepost.store.rules.quorums import write_set
 Runs = tuple[tuple[int, int], ...]
 """Entries as runs from a first to a last id, ascending and apart."""
 
-PROBED = 1000
-"""Entries of a ledger up to which a bookie that does not list them is asked for each of them."""
+PROBED = 240
+"""Entries that a bookie that does not list them is asked for at the most, evenly over the ledger."""
 
 FULL, PART, NONE, UNKNOWN, NOT_ITS = "█", "▒", "·", "?", " "
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """What a bookie says that it has of a ledger; None: it does not say."""
+    """What a bookie says that it has of a ledger; None: it does not say. ``is_probed``: it was asked for some entries, and those between
+    two that it has are taken to be there."""
 
     bookie: str
     runs: Runs | None
+    is_probed: bool = False
 
 
 async def holdings(store: Store, ledger: int, metadata: LedgerMetadata, last: int) -> list[Holding]:
     """Ask every bookie of a ledger which of the entries up to ``last`` it has, in the order in which they came to the ledger."""
     bookies = dict.fromkeys(bookie for fragment in metadata.fragments for bookie in fragment.ensemble)
-    runs = await asyncio.gather(*(_runs_of(store, ledger, metadata, last, bookie) for bookie in bookies))
-    return [Holding(bookie, each) for bookie, each in zip(bookies, runs, strict=True)]
+    return [*await asyncio.gather(*(_held_by(store, ledger, metadata, last, bookie) for bookie in bookies))]
 
 
-async def _runs_of(store: Store, ledger: int, metadata: LedgerMetadata, last: int, bookie: str) -> Runs | None:
+async def _held_by(store: Store, ledger: int, metadata: LedgerMetadata, last: int, bookie: str) -> Holding:
     response = await store.ask(bookie, ListEntries(ledger))
     if isinstance(response, ListEntriesResponse):
         if response.code is Code.OK:
-            return tuple((first, min(end, last)) for first, end in response.runs if first <= last)
+            return Holding(bookie, tuple((first, min(end, last)) for first, end in response.runs if first <= last))
         if response.code in NEGATIVES:
-            return ()
-    if last >= PROBED:
-        return None
-    # BookKeeper's bookies do not answer the question above with the storage that they have by default.
-    expected = [entry_id for entry_id in range(last + 1) if bookie in _write_set(metadata, entry_id)]
+            return Holding(bookie, ())
+    # BookKeeper's bookies do not answer that with the storage that they have by default.
+    expected = [entry_id for first, end in _expected_runs(metadata, bookie, last) for entry_id in range(first, end + 1)]
+    probes = sorted({expected[place * (len(expected) - 1) // (PROBED - 1)] for place in range(PROBED)}) if expected else []
+    answers = await asyncio.gather(*(store.ask(bookie, ReadEntry(ledger, entry_id)) for entry_id in probes))
     held: list[int] = []
-    for entry_id in expected:
-        read = await store.ask(bookie, ReadEntry(ledger, entry_id))
-        if not isinstance(read, ReadEntryResponse) or (read.code is not Code.OK and read.code not in NEGATIVES):
-            return None
-        if read.code is Code.OK:
+    for entry_id, answer in zip(probes, answers, strict=True):
+        if not isinstance(answer, ReadEntryResponse) or (answer.code is not Code.OK and answer.code not in NEGATIVES):
+            return Holding(bookie, None)
+        if answer.code is Code.OK:
             held.append(entry_id)
-    return _as_runs(held)
+    return Holding(bookie, _filled(held, probes, expected), len(probes) < len(expected))
+
+
+def _filled(held: Sequence[int], probes: Sequence[int], expected: Sequence[int]) -> Runs:
+    """The entries that are expected from each that is held to the next that is asked for, if that is held too."""
+    present = set(held)
+    ends = {probe: following for probe, following in pairwise(probes) if following in present}
+    entries: list[int] = []
+    for entry_id in held:
+        start = bisect_left(expected, entry_id)
+        stop = bisect_left(expected, ends[entry_id]) if entry_id in ends else start + 1
+        entries += expected[start:stop]
+    return _as_runs(entries)
 
 
 def _as_runs(entries: Sequence[int]) -> Runs:
@@ -129,7 +142,8 @@ def _row(name: str, held: Holding, metadata: LedgerMetadata, edges: Sequence[int
         else:
             cells.append(FULL if has >= wanted else PART if has else NONE)
     count = "does not say" if held.runs is None else f"{sum(end - first + 1 for first, end in held.runs):,}"
-    return f"  {f'{name}  {held.bookie}':<{label}}  {''.join(cells)}  {count}"
+    about = "about " if held.is_probed else ""
+    return f"  {f'{name}  {held.bookie}':<{label}}  {''.join(cells)}  {about}{count}"
 
 
 def _expected_runs(metadata: LedgerMetadata, bookie: str, last: int) -> Runs:
@@ -159,7 +173,7 @@ def _verdict(metadata: LedgerMetadata, held: Sequence[Holding], last: int) -> li
     lines = []
     fewest = min(copies, key=lambda run: run[2])
     if fewest[2] >= metadata.write_quorum:
-        lines.append(f"  Every entry has {fewest[2]} copies.")
+        lines.append(f"  Every entry has {fewest[2]} {'copy' if fewest[2] == 1 else 'copies'}.")
     else:
         short = [run for run in copies if run[2] < metadata.write_quorum]
         spans = ", ".join(f"{first:,}" if first == end else f"{first:,} to {end:,}" for first, end, _ in short[:5])
@@ -167,6 +181,9 @@ def _verdict(metadata: LedgerMetadata, held: Sequence[Holding], last: int) -> li
         lines.append(f"  Fewer than {metadata.write_quorum} copies are known of: {spans}{more}.")
         if not silent and fewest[2] < metadata.ack_quorum:
             lines.append(f"  Some entries have {fewest[2]} of the {metadata.ack_quorum} copies of an ack quorum.")
+    probed = [each.bookie for each in held if each.is_probed]
+    if probed:
+        lines.append(f"  Asked for some {PROBED} of the entries, since they do not list them: {', '.join(probed)}.")
     if silent:
         lines.append(f"  Without an answer: {', '.join(silent)}.")
     return lines
