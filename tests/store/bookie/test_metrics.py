@@ -47,6 +47,7 @@ def test_what_a_bookie_did_is_served(tmp_path: Path) -> None:
         assert found["bookkeeper_server_READ_ENTRY_REQUEST_count", (success,)] == 2
         assert found["bookkeeper_server_requests_total", (("operation", "READ_ENTRY"), ("success", "false"))] == 1
         assert found["bookie_WRITE_BYTES", ()] > 100 * 40
+        assert found["bookie_journal_JOURNAL_SYNC_count", (success,)] >= 1
         assert found["bookie_SERVER_STATUS", ()] == 1
 
     run(main())

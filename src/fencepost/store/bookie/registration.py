@@ -35,6 +35,8 @@ class Registration:
         self.server = server
         self.on_stop = on_stop
         self.is_full = False
+        self.for_good = False
+        """Whether the bookie is read-only whatever room there is."""
         self.read_only = False
         self.status = UNREGISTERED
         """As BookKeeper's metric has it: 1 registered, 0 registered as read-only, -1 not registered."""

@@ -327,6 +327,7 @@ class Server:
     def _look_up(self, connection: Connection) -> None:
         """Find what a connection waits for, as long as it takes the answers: at once what is in memory, and in a thread what is not."""
         looks, cached, found = connection.looks, self.storage.cached, 0
+        receive, carry, microseconds = self.role.receive, self._carry, self._now()
         room = self.settings.write_buffer_bytes_per_connection - connection.transport.get_write_buffer_size()
         while looks and room > 0:
             look = looks.popleft()
@@ -336,7 +337,8 @@ class Server:
             else:
                 room -= len(body)
                 found += 1
-                self._deliver(Found(look.number, Code.OK, look.entry_id, body))  # type: ignore[union-attr]
+                for effect in receive(Found(look.number, _OK, look.entry_id, body), microseconds):  # type: ignore[union-attr]
+                    carry[type(effect)](effect)
         if found:
             self.metrics.took("bookkeeper_server_READ_ENTRY_REQUEST", self.loop.time() - connection.heard, found)
         if connection.misses and not connection.has_job and room > 0:

@@ -43,7 +43,7 @@ REST = 0.05
 _SLICE = 0.0002
 
 
-def _ignore(_: object) -> None:
+def _ignore(*_: object) -> None:
     """Nobody asked to be told."""
 
 
@@ -53,7 +53,8 @@ class Storage:
     ``synced(position)``: all records up to a position are durable. ``failed(reason)``: the storage can not go on. ``busy(is_busy)``: the
     write cache is full while its other half is still being flushed, and whoever feeds it should stop reading requests until it is not busy
     any more; what was taken until then is stored all the same. ``full(is_full)``: a disk is fuller than ``diskUsageThreshold``, or all
-    have room again. All four are called by threads of the storage, except that ``busy`` may be called within :meth:`store`.
+    have room again. ``took(name, seconds)``: something took so long, by the names of BookKeeper's metrics. All five are called by threads of
+    the storage, except that ``busy`` may be called within :meth:`store` and :meth:`take`.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Storage:
         failed: Callable[[str], None] = _ignore,
         busy: Callable[[bool], None] = _ignore,
         full: Callable[[bool], None] = _ignore,
+        took: Callable[[str, float], None] = _ignore,
         journal_files: Files | None = None,
         ledger_files: Files | None = None,
         places: OrderedMap | None = None,
@@ -78,6 +80,7 @@ class Storage:
         self.failed = failed
         self.busy = busy
         self.full = full
+        self.took = took
         self.is_full = False
         self._has_warned = False
         self._half = settings.write_cache_max_size_mb * MIB // 2
@@ -407,7 +410,9 @@ class Storage:
     def _write_group(self, group: Sequence[bytes], position: int) -> None:
         if group:
             self._journal.write(group)
+            since = time.monotonic()
             self._journal.sync()
+            self.took("bookie_journal_JOURNAL_SYNC", time.monotonic() - since)
             if self._journal.end >= self.settings.journal_max_size_mb * MIB:
                 self._journal.roll()
         if position and not self._failure:
@@ -443,10 +448,12 @@ class Storage:
 
     def _flush(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint and end it."""
+        since = time.monotonic()
         with self._writing:
             section = self._ledgers.write(checkpoint)
             self._logs.sync(section)
             self._ledgers.end(section)
+        self.took("bookie_flush", time.monotonic() - since)
         self._journal.remove_before(checkpoint.journal_start)
         with self._lock:
             self._checkpoints_done += 1
