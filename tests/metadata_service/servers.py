@@ -22,7 +22,7 @@ class Server:
 
     def __init__(self, files: Files | Path, **settings: Any) -> None:
         self.files = OsFiles(str(files)) if isinstance(files, Path) else files
-        self.settings = Settings.of({"clientPort": 0, "tickTime": 100, "maxSessionTimeout": 60_000, "preAllocSize": 0, **settings})
+        self.settings = Settings.of({"clientPort": 0, "tickTime": 100, "maxSessionTimeout": 60_000, "preAllocSize": 64, **settings})
         self.failure: BaseException | None = None
         self.port = 0
         self._ready = threading.Event()
@@ -62,7 +62,7 @@ class Server:
         ended = asyncio.Event()
         self._end = ended.set
         try:
-            log, tree = Log.open(self.files)
+            log, tree = Log.open(self.files, self.settings.pre_alloc_size << 10)
             self.service = Service(self.settings, log, tree, self._failed)
             server = await self.service.serve()
         except Exception as error:

@@ -15,7 +15,7 @@ from zkclient import Closed
 from fencepost.metadata_service import snapshot
 from fencepost.metadata_service.log import Log
 from fencepost.store.disk.files import File, OsFiles
-from fencepost.store.disk.journal import Damage
+from fencepost.store.disk.journal import Damage, aligned
 
 
 def state(path: Path) -> Any:
@@ -50,7 +50,7 @@ def test_the_state_after_snapshots_is_that_of_the_whole_log(serve, tmp_path):
     server.stop()
     plain.stop()
     names = sorted(each.name for each in (tmp_path / "with").iterdir())
-    assert len([name for name in names if name.startswith("snapshot-")]) <= 3 < len(names)
+    assert len([name for name in names if name.endswith(".snapshot")]) <= 3 < len(names)
     with_snapshots, without = state(tmp_path / "with"), state(tmp_path / "without")
     assert with_snapshots[0] == without[0] and list(with_snapshots[1]) == list(without[1])
 
@@ -97,33 +97,44 @@ def test_an_entry_that_a_crash_cut_off_was_not_acknowledged(serve, tmp_path):
     work(server, 100)
     before = server.service.tree.zxid
     server.crash()
-    newest = max((tmp_path / "data").glob("log-*"))
+    newest = max((tmp_path / "data").glob("*.journal"))
     data = newest.read_bytes()
-    newest.write_bytes(data + data[512:700])
+    end = aligned(len(data.rstrip(b"\0")))
+    newest.write_bytes(data[:end] + data[512:700] + data[end + 188 :])
     assert state(tmp_path / "data")[0] == before
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
-@pytest.mark.parametrize("what", ["log-", "current"])
+@pytest.mark.parametrize("what", [".journal", "current"])
 def test_damage_is_said_and_never_served(serve, tmp_path, what, harm):
     server = serve()
     work(server, 200)
     server.stop()
-    path = max((tmp_path / "data").glob(what + "*"))
+    path = max((tmp_path / "data").glob("*" + what))
     data = path.read_bytes()
     if harm == "remove":
         path.unlink()
     elif harm == "cut":
         path.write_bytes(data[: len(data) // 2])
     else:
-        middle = len(data) // 2 if what == "log-" else 0
+        middle = len(data.rstrip(b"\0")) // 2 if what == ".journal" else 0
         path.write_bytes(data[:middle] + bytes([data[middle] ^ 0x40]) + data[middle + 1 :])
-    if what == "current" and harm == "remove":
-        # Nothing is lost, but nobody could say so: the newest file of the log might be missing too.
-        serve().stop()
-        path.unlink()
     with pytest.raises(Damage):
         state(tmp_path / "data")
+
+
+def test_every_bit_of_what_says_how_far_the_log_goes_counts(serve, tmp_path):
+    server = serve()
+    work(server, 20)
+    server.stop()
+    path = tmp_path / "data" / "current"
+    data = path.read_bytes()
+    for bit in range(8 * (len(data) - 1)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with pytest.raises(Damage):
+            state(tmp_path / "data")
 
 
 def test_a_damaged_snapshot_is_passed_over_for_an_older_one(serve, tmp_path, caplog):
@@ -132,11 +143,11 @@ def test_a_damaged_snapshot_is_passed_over_for_an_older_one(serve, tmp_path, cap
     patience.until(lambda: not server.service._snapshotting, "a snapshot")
     expected = server.service.tree.nodes
     server.stop()
-    newest = max((tmp_path / "data").glob("snapshot-*"))
+    newest = max((tmp_path / "data").glob("*.snapshot"))
     newest.write_bytes(newest.read_bytes()[:-600])
     assert state(tmp_path / "data")[1] == expected
     assert "an older one and the log are tried" in caplog.text
-    for each in (tmp_path / "data").glob("snapshot-*"):
+    for each in (tmp_path / "data").glob("*.snapshot"):
         each.unlink()
     with pytest.raises(Damage):
         state(tmp_path / "data")

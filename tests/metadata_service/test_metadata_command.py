@@ -89,9 +89,9 @@ def test_damage_is_one_line(start, tmp_path: Path):
     process, _ = start(str(tmp_path), "--port", "0")
     process.send_signal(signal.SIGTERM)
     process.wait(patience.PATIENCE)
-    next(tmp_path.glob("log-*")).unlink()
+    next(tmp_path.glob("*.journal")).unlink()
     code, said = complaint(str(tmp_path), "--port", "0")
-    assert code == 153 and said == f"fencepost: {tmp_path} is damaged: log-0000000001 is missing or can not be read\n"
+    assert code == 153 and said == f"fencepost: {tmp_path} is damaged: the journal is missing\n"
 
 
 def test_settings_have_zookeepers_names(start, tmp_path: Path):

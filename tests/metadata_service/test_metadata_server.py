@@ -66,6 +66,25 @@ def test_a_client_that_has_seen_more_than_the_server_is_sent_away(serve, connect
     assert connect(server).session
 
 
+def test_nothing_is_left_of_clients_that_are_gone(serve, connect):
+    server = serve()
+    for number in range(20):
+        client = connect(server)
+        client.call([zk.CREATE, [f"/{number}", b"", zk.OPEN, 1]], [zk.EXISTS, ["/", True]], [zk.ADD_WATCH, ["/a", number % 2]])
+        if number % 2:
+            client.call([zk.CLOSE, []])
+        else:
+            client.drop()
+    for session in list(server.service.tree.sessions):
+        password = server.service.tree.sessions[session].password
+        connect(server, session=session, password=password).call([zk.CLOSE, []])
+    service = server.service
+    patience.until(lambda: not service.connections, "the end of all connections")
+    assert len(service.watches) == 0 and not service.watches.data.by_path and not service.watches.children.by_watcher
+    assert not service.by_session and not service.expiry.deadlines and not service.tree.sessions and not service.tree.ephemerals
+    assert set(service.tree.nodes) == {"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"}
+
+
 class Slow:
     """Holds the log up until it is let go."""
 

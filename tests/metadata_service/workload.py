@@ -63,7 +63,8 @@ class Workload:
                 done += 2
             elif dice < 0.16:
                 batch = [each for each in (self.operation() for _ in range(random.randint(2, 12))) if each[0] not in _ALONE]
-                yield ["calls", client, batch]
+                if batch:
+                    yield ["calls", client, batch]
                 done += len(batch)
             else:
                 yield ["calls", client, [self.operation()]]

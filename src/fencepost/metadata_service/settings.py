@@ -97,7 +97,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=_name, forbid_u
     snap_retain_count: Annotated[
         int, Meta(ge=1, description="snapshots that are kept, each with the log since then; older ones are removed")
     ] = 3
-    pre_alloc_size: Annotated[int, Meta(ge=0, description="KiB that a file of the log takes on the disk at once")] = 4_096
+    pre_alloc_size: Annotated[int, Meta(ge=4, description="KiB that a file of the log takes on the disk at once")] = 1_024
 
     @property
     def timeouts(self) -> tuple[int, int]:
