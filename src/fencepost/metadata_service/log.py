@@ -152,7 +152,7 @@ def _current(files: Files) -> Current | None:
         return None
     try:
         found = msgspec.json.decode(files.open(CURRENT).read(0, files.size(CURRENT)), type=Current)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Damage(f"{CURRENT} can not be read: {error}") from error
     if found != Current.of(found.zxid):
         raise Damage(f"{CURRENT} is not what was written")
@@ -176,7 +176,7 @@ def _newest(files: Files) -> tuple[Tree, int]:
 def _entry(record: bytes) -> Transaction:
     try:
         return _decoder.decode(record)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Damage(f"the log has an entry that is none: {error}") from error
 
 

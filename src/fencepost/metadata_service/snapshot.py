@@ -64,7 +64,7 @@ def restored(data: bytes, number: int) -> Tree:
     found = journal.scan(data, number)
     try:
         records = [_decoder.decode(record) for _, record in found.records]
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise journal.Damage(f"snapshot {number} has a record that is none: {error}") from error
     if len(records) < 2 or not isinstance(records[0], Head) or not isinstance(records[-1], Tail):
         raise journal.Damage(f"snapshot {number} can not be read from byte {found.end:,} on")
