@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import socket
 import sys
 import tempfile
 import time
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interop import jars
-from interop.processes import Server, accepts, free_port
+from interop.processes import Server, free_port
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "metadata_service"))
 
@@ -73,6 +74,16 @@ class Running(NamedTuple):
     pid: int
 
 
+def _serves(port: int) -> bool:
+    """Whether a server answers a four-letter word, which takes no zxid as a session would."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1) as connection:
+            connection.sendall(b"srvr")
+            return connection.recv(9) == b"Zookeeper"
+    except OSError:
+        return False
+
+
 @contextlib.contextmanager
 def servers() -> Iterator[tuple[Running, Running]]:
     """ZooKeeper and our service, fresh and with the same settings."""
@@ -90,7 +101,7 @@ def servers() -> Iterator[tuple[Running, Running]]:
         )  # fmt: skip
         words = ["metadata", f"{folder}/ours", "--port", str(ours), "--settings", str(toml)]
         python = [sys.executable, "-m", "fencepost", *words]
-        zookeeper = Server("ZooKeeper", java, Path(folder, "zookeeper.log"), lambda _: accepts(theirs))
+        zookeeper = Server("ZooKeeper", java, Path(folder, "zookeeper.log"), lambda _: _serves(theirs))
         service = Server("our metadata service", python, Path(folder, "ours.log"), lambda server: " serves" in server.said())
         for server in (zookeeper, service):
             ends.callback(server.kill)
