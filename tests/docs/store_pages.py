@@ -29,9 +29,9 @@ EXAMPLES_OF_STORE = ("hello_ledger.py", "pipelined.py", "take_over.py")
 VARIES = [
     (re.compile(r"(serves|paused|starting|silent) +\d+ +[\d.]+ \w+ +[\d.]+ (?:s|min \d+ s)$", re.MULTILINE), r"\1"),
     (re.compile(r"^part +address +state.*$", re.MULTILINE), "part"),
-    (re.compile(r"\d\d:\d\d:\d\d"), "00:00:00"),
+    (re.compile(r"127\.0\.0\.1:318\d"), "127.0.0.1:3180"),
 ]
-"""What differs from run to run, besides what :func:`docs.documents.same` knows."""
+"""What differs from run to run, the order of bookies in an ensemble among it, besides what :func:`docs.documents.same` knows."""
 
 
 def pages() -> list[Path]:
@@ -52,15 +52,21 @@ def run_page(page: Path) -> Iterator[tuple[Command, str]]:
     with tempfile.TemporaryDirectory() as folder:
         for name in EXAMPLES_OF_STORE:
             (Path(folder) / name).write_text(_told_with((EXAMPLES / name).read_text(), SHOWN, ports))
+        environment: dict[str, str] = {}
         try:
             for block in blocks(page, LANGUAGE):
                 for command in commands(block):
                     line = _told_with(command.line, SHOWN, ports)
                     if line.startswith("fencepost cluster up"):
                         line += f" --metadata-port {ports[0]} --bookie-port {ports[1]}"
-                    yield command, _told_with(_run(line, folder), ports, SHOWN)
+                    if line.startswith("export "):
+                        name, _, value = line.removeprefix("export ").partition("=")
+                        environment[name] = value
+                        yield command, ""
+                        continue
+                    yield command, _told_with(_run(line, folder, environment), ports, SHOWN)
         finally:
-            _run("fencepost cluster down store", folder)
+            _run("fencepost cluster down store", folder, {})
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -78,10 +84,10 @@ def _told_with(text: str, these: list[int], those: list[int]) -> str:
     return re.sub(r"(?<=127\.0\.0\.1:)\d+", lambda found: instead.get(found[0], found[0]), text)
 
 
-def _run(line: str, folder: str) -> str:
-    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT / "src")}
+def _run(line: str, folder: str, exported: dict[str, str]) -> str:
+    environment = {**os.environ, **exported, **ENVIRONMENT, "PYTHONPATH": str(ROOT / "src")}
     python = shlex.quote(sys.executable)
     line = re.sub(r"(^|\| )fencepost\b", rf"\1{python} -m fencepost", line)
     line = re.sub(r"^python\b", python, line)
-    done = subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE)
-    return done.stdout + done.stderr
+    done = subprocess.run(line, shell=True, executable="/bin/bash", cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE)
+    return done.stdout

@@ -23,7 +23,7 @@ PROGRAM = (sys.executable, "-m", "fencepost")
 LOOK_EVERY = 1.0
 """Seconds between two looks at every part."""
 
-LOOK_PATIENCE = 2.0
+LOOK_PATIENCE = 10.0
 """Seconds that a part has to answer on its port."""
 
 STOP_PATIENCE = 60.0

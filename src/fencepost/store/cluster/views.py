@@ -147,8 +147,9 @@ bookies    {' '.join(bookies)}
 logs       {directory}/logs
 
 To try next, in another terminal:
-  fencepost ledger create --metadata {uri}
-  seq 1000 | fencepost ledger append 0 --metadata {uri}
+  export FENCEPOST_METADATA={uri}
+  seq 1000 | fencepost ledger append
   fencepost cluster kill {directory} 1
-  fencepost ledger read 0 --metadata {uri}
+  fencepost ledger read 0
+  fencepost ledger show 0
 """
