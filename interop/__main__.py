@@ -1,6 +1,7 @@
 """``python -m interop``: every case on every combination of client, bookies and metadata service, one line each.
 
-Ends with status 1 if a case failed, and with 2 if Java or Maven is not here.
+After the cases come BookKeeper's own tests of its client, against Fencepost's bookies and metadata service. Ends with status 1 if
+anything failed, and with 2 if Java or Maven is not here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from interop import cases, jars
+from interop import cases, jars, upstream
 from interop.clients import CLIENTS, PATIENCE, Client, ClientProcess, Refused
 from interop.clusters import BOOKIES, FENCEPOST, JAVA, METADATA, Cluster, java_uri
 from interop.processes import DidNotStart
@@ -30,6 +31,7 @@ class Report:
 
     def __init__(self) -> None:
         self.passed = 0
+        self.skipped = 0
         self.failed: list[str] = []
 
     def run(self, name: str, case: cases.Case, setting: cases.Setting) -> None:
@@ -41,21 +43,32 @@ class Report:
             self.failure(name, str(failure) or f"no answer after {PATIENCE} s", time.monotonic() - began)
         else:
             self.passed += 1
-            print(f"ok      {name:<78}{time.monotonic() - began:>6.1f} s", flush=True)
+            print(f"ok      {name:<88}{time.monotonic() - began:>6.1f} s", flush=True)
 
     def failure(self, name: str, reason: str, seconds: float = 0) -> None:
         """Print the line of a case that failed."""
         self.failed.append(name)
-        print(f"failed  {name:<78}{seconds:>6.1f} s", flush=True)
+        print(f"failed  {name:<88}{seconds:>6.1f} s", flush=True)
         for line in reason.splitlines():
             print(f"            {line}", flush=True)
 
+    def outcome(self, outcome: upstream.Outcome) -> None:
+        """Print how one of BookKeeper's own tests ended."""
+        name = f"BookKeeper's {outcome.name}"
+        if outcome.status == "failed":
+            self.failure(name, outcome.reason, outcome.seconds)
+            return
+        print(f"{outcome.status:<8}{name:<88}{outcome.seconds:>6.1f} s", flush=True)
+        if outcome.status == "skipped":
+            self.skipped += 1
+            print(f"            {outcome.reason}", flush=True)
+        else:
+            self.passed += 1
+
     def close(self, seconds: float) -> int:
         """Print the closing line; the exit status."""
-        if self.failed:
-            print(f"\n{len(self.failed)} failed, {self.passed} passed in {seconds:.0f} s")
-        else:
-            print(f"\n{self.passed} passed in {seconds:.0f} s")
+        counts = [(len(self.failed), "failed"), (self.passed, "passed"), (self.skipped, "skipped")]
+        print(f"\ninterop: {', '.join(f'{count} {what}' for count, what in counts if count)} in {seconds:.0f} s")
         return 1 if self.failed else 0
 
 
@@ -84,6 +97,18 @@ class Examination:
         if kind not in self.processes:
             self.processes[kind] = ClientProcess(kind, self.folder / f"{kind}-client.log")
         return self.processes[kind]
+
+    def run_tests(self) -> None:
+        """Run BookKeeper's own tests of its client against Fencepost's bookies and metadata service."""
+        for test in {"none": (), "few": upstream.FEW, "all": upstream.ALL}[self.given.tests]:
+            title = f"BookKeeper's {test.rpartition('.')[2]}"
+            if not self.wanted(title):
+                continue
+            if self.given.list:
+                print(title)
+                continue
+            for outcome in upstream.run(test, FENCEPOST, FENCEPOST, self.folder / "tests"):
+                self.report.outcome(outcome)
 
     def plan(self, bookies: str, metadata: str) -> Iterator[tuple[str, cases.Case, str, str]]:
         """Names, cases and the kinds of both clients for one cluster."""
@@ -166,6 +191,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--client", action="append", choices=CLIENTS, help="this client alone; repeatable")
     parser.add_argument("--bookies", action="append", choices=BOOKIES, help="these bookies alone; repeatable")
     parser.add_argument("--metadata", action="append", choices=METADATA, help="this metadata service alone; repeatable")
+    parser.add_argument(
+        "--tests", choices=("none", "few", "all"), default="few", help="which of BookKeeper's own tests of its client to run (by default few)"
+    )
     parser.add_argument("--only", action="append", metavar="PATTERN", help="cases whose name has this in it; * is anything; repeatable")
     parser.add_argument("--list", action="store_true", help="print the names of the cases and run none")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave data and logs in this new folder")
@@ -189,6 +217,7 @@ def main() -> int:
     examination = Examination(given, folder)
     try:
         examination.run()
+        examination.run_tests()
     finally:
         for process in examination.processes.values():
             process.end()

@@ -18,7 +18,21 @@ from interop import jars
 SECONDS = 900
 """After which a class of tests counts as stuck."""
 
-CLASSES = (
+FEW = (
+    "bookie.BookieDeferredSyncTest",
+    "client.BookKeeperTest",
+    "client.ConcurrentV2RecoveryTest",
+    "client.ExplicitLacTest",
+    "client.LedgerRecoveryTest",
+    "client.TestFencing",
+    "client.TestPiggybackLAC",
+    "client.TestReadLastEntry",
+    "test.BookieReadWriteTest",
+    "test.LedgerCreateDeleteTest",
+)
+"""The classes that are run unless all are asked for."""
+
+ALL = (
     "bookie.BookieDeferredSyncTest",
     "client.BookKeeperTest",
     "client.BookieWriteLedgerTest",

@@ -53,7 +53,8 @@ public abstract class BookKeeperClusterTestCase {
     @Rule
     public final Timeout globalTimeout;
 
-    protected final ZooKeeperCluster zkUtil = new MetadataProcess();
+    private final MetadataProcess metadata = new MetadataProcess();
+    protected final ZooKeeperCluster zkUtil = metadata;
     protected ZooKeeper zkc;
     protected String metadataServiceUri;
     protected final TmpDirs tmpDirs = new TmpDirs();
@@ -111,7 +112,7 @@ public abstract class BookKeeperClusterTestCase {
         try {
             stopBKCluster();
         } finally {
-            stopZKCluster();
+            metadata.leave();
             tmpDirs.cleanup();
         }
     }
@@ -569,9 +570,16 @@ public abstract class BookKeeperClusterTestCase {
             shared.stop();
         }
 
+        /** Leaves the metadata service to the next test. */
+        void leave() throws Exception {
+            client.close();
+        }
+
         @Override
         public void killCluster() throws Exception {
             client.close();
+            shared.kill();
+            shared = null;
         }
 
         @Override
