@@ -54,6 +54,11 @@ class Collection:
                     self._compact(log, writing, rate, ended, collected)
         return collected
 
+    def wait(self) -> None:
+        """Come back when none is under way."""
+        with self._running:
+            pass
+
     def _candidates(self, threshold: float) -> list[int]:
         logs = self._logs
         shares = {log: logs.index.live[log] / logs.sizes[log] for log in list(logs.logs) if log != logs.current}

@@ -172,9 +172,12 @@ class Storage:
                 self._closing = True
                 self._arrived.notify_all()
                 self._flushable.notify_all()
+                self._flushed.notify_all()
             for thread in self._threads:
                 thread.join()
             self._threads = []
+        self._closing = True
+        self._collection.wait()
         self._logs.index.close()
         self._held.release()
 
@@ -264,10 +267,10 @@ class Storage:
                 awaited = self._checkpoints_begun + 1
                 self._checkpoint_wanted = True
                 self._begin_checkpoint()
-                while self._checkpoints_done < awaited and not self._failure:
+                while self._checkpoints_done < awaited and not self._has_ended():
                     self._flushed.wait()
-            if self._failure:
-                raise SystemFailure(self._failure)
+            if self._has_ended():
+                raise SystemFailure(self._failure or "the storage is closed")
 
     def collect(self) -> Collected:
         """Give the room of forgotten ledgers back: remove entry logs of which nothing is in use any more, and compact those of which little is,
@@ -434,7 +437,8 @@ class Storage:
                 if checkpoint is None or not checkpoint.journal_start:
                     if self._failure or self._closing:
                         return
-                    self._flushable.wait(max(0.0, min(next_flush, next_look) - time.monotonic()))
+                    deadline = next_look if checkpoint is not None else min(next_flush, next_look)
+                    self._flushable.wait(max(0.0, deadline - time.monotonic()))
                     checkpoint = self._ledgers.flushing
                     if checkpoint is None and time.monotonic() >= next_flush:
                         next_flush = time.monotonic() + interval
