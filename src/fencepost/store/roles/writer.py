@@ -236,11 +236,12 @@ class Writer:
 
     def _confirm(self, effects: list[Effect]) -> None:
         confirmed = self.adds.confirm(self.changing_ensemble)
+        if not confirmed:
+            return
         for add in confirmed:
             effects.append(Result(add.token, add.request.entry_id))
-        if confirmed:
-            self._send_appends(effects)
-            self._lac_moved(effects)
+        self._send_appends(effects)
+        self._lac_moved(effects)
         self._close_when_drained(effects)
 
     def _replace_bookies(self, effects: list[Effect]) -> None:
@@ -269,6 +270,7 @@ class Writer:
         elif what_next is Next.DONE or self.adds.may_go_on():
             self.changing_ensemble = False
             self._confirm(effects)
+            self._close_when_drained(effects)
         else:
             self._fail(Error.NOT_ENOUGH_BOOKIES, effects)
 
