@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import logging
 import textwrap
 from collections.abc import Iterator
@@ -69,6 +70,7 @@ def _serve(given: argparse.Namespace, directory: str) -> int:
     from fencepost.store.bookie.process import serve
 
     def ready(bookie_id: str) -> None:
+        gc.freeze()  # what is there stays, and need not be looked at for garbage again
         output.say(f"bookie {bookie_id} serves")
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:

@@ -75,7 +75,7 @@ async def serving(
         synced=server.synced,
         failed=server.failed,
         busy=server.busy,
-        took=server.metrics.took,
+        took=server.metrics.storage_took,
     )
     server.open(storage)
     with socket.create_server(("127.0.0.1", 0)) as bound:

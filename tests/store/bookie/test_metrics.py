@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
-from store.bookie.serving import add, run, serving
+from store.bookie.serving import add, entry, run, serving
 
 from fencepost.store import messages as m
 from fencepost.store.bookie.metrics import Latency, Metrics, serve
@@ -48,6 +48,7 @@ def test_what_a_bookie_did_is_served(tmp_path: Path) -> None:
         assert found["bookkeeper_server_requests_total", (("operation", "READ_ENTRY"), ("success", "false"))] == 1
         assert found["bookie_WRITE_BYTES", ()] > 100 * 40
         assert found["bookie_journal_JOURNAL_SYNC_count", (success,)] >= 1
+        assert found["bookie_READ_BYTES", ()] == len(entry(1, 3))
         assert found["bookie_SERVER_STATUS", ()] == 1
 
     run(main())

@@ -29,6 +29,9 @@ OPERATIONS: dict[type[Any], str] = {
 }
 """What BookKeeper calls the operation that a response belongs to."""
 
+OF_STORAGE = {"journal sync": "bookie_journal_JOURNAL_SYNC", "checkpoint": "bookie_flush"}
+"""What BookKeeper calls that which the storage does."""
+
 QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999, 0.9999, 1.0)
 
 _PER_OCTAVE = 4
@@ -78,6 +81,10 @@ class Metrics:
     def took(self, name: str, seconds: float, count: int = 1, success: bool = True) -> None:
         """Something took so long, so many times."""
         self.latencies[name, success].observe(seconds, count)
+
+    def storage_took(self, what: str, seconds: float) -> None:
+        """The storage took so long for something."""
+        self.took(OF_STORAGE[what], seconds)
 
     def add(self, name: str, number: int) -> None:
         """So many more of something."""

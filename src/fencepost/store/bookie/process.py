@@ -64,7 +64,7 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
                 failed=server.failed,
                 busy=server.busy,
                 full=registration.full,
-                took=counts.took,
+                took=counts.storage_took,
             )
             end_metrics = None
             tasks: list[asyncio.Task[None]] = []

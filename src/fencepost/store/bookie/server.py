@@ -328,7 +328,7 @@ class Server:
         """Find what a connection waits for, as long as it takes the answers: at once what is in memory, and in a thread what is not."""
         looks, cached, found = connection.looks, self.storage.cached, 0
         receive, carry, microseconds = self.role.receive, self._carry, self._now()
-        room = self.settings.write_buffer_bytes_per_connection - connection.transport.get_write_buffer_size()
+        room = before = self.settings.write_buffer_bytes_per_connection - connection.transport.get_write_buffer_size()
         while looks and room > 0:
             look = looks.popleft()
             body = cached(look.ledger, look.entry_id) if type(look) is LookUp and look.entry_id >= 0 else None
@@ -341,6 +341,7 @@ class Server:
                     carry[type(effect)](effect)
         if found:
             self.metrics.took("bookkeeper_server_READ_ENTRY_REQUEST", self.loop.time() - connection.heard, found)
+            self.metrics.add("bookie_READ_BYTES", before - room)
         if connection.misses and not connection.has_job and room > 0:
             connection.has_job = True
             job = [connection.misses.popleft() for _ in range(min(len(connection.misses), LOOK_UPS_OF_JOB))]
@@ -353,22 +354,21 @@ class Server:
         """In a thread: find what is looked up, up to so many bytes and the entry that goes beyond."""
         found: list[Event] = []
         for look in looks:
-            if type(look) is LookUp:
-                code, entry_id, body = self.storage.look_up(look.ledger, look.entry_id)
-                found.append(Found(look.number, code, entry_id, body))
-                most -= len(body or b"")
-            elif type(look) is LookUpBatch:
-                several = self._batch(look)
-                found.append(several)
-                most -= sum(map(len, several.bodies))
-            elif type(look) is FindRuns:
-                found.append(self._find_runs(look))
-            else:
-                room = self.storage.room()[1]
-                found.append(Measured(look.number, room.total, room.free))
+            found.append(self._find(look))
+            most -= _size(found[-1])
             if most <= 0:
                 break
         return found
+
+    def _find(self, look: Look) -> Event:
+        if type(look) is LookUp:
+            return Found(look.number, *self.storage.look_up(look.ledger, look.entry_id))
+        if type(look) is LookUpBatch:
+            return self._batch(look)
+        if type(look) is FindRuns:
+            return self._find_runs(look)
+        room = self.storage.room()[1]
+        return Measured(look.number, room.total, room.free)
 
     def _batch(self, look: LookUpBatch) -> BatchFound:
         def look_up(entry_id: int) -> tuple[Code, bytes | None]:
@@ -395,6 +395,7 @@ class Server:
         found = done.result()
         connection.misses.extendleft(reversed(job[len(found) :]))
         self.metrics.took("bookkeeper_server_READ_ENTRY_REQUEST", self.loop.time() - since, len(found))
+        self.metrics.add("bookie_READ_BYTES", sum(map(_size, found)))
         for event in found:
             self._deliver(event)
         self._touched[connection] = None
@@ -629,6 +630,13 @@ class Connection(asyncio.Protocol):
             self.is_closed = True
             _log.warning("the connection from %s is closed: %s", self.peer, reason)
             self.transport.abort()
+
+
+def _size(found: Event) -> int:
+    """The bytes of the entries that were found."""
+    if type(found) is Found:
+        return len(found.body or b"")
+    return sum(map(len, found.bodies)) if type(found) is BatchFound else 0
 
 
 def _nothing(look: Look) -> Event:

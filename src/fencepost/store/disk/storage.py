@@ -53,8 +53,8 @@ class Storage:
     ``synced(position)``: all records up to a position are durable. ``failed(reason)``: the storage can not go on. ``busy(is_busy)``: the
     write cache is full while its other half is still being flushed, and whoever feeds it should stop reading requests until it is not busy
     any more; what was taken until then is stored all the same. ``full(is_full)``: a disk is fuller than ``diskUsageThreshold``, or all
-    have room again. ``took(name, seconds)``: something took so long, by the names of BookKeeper's metrics. All five are called by threads of
-    the storage, except that ``busy`` may be called within :meth:`store` and :meth:`take`.
+    have room again. ``took(what, seconds)``: a ``journal sync`` or a ``checkpoint`` took so long. All five are called by threads of the
+    storage, except that ``busy`` may be called within :meth:`store` and :meth:`take`.
     """
 
     def __init__(
@@ -415,7 +415,7 @@ class Storage:
             self._journal.write(group)
             since = time.monotonic()
             self._journal.sync()
-            self.took("bookie_journal_JOURNAL_SYNC", time.monotonic() - since)
+            self.took("journal sync", time.monotonic() - since)
             if self._journal.end >= self.settings.journal_max_size_mb * MIB:
                 self._journal.roll()
         if position and not self._failure:
@@ -457,7 +457,7 @@ class Storage:
             section = self._ledgers.write(checkpoint)
             self._logs.sync(section)
             self._ledgers.end(section)
-        self.took("bookie_flush", time.monotonic() - since)
+        self.took("checkpoint", time.monotonic() - since)
         self._journal.remove_before(checkpoint.journal_start)
         with self._lock:
             self._checkpoints_done += 1
