@@ -17,6 +17,10 @@ NO_ENTRY_YET = -1
 """The LAC of a ledger of which nothing is confirmed; as the entry id of a read: the last entry that there is."""
 
 
+LAST_ENTRY = (1 << 63) - 2
+"""The largest id that an entry can have: the one after it is still a number of eight bytes."""
+
+
 class Message(msgspec.Struct, frozen=True, gc=False):
     """A request or a response about one ledger."""
 

@@ -297,3 +297,52 @@ def test_too_many_long_polls_are_told_so(tmp_path: Path) -> None:
             assert [(await client.receive())[1].code for _ in range(2)] == [Code.TOO_MANY_REQUESTS] * 2
 
     run(main())
+
+
+def test_the_largest_ids_that_there_can_be_hurt_nobody(tmp_path: Path) -> None:
+    last, most = m.LAST_ENTRY, (1 << 63) - 1
+
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            client, of_version_2 = await served.client(), await served.client(v2)
+            beyond = m.AddEntry(1, most, 0, struct.pack(">qqqq", 1, most, 0, 0), KEY)
+            assert (await client.ask(beyond)).code is Code.BAD_REQUEST
+            assert (await of_version_2.ask(beyond)).code is Code.BAD_REQUEST
+            for ledger, entry_id in ((most, last), (1, last), (1, 0), (most, 0)):
+                request = m.AddEntry(ledger, entry_id, most, struct.pack(">qqqq", ledger, entry_id, most, most), KEY)
+                assert (await client.ask(request)).code is Code.OK
+            for flushed in (False, True):
+                if flushed:
+                    await asyncio.to_thread(served.server.storage.checkpoint)
+                for ledger in (1, most):
+                    assert len((await of_version_2.ask(m.BatchRead(ledger, last, 10, 10_000))).bodies) == 1
+                    for entry_id in (0, last, -1):
+                        assert (await client.ask(m.ReadEntry(ledger, entry_id))).code is Code.OK
+                    assert (await client.ask(m.ReadEntry(ledger, 7))).code is Code.NO_ENTRY
+                    assert (await client.ask(m.ReadEntry(ledger, -1, previous_lac=most, wait=1))).code is Code.OK
+                    assert (await client.ask(m.ReadEntry(ledger, -1, previous_lac=last - 1, wait=1))).body is not None
+                    assert (await client.ask(m.ListEntries(ledger))).code in (Code.OK, Code.IO_ERROR)
+                    assert (await client.ask(m.ReadLac(ledger))).code is Code.OK
+            assert not served.stopped
+        async with serving(tmp_path) as served:
+            assert (await (await served.client()).ask(m.ReadEntry(most, last))).code is Code.OK
+
+    run(main())
+
+
+def test_a_connection_that_changes_its_version_in_the_midst_of_requests_is_closed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            hostile, other = await served.client(), await served.client()
+            assert (await other.ask(add(1, 0))).code is Code.OK
+            hostile.send(m.ReadEntry(1, -1, previous_lac=0, wait=60_000_000), m.ForceLedger(1))
+            await until(lambda: served.server.role.polls, "the poll")
+            hostile.writer.write(v2.encode_request(1, m.ReadEntry(1, 0)))
+            await until(lambda: len(served.server.connections) == 1, "the hostile connection to be closed")
+            assert (await other.ask(add(1, 1))).code is Code.OK
+            assert not served.stopped
+
+    run(main())
+    assert "changes to version 2" in caplog.text

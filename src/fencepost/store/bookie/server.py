@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from fencepost.errors import SystemFailure
 from fencepost.store.bookie import tls
 from fencepost.store.bookie.metrics import Metrics
 from fencepost.store.bookie.settings import Settings
@@ -216,6 +215,9 @@ class Server:
         if self.stopped or self.closing:
             return
         if connection.codec is v3 and is_version_2(payloads[0]):
+            if connection.in_flight:
+                connection.close("it changes to version 2 in the midst of requests")
+                return
             connection.codec = v2
         decode, receive, carry, number = connection.codec.decode_request, self.role.receive, self._carry, connection.number
         adds, before, microseconds = 0, self.role.position, self._now()
@@ -354,7 +356,11 @@ class Server:
         """In a thread: find what is looked up, up to so many bytes and the entry that goes beyond."""
         found: list[Event] = []
         for look in looks:
-            found.append(self._find(look))
+            try:
+                found.append(self._find(look))
+            except Exception as error:  # the disk's, or a fault of ours that this request hits upon: no other one suffers from it
+                _log.error("a look-up fails: %s: %s: %s", look, type(error).__name__, error)
+                found.append(_nothing(look))
             most -= _size(found[-1])
             if most <= 0:
                 break
@@ -366,7 +372,7 @@ class Server:
         if type(look) is LookUpBatch:
             return self._batch(look)
         if type(look) is FindRuns:
-            return self._find_runs(look)
+            return RunsFound(look.number, Code.OK, _runs(self.storage.entries_of(look.ledger)))
         room = self.storage.room()[1]
         return Measured(look.number, room.total, room.free)
 
@@ -377,20 +383,9 @@ class Server:
 
         return BatchFound(look.number, *batch(look_up, look.entry_id, look.max_count, look.max_size))
 
-    def _find_runs(self, look: FindRuns) -> RunsFound:
-        try:
-            return RunsFound(look.number, Code.OK, _runs(self.storage.entries_of(look.ledger)))
-        except SystemFailure as error:
-            _log.error("the entries of ledger %d can not be listed: %s", look.ledger, error)
-            return RunsFound(look.number, Code.IO_ERROR)
-
     def _job_done(self, connection: Connection, job: list[Look], since: float, done: Future[list[Event]]) -> None:
         connection.has_job = False
         if done.cancelled() or self.stopped:
-            return
-        error = done.exception()
-        if error is not None:
-            self._failed(f"entries can not be looked up: {type(error).__name__}: {error}")
             return
         found = done.result()
         connection.misses.extendleft(reversed(job[len(found) :]))
@@ -640,7 +635,7 @@ def _size(found: Event) -> int:
 
 
 def _nothing(look: Look) -> Event:
-    """What a look-up comes to that nobody waits for."""
+    """What a look-up comes to that fails, or that nobody waits for."""
     if type(look) is LookUp:
         return Found(look.number, Code.IO_ERROR, look.entry_id)
     if type(look) is LookUpBatch:

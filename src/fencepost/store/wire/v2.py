@@ -108,7 +108,7 @@ def decode_request(payload: bytes) -> tuple[int, m.Request]:
     version, operation, flags = _HEADER.unpack_from(payload)
     if operation == ADD_ENTRY and size >= _ADD_SIZE + _IDS.size:
         ledger, entry_id, lac = _IDS.unpack_from(payload, _ADD_SIZE)
-        if version != VERSION or ledger < 0 or entry_id < 0:
+        if version != VERSION or ledger < 0 or not 0 <= entry_id <= m.LAST_ENTRY:
             raise _refused(version, operation, ledger, entry_id)
         key, recovery = payload[_HEADER.size : _ADD_SIZE], bool(flags & _RECOVERY_ADD)
         return 0, m.AddEntry(ledger, entry_id, lac, payload[_ADD_SIZE:], key, recovery)
@@ -121,7 +121,7 @@ def decode_request(payload: bytes) -> tuple[int, m.Request]:
         return 0, m.ReadEntry(ledger, entry_id, True, payload[_READ.size :] or None)
     if operation == BATCH_READ and size >= _BATCH_READ.size:
         _, _, _, ledger, entry_id, txn, max_count, max_size = _BATCH_READ.unpack_from(payload)
-        if version != VERSION or ledger < 0 or entry_id < 0:
+        if version != VERSION or ledger < 0 or not 0 <= entry_id <= m.LAST_ENTRY:
             raise _refused(version, operation, ledger, entry_id, txn)
         fence = bool(flags & _FENCE)
         key_or_none = payload[_BATCH_READ.size :] or None if fence else None

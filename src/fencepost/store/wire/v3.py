@@ -158,7 +158,7 @@ def _read_add(part: Any) -> m.AddEntry | None:
     if len(body) < _IDS.size or not key:
         return None
     ledger, entry_id, lac = _IDS.unpack_from(body)
-    if ledger != part.ledgerId or entry_id != part.entryId or ledger < 0 or entry_id < 0:
+    if ledger != part.ledgerId or entry_id != part.entryId or ledger < 0 or not 0 <= entry_id <= m.LAST_ENTRY:
         return None
     return m.AddEntry(
         ledger, entry_id, lac, body, key, part.flag == _RECOVERY_ADD, part.writeFlags & _DEFERRED_SYNC == _DEFERRED_SYNC
