@@ -41,7 +41,7 @@ def main() -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: None if (home / "deaf").exists() else over.set())
-    happened(home, "started")
+    happened(home, f"started with {Path(sys.argv[-1]).name}" if "--settings" in sys.argv else "started")
     print(f"{kind} 127.0.0.1:{port} serves", flush=True)
     if (home / "silent").exists():
         server.shutdown()

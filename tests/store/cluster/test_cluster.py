@@ -259,6 +259,14 @@ def test_it_goes_on_in_the_background(tmp_path: Path) -> None:
     assert happened(directory)[-1] == "stopped metadata"
 
 
+def test_settings_in_the_directory_are_those_of_the_parts(up: Callable[..., Up], tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    for name in ("bookie.toml", "metadata.toml"):
+        (tmp_path / "store" / name).touch()
+    running = up("--bookies", "1").serving()
+    assert happened(running.directory) == ["started with metadata.toml metadata", "started with bookie.toml bookie-1"]
+
+
 def test_every_change_is_a_line_of_json(up: Callable[..., Up]) -> None:
     running = up("--bookies", "1", "--json").serving()
     running.process.send_signal(signal.SIGINT)

@@ -17,6 +17,8 @@ LOCK = "lock"
 CONTROL = "control"
 LOGS = "logs"
 METADATA = "metadata"
+SETTINGS = {METADATA: "metadata.toml", "bookie": "bookie.toml"}
+"""Files of settings, for the metadata service and for all bookies; who starts a cluster may put them there before."""
 
 METADATA_PORT = 2181
 BOOKIE_PORT = 3181
@@ -92,7 +94,7 @@ def planned(directory: Path, bookies: int | None, metadata_port: int | None, boo
 
 def _refuse_strangers(directory: Path) -> None:
     try:
-        strangers = sorted(set(os.listdir(directory)) - {LOCK, LOGS, CONTROL})
+        strangers = sorted(set(os.listdir(directory)) - {LOCK, LOGS, CONTROL, *SETTINGS.values()})
     except FileNotFoundError:
         return
     except OSError as error:

@@ -16,7 +16,7 @@ from fencepost.store.cluster import plan as plans
 from fencepost.store.cluster import words
 from fencepost.store.cluster.identity import identity, is_alive, kill
 from fencepost.store.cluster.part import Part, State
-from fencepost.store.cluster.plan import LOCK, LOGS, METADATA, Plan
+from fencepost.store.cluster.plan import LOCK, LOGS, METADATA, SETTINGS, Plan
 
 PROGRAM = (sys.executable, "-m", "fencepost")
 
@@ -87,11 +87,11 @@ class Supervisor:
         self._serves = False
 
     def _command(self, name: str) -> list[str]:
-        home = str(self.directory / label(name))
-        command = [*PROGRAM, "metadata" if name == METADATA else "bookie", home, "--port", str(self.plan.port(name))]
+        kind = METADATA if name == METADATA else "bookie"
+        command = [*PROGRAM, kind, str(self.directory / label(name)), "--port", str(self.plan.port(name))]
         if name != METADATA:
             command += ["--metadata", self.plan.uri]
-        settings = self.directory / ("metadata.toml" if name == METADATA else "bookie.toml")
+        settings = self.directory / SETTINGS[kind]
         return [*command, "--settings", str(settings)] if settings.exists() else command
 
     @property
