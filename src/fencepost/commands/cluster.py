@@ -43,11 +43,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _json(starting, "how everything is as a line of JSON, after every change")
     for name, purpose in (("status", "how the parts are"), ("down", "end a cluster cleanly, from elsewhere")):
         asking = commands.add_parser(name, help=purpose, allow_abbrev=False)
-        _directory(asking, "of a cluster")
+        _directory(asking, "the directory of a cluster")
         _json(asking)
     for name, purpose in ACTIONS.items():
         hurting = commands.add_parser(name, help=purpose, allow_abbrev=False)
-        _directory(hurting, "of a cluster that runs")
+        _directory(hurting, "the directory of a cluster that runs")
         hurting.add_argument("parts", metavar="PART", nargs="+", help=f"the number of a bookie, or {plan.METADATA}")
         _json(hurting)
 

@@ -9,6 +9,7 @@ from fencepost import output
 from fencepost.progress import duration
 from fencepost.report import numbers
 from fencepost.store.cluster.part import State
+from fencepost.store.cluster.plan import BOOKIES
 
 HEADINGS = ("part", "address", "state", "process", "memory", "up for")
 
@@ -141,6 +142,7 @@ def introduction(facts: dict[str, Any]) -> str:
     """What is there, and what can be done with it."""
     uri, directory = facts["metadata"], facts["directory"]
     bookies = [part["address"] for part in facts["parts"] if part["name"].isdigit()]
+    fewer = f" --ensemble {len(bookies)}" if len(bookies) < BOOKIES else ""
     return f"""\
 metadata   {uri}
 bookies    {' '.join(bookies)}
@@ -148,7 +150,7 @@ logs       {directory}/logs
 
 To try next, in another terminal:
   export FENCEPOST_METADATA={uri}
-  seq 1000 | fencepost ledger append
+  seq 1000 | fencepost ledger append{fewer}
   fencepost cluster kill {directory} 1
   fencepost ledger read 0
   fencepost ledger show 0
