@@ -188,6 +188,21 @@ def last_confirmed(setting: Setting) -> None:
     until(10, "LAC of 10 after the close", lambda: reader.call("read_lac") == 10)
 
 
+@_among(EVERY, "explicit LAC")
+def explicit_lac(setting: Setting) -> None:
+    """The writer tells the LAC by itself when no entry comes to carry it."""
+    writer = setting.connect(setting.writer.kind, explicitLacInterval=100)
+    ledger = writer.create()
+    written(ledger, entries(10))
+    reader = setting.reader.open(ledger.id, recover=False)
+    until(10, "LAC of 9", lambda: reader.call("read_lac") == 9)
+    if setting.reader.kind == JAVA:
+        equal(reader.call("explicit_lac"), 9, "explicit LAC")
+    equal(reader.read(0, 9), entries(10), "entries")
+    ledger.close()
+    writer.close()
+
+
 @_among(EVERY, "recover")
 def recover(setting: Setting) -> None:
     """A ledger that its writer left open is closed by another client, with every acknowledged entry."""
@@ -346,6 +361,21 @@ def recover_with_a_bookie_lost(setting: Setting) -> None:
     read_back(setting.writer, ledgers[0], entries(50))
 
 
+@_among(ALONE, "a bookie that hangs")
+def hanging_bookie(setting: Setting) -> None:
+    """A bookie is stopped in its tracks: entries are confirmed by the two others and read from them, and it goes on when it is let."""
+
+    def work(ledger: Ledger, lost: Bookie) -> None:
+        written(ledger, entries(50), at=50)
+        reader = setting.reader.open(ledger.id, recover=False)
+        equal(reader.read(0, 40), entries(41), "entries")
+        ledgers.append(ledger.id)
+
+    ledgers: list[int] = []
+    _without_a_bookie(setting, True, work)
+    read_back(setting.reader, ledgers[0], entries(50) * 2)
+
+
 @_among(ALONE, "restart of all bookies")
 def restart(setting: Setting) -> None:
     """All bookies are killed together and started again: what was acknowledged is there, and a fence holds."""
@@ -436,19 +466,6 @@ def metadata_restart(setting: Setting) -> None:
 
 
 # -- for what the Java client alone has -------------------------------------------------------------------------------
-
-
-@_among(JAVA_CLIENT, "explicit LAC")
-def explicit_lac(setting: Setting) -> None:
-    """The writer tells the LAC by itself when no entry comes to carry it."""
-    writer = setting.connect(JAVA, explicitLacInterval=100)
-    ledger = writer.create()
-    written(ledger, entries(10))
-    reader = setting.reader.open(ledger.id, recover=False)
-    until(10, "explicit LAC of 9", lambda: reader.call("explicit_lac") == 9)
-    until(10, "LAC of 9", lambda: reader.call("read_lac") == 9)
-    ledger.close()
-    writer.close()
 
 
 @_among(JAVA_CLIENT, "batch read")

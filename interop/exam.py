@@ -36,6 +36,8 @@ class Exam:
     def __init__(self) -> None:
         self.stores: dict[int, Store] = {}
         self.ledgers: dict[int, tuple[Store, Given, LedgerWriter | LedgerReader]] = {}
+        self.explicit_lac_intervals: dict[int, float] = {}
+        """In seconds, by the number of the connection."""
         self.number = 0
         self.operations: dict[str, Callable[[Given], Awaitable[Any]]] = {
             name: getattr(self, name)
@@ -69,9 +71,10 @@ class Exam:
             await metadata.initialise()
 
     async def connect(self, given: Given) -> int:
-        """Settings are the Java client's own."""
+        """Of the Java client's settings there is one here, which is that of a ledger."""
         number = self._numbered()
         self.stores[number] = await fencepost.connect(given["uri"])
+        self.explicit_lac_intervals[number] = given.get("settings", {}).get("explicitLacInterval", 0) / 1000
         return number
 
     async def disconnect(self, given: Given) -> None:
@@ -93,6 +96,7 @@ class Exam:
                 password=given.get("password", ""),
                 custom_metadata={name: value.encode() for name, value in given.get("custom_metadata", {}).items()},
                 deferred_sync=given.get("deferred_sync", False),
+                explicit_lac_interval=self.explicit_lac_intervals[given["client"]],
             ),
         )
 
