@@ -19,7 +19,7 @@ from pathlib import Path
 
 from interop import cases, jars, upstream
 from interop.clients import CLIENTS, PATIENCE, Client, ClientProcess, Refused
-from interop.clusters import BOOKIES, FENCEPOST, JAVA, METADATA, Cluster, java_uri
+from interop.clusters import BOOKIES, FENCEPOST, JAVA, METADATA, MIXED, Cluster, java_uri
 from interop.processes import DidNotStart
 
 BOOKIES_OF_A_CLUSTER = 4
@@ -151,7 +151,7 @@ class Examination:
 
     def initialise(self, cluster: Cluster) -> None:
         """Make the znodes of a new cluster, by the software that the bookies are of; the metadata service is of either."""
-        if cluster.kinds[0] == FENCEPOST:
+        if cluster.kinds[0] != JAVA:
             self.process(FENCEPOST).call("initialise", uri=cluster.uri)
             return
         arguments = {"uri": java_uri(cluster.uri), "folder": str(self.folder), "words": ["initnewcluster"]}
@@ -189,7 +189,7 @@ def arguments() -> argparse.Namespace:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m interop", description="Examine the store against BookKeeper and ZooKeeper.")
     parser.add_argument("--client", action="append", choices=CLIENTS, help="this client alone; repeatable")
-    parser.add_argument("--bookies", action="append", choices=BOOKIES, help="these bookies alone; repeatable")
+    parser.add_argument("--bookies", action="append", choices=(*BOOKIES, MIXED), help="these bookies alone, or two of each; repeatable")
     parser.add_argument("--metadata", action="append", choices=METADATA, help="this metadata service alone; repeatable")
     parser.add_argument(
         "--tests", choices=("none", "few", "all"), default="few", help="which of BookKeeper's own tests of its client to run (by default few)"

@@ -393,7 +393,7 @@ def restart(setting: Setting) -> None:
     refused("LedgerFencedException LedgerClosedException", lambda: fenced.append(b"too late"))
     statuses = stop_all([bookie.server for bookie in setting.cluster.bookies])
     # A Java virtual machine that is ended by SIGTERM says so in its exit status.
-    equal(set(statuses), {143 if setting.cluster.kinds[0] == JAVA else 0}, "exit statuses of the bookies")
+    equal(statuses, [143 if bookie.kind == JAVA else 0 for bookie in setting.cluster.bookies], "exit statuses of the bookies")
     setting.cluster.restart(setting.cluster.bookies)
     for ledger in (closed, left, fenced):
         _patient(lambda ledger=ledger: read_back(setting.reader, ledger.id, bodies))

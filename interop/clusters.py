@@ -15,6 +15,9 @@ FENCEPOST = "fencepost"
 JAVA = "java"
 ZOOKEEPER = "zookeeper"
 
+MIXED = "mixed"
+"""Bookies of both kinds, one after another."""
+
 BOOKIES = (FENCEPOST, JAVA)
 METADATA = (FENCEPOST, ZOOKEEPER)
 
@@ -79,6 +82,7 @@ class Bookie:
     def __init__(self, kind: str, folder: Path, metadata: str, heap: int = 256, short: bool = True) -> None:
         """``metadata`` is the address of the metadata service, as ``zk://HOST:PORT/ledgers``."""
         folder.mkdir(parents=True)
+        self.kind = kind
         self.port = free_port()
         self.id = f"127.0.0.1:{self.port}"
         if kind == FENCEPOST:
@@ -119,7 +123,8 @@ class Cluster:
         """Start so many more bookies, at the same time, and return once all of them serve."""
         first = len(self.bookies)
         for number in range(first, first + count):
-            self.bookies.append(Bookie(self.kinds[0], self.folder / f"bookie-{number + 1}", self.uri, self._heap, self._short))
+            kind = BOOKIES[number % 2] if self.kinds[0] == MIXED else self.kinds[0]
+            self.bookies.append(Bookie(kind, self.folder / f"bookie-{number + 1}", self.uri, self._heap, self._short))
             self.bookies[-1].server.launch()
         for bookie in self.bookies[first:]:
             bookie.server.wait()
