@@ -19,7 +19,7 @@ from interop import jars
 from interop.clusters import FENCEPOST, JAVA, java_uri
 
 CLIENTS = (FENCEPOST, JAVA)
-PATIENCE = 60
+PATIENCE = 120
 """Seconds after which an operation counts as stuck."""
 
 

@@ -72,7 +72,7 @@ isForceGCAllowWhenNoSpace=true
 allowStorageExpansion=true
 httpServerEnabled=false
 statsProviderClass=org.apache.bookkeeper.stats.NullStatsProvider
-zkTimeout=4000
+zkTimeout=6000
 """
 
 
@@ -86,7 +86,7 @@ class Bookie:
         self.port = free_port()
         self.id = f"127.0.0.1:{self.port}"
         if kind == FENCEPOST:
-            words = ["bookie", str(folder / "data"), "--metadata", metadata, "--port", str(self.port), "--set", "zkTimeout=4000"]
+            words = ["bookie", str(folder / "data"), "--metadata", metadata, "--port", str(self.port), "--set", "zkTimeout=6000"]
             command = [sys.executable, "-m", "fencepost", *words]
             self.server = Server(f"our bookie {self.id}", command, folder / "log", lambda server: " serves" in server.said())
             return

@@ -44,7 +44,7 @@ def free_port() -> int:
 class Server:
     """A server as a process of its own, which can be killed and started again with the same command line."""
 
-    def __init__(self, name: str, command: list[str], log: Path, serves: Callable[[Server], bool], seconds: float = 60) -> None:
+    def __init__(self, name: str, command: list[str], log: Path, serves: Callable[[Server], bool], seconds: float = 180) -> None:
         """``serves`` is asked until it is true; the log has standard output and standard error."""
         self.name = name
         self.command = command
