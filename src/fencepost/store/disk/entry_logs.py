@@ -10,6 +10,7 @@ sync of it may have failed. If they are not, then it was synced, and what can no
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -129,6 +130,8 @@ class EntryLogs:
         self.sequence = 0
         self.cut_off = 0
         self.current = 0
+        self._unfinished = False
+        """Whether a section was begun, and is not known to be durable."""
         self._recover(journals)
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -151,8 +154,12 @@ class EntryLogs:
         """Write a section at the end of the current entry log, or of a new one; not durable yet.
 
         ``without`` are entry logs that are removed once the section is durable. A section that was begun and is not followed by
-        :meth:`sync` and :meth:`commit` leaves all as it was, if nothing is written any more until the entry logs are opened again.
+        :meth:`sync` and :meth:`commit` leaves all as it was, since nothing is written any more until the entry logs are opened again: whoever
+        tries, in another thread than the one that failed, gets an ``OSError`` too.
         """
+        if self._unfinished:
+            raise OSError(errno.EIO, "an earlier section of an entry log could not be written or synced")
+        self._unfinished = True
         file = self._file_to_write()
         in_order = [(ledger, sorted(entries[ledger])) for ledger in sorted(entries)]
         runs: list[Run] = []
@@ -190,6 +197,7 @@ class EntryLogs:
         self.sequence = section.sequence
         self.sizes[section.log] = aligned(section.end)
         self._apply(section)
+        self._unfinished = False
 
     def remove(self, logs: Iterable[int]) -> None:
         """Remove entry logs that the last section does without. Whoever reads one of them goes on to do so."""
