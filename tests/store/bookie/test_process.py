@@ -203,6 +203,18 @@ def test_a_bookie_without_room_is_read_only_until_there_is_some(tmp_path: Path, 
     run(main())
 
 
+def test_a_bookie_whose_disk_is_fuller_than_it_may_be_is_read_only(tmp_path: Path, uri: str) -> None:
+    full = {"diskUsageThreshold": 1e-9, "diskUsageWarnThreshold": 1e-9, "diskUsageLwmThreshold": 1e-9}
+
+    async def main() -> None:
+        async with await MetadataClient.connect(uri) as client, bookie(tmp_path, uri, **full) as running:
+            while await registered(client) != Bookies((), (running.bookie_id,)):
+                await asyncio.sleep(0.01)
+            assert (await (await running.client()).ask(add(1, 0))).code is Code.READ_ONLY
+
+    run(main())
+
+
 def test_a_bookie_without_room_ends_if_it_may_not_be_read_only(tmp_path: Path, uri: str) -> None:
     storages: list[Storage] = []
 
