@@ -27,6 +27,7 @@ def test_time_in_which_nobody_was_heard_counts_for_nobody():
     expiry.heard(1, timeout=300, now=10)
     assert expiry.due(100) == []
     assert expiry.due(60_000) == []
+    assert expiry.left(expiry.deadlines[1], 60_000) == 200
     expiry.heard(1, timeout=300, now=60_010)
     for now in range(60_100, 60_400, 100):
         assert expiry.due(now) == []

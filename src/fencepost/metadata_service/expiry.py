@@ -10,8 +10,8 @@ from __future__ import annotations
 class Expiry:
     """The deadlines of sessions. All times are in milliseconds of a clock that never goes back.
 
-    While the process does not run, it hears nobody, so this time counts for nobody's absence: when :meth:`due` comes late by more than a
-    tick, every deadline moves by the delay.
+    While the process does not run, it hears nobody, so this time counts for nobody's absence: when :meth:`due` comes late, every deadline
+    moves by the delay.
     """
 
     def __init__(self, tick: int, now: int) -> None:
@@ -41,9 +41,7 @@ class Expiry:
 
     def due(self, now: int) -> list[int]:
         """The sessions that are over, in the order of their deadlines; they are forgotten. To be asked once a tick."""
-        late = now - self.last - self.tick
-        if late > self.tick:
-            self._not_running += late
+        self._not_running += max(0, now - self.last - self.tick)
         self.last = now
         over: list[int] = []
         for deadline in sorted(deadline for deadline in self._sessions if deadline <= now - self._not_running):
@@ -51,6 +49,10 @@ class Expiry:
         for session in over:
             del self.deadlines[session]
         return over
+
+    def left(self, deadline: int, now: int) -> int:
+        """The time that is left up to a deadline."""
+        return max(0, deadline - (now - self._not_running))
 
     def _leave(self, session: int, deadline: int) -> None:
         sessions = self._sessions[deadline]

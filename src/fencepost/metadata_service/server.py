@@ -162,7 +162,8 @@ class Service:
             where = f"{settings.client_port_address}:{settings.client_port}"
             raise SystemFailure(f"the metadata service can not listen on {where}: {error.strerror or error}") from error
         self.address = server.sockets[0].getsockname()[:2]
-        self._every(settings.tick_time, self._tick)
+        # What came while the loop was busy is read before anybody is taken to be gone.
+        self._every(settings.tick_time, lambda: self._loop.call_soon(self._tick))
         self._every(settings.container_check_interval, self._delete_containers)
         return server
 
@@ -179,7 +180,7 @@ class Service:
         await self._snapshots.finish(lambda: None)
         await self._disk.finish(lambda: None if failed else self.log.close(self.tree.zxid))
 
-    def _every(self, milliseconds: int, call: Callable[[], None]) -> None:
+    def _every(self, milliseconds: int, call: Callable[[], object]) -> None:
         index = len(self._timers)
 
         def again() -> None:

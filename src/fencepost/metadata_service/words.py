@@ -57,7 +57,7 @@ def _dump(service: Service) -> str:
         sessions.setdefault(deadline, []).append(session)
     lines = ["SessionTracker dump:", f"Session Sets ({len(sessions)})/({len(service.expiry.deadlines)}):"]
     for deadline in sorted(sessions):
-        lines.append(f"{len(sessions[deadline])} expire in {max(0, deadline - service.now())} ms:")
+        lines.append(f"{len(sessions[deadline])} expire in {service.expiry.left(deadline, service.now())} ms:")
         lines += [f"\t{session:#x}" for session in sessions[deadline]]
     lines.append("ephemeral nodes dump:")
     lines.append(f"Sessions with Ephemerals ({len(service.tree.ephemerals)}):")
