@@ -21,7 +21,7 @@ def main() -> int:
     parser.add_argument("--harms", type=int, default=0, help="and until so many harms were done")
     parser.add_argument("--entries", type=int, default=0, help="and until so many entries were acknowledged")
     parser.add_argument("--seed", type=int, help="of what is hurt when; by default any")
-    parser.add_argument("--bookies", type=int, default=4, help="bookies; ledgers have 3, of which 2 acknowledge")
+    parser.add_argument("--bookies", type=int, default=4, help="bookies; ledgers have 2 to 4 of them, of which 2 acknowledge")
     parser.add_argument("--tolerated", type=int, default=1, help="bookies that are hurt at the same time, at the most")
     parser.add_argument("--rate", type=int, default=500, help="entries a second that each writer appends at the most")
     parser.add_argument("--writers", type=int, default=2, help="writers")

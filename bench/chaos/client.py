@@ -23,6 +23,9 @@ from fencepost.store import errors
 PASSWORD = b"chaos"
 DIGESTS = ("crc32c", "crc32", "hmac")
 
+SHAPES = ((3, 3, 2), (3, 3, 2), (3, 2, 2), (4, 3, 2), (2, 2, 2))
+"""Ensembles, write quorums and ack quorums of ledgers. All tolerate that one bookie is gone."""
+
 IN_FLIGHT = 100
 ENTRIES = (50, 4_000)
 """How many entries a ledger gets, at the least and at the most."""
@@ -98,9 +101,12 @@ class Client:
 
     async def write(self) -> None:
         """Fill a ledger and close it, noting what is acknowledged; sometimes leave it open, for others to recover."""
-        nonce, digest = self.random.getrandbits(62), self.random.choice(DIGESTS)
-        ledger = await self.store.create_ledger(ensemble=3, write_quorum=3, ack_quorum=2, digest=digest, password=PASSWORD)
-        self.facts.note("created", ledger=ledger.id, nonce=nonce, digest=digest)
+        nonce, digest, shape = self.random.getrandbits(62), self.random.choice(DIGESTS), self.random.choice(SHAPES)
+        ensemble, write_quorum, ack_quorum = shape
+        ledger = await self.store.create_ledger(
+            ensemble=ensemble, write_quorum=write_quorum, ack_quorum=ack_quorum, digest=digest, password=PASSWORD
+        )
+        self.facts.note("created", ledger=ledger.id, nonce=nonce, digest=digest, shape=shape)
         wanted = self.random.randint(*ENTRIES)
         waiting: collections.deque[asyncio.Task[int]] = collections.deque()
         begun = asyncio.get_running_loop().time()
