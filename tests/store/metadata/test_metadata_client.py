@@ -205,6 +205,25 @@ def test_a_registration_that_does_not_end_is_told(service: str) -> None:
     run(test)
 
 
+def test_a_service_that_answers_late_leaves_time_to_replace_a_registration(service: str) -> None:
+    async def test() -> None:
+        async with connected(f"{service}/late") as client, connected(f"{service}/late", 0.2) as other:
+            await client.initialise()
+            await client.register_bookie("b:1", INFO)
+            ask = other._asked
+
+            async def asked_late(operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+                if operation.__name__ == "create_async":
+                    await asyncio.sleep(0.5)  # the service is down for longer than the session of the other would have lasted
+                return await ask(operation, *arguments, **options)
+
+            other._asked = asked_late  # type: ignore[method-assign]
+            await other.register_bookie("b:1", INFO, replace=True)
+            await client.register_bookie("b:1", INFO, replace=True)
+
+    run(test)
+
+
 def test_cookies_have_versions(service: str) -> None:
     async def test() -> None:
         async with connected(f"{service}/c") as client:

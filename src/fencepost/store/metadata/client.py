@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import enum
 import logging
+import math
 import uuid
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Self
@@ -374,7 +375,7 @@ class MetadataClient:
         """
         folder, other = (paths.READ_ONLY, paths.AVAILABLE) if read_only else (paths.AVAILABLE, paths.READ_ONLY)
         path, data = self._path(f"{folder}/{bookie}"), registration.to_bytes(info)
-        end = self.loop.time() + self.session_timeout * 1.5
+        end = math.inf
         while True:
             try:
                 await self._asked(self._kazoo.create_async, path, data, None, True)
@@ -384,6 +385,8 @@ class MetadataClient:
                     raise NoClusterError(f"there is no cluster at {self.address}") from None
                 await self._make_path(self._path(folder))
             except exceptions.NodeExistsError:
+                if not replace:  # the time before the service answered is not the other session's
+                    end = min(end, self.loop.time() + self.session_timeout * 1.5)
                 if await self._is_registered(path, data, replace):
                     break
                 if self.loop.time() > end:
