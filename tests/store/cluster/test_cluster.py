@@ -10,13 +10,15 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from patience import until
 from standing import STAND_IN, Up, background, cluster, happened, is_there, part, plan
 
-from fencepost.errors import SYSTEM_FAILED, WRONG_OPTIONS
+from fencepost.errors import SYSTEM_FAILED, WRONG_OPTIONS, OptionError
+from fencepost.store.cluster import control
 from fencepost.store.cluster.part import Part
 
 
@@ -337,6 +339,37 @@ def test_a_terminal_has_a_live_table(tmp_path: Path) -> None:
     assert re.search(r"^bookie 1 +127\.0\.0\.1:\d+ +serves +\d+ +[\d.]+ MiB +[\d.]+ s", text, flags=re.M)
     assert re.search(r"\d\d:\d\d:\d\d  bookie 1  127\.0\.0\.1:\d+  down: stopped", text, flags=re.M)
     assert "\x1b[32mserves" in seen.decode() and seen.decode().rstrip().endswith("\x1b[?25h"), "the cursor is back"
+
+
+def test_a_terminal_that_is_closed_ends_the_cluster_cleanly(tmp_path: Path) -> None:
+    mine, theirs = pty.openpty()
+    running = Up(tmp_path / "store", "--bookies", "1", stdout=theirs)
+    os.close(theirs)
+    seen = b""
+    while b"Ctrl-C ends it" not in seen:
+        seen += os.read(mine, 1 << 16)
+    os.close(mine)
+    running.process.send_signal(signal.SIGHUP)
+    assert "Traceback" not in running.ended()[2]
+    assert happened(running.directory)[-2:] == ["stopped bookie-1", "stopped metadata"]
+
+
+def test_a_part_is_started_once_however_often_that_is_asked(running: Up) -> None:
+    place = str(running.directory)
+    assert cluster("kill", place, "1", "1")[0] == 0
+    before = len(happened(running.directory))
+    with ThreadPoolExecutor() as pool:
+        done = list(pool.map(lambda _: _start(running.directory), range(4)))
+    assert done.count("") == 1 and all(why.startswith("bookie 1 is ") for why in done if why)
+    assert happened(running.directory)[before:] == ["started bookie-1"]
+
+
+def _start(directory: Path) -> str:
+    try:
+        control.ask(directory, "start", ["1"])
+    except OptionError as error:
+        return str(error)
+    return ""
 
 
 def _block(terminal: int) -> bytes:

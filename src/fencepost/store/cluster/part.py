@@ -64,6 +64,8 @@ class Part:
         self.identity: Identity | None = None
         self._changed = changed
         self._process: asyncio.subprocess.Process | None = None
+        self._is_starting = False
+        """Whether the process is being made."""
         self._descriptor = -1
         self._overdue = ""
         """Why it is killed, if that is because it did not end by itself."""
@@ -77,8 +79,8 @@ class Part:
 
     @property
     def is_down(self) -> bool:
-        """Whether there is no process."""
-        return self._process is None
+        """Whether there is no process, and none on its way."""
+        return self._process is None and not self._is_starting
 
     def facts(self) -> dict[str, Any]:
         """What there is to know, for JSON. ``memory`` is in bytes, ``since`` in seconds since the epoch."""
@@ -98,6 +100,7 @@ class Part:
 
     async def start(self) -> None:
         """Start the process. It is there when this returns, and serves some time after. Raises SystemFailure if it can not be started."""
+        self._is_starting = True
         try:
             self.log.parent.mkdir(exist_ok=True)
             if self.log.exists() and self.log.stat().st_size > LOG_LIMIT:
@@ -113,6 +116,8 @@ class Part:
                 )
         except OSError as error:
             raise SystemFailure(f"{self.title} can not be started: {error.strerror}") from None
+        finally:
+            self._is_starting = False
         self._process, self.reason, self.since = process, "", time.time()
         self._overdue = ""
         self.identity = identity(process.pid)

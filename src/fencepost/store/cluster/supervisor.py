@@ -155,7 +155,7 @@ class Supervisor:
         """Do something to parts, and wait until it is done. Raises OptionError if it is impossible, SystemFailure if it fails."""
         if self.over.is_set():
             raise OptionError(f"the cluster in {self.directory} stops")
-        parts = [self._part(name) for name in names]
+        parts = [self._part(name) for name in dict.fromkeys(names)]
         for part in parts:
             if part.is_down != (action == "start"):
                 instead = f"fencepost cluster {'start' if part.is_down else 'status'} {self.directory}"

@@ -30,7 +30,7 @@ LOG = "cluster.log"
 
 def run(directory: Directory, plan: Plan, view: views.View) -> None:
     """Start a cluster, and run it until somebody wants it to end. Raises SystemFailure if it can not be started."""
-    asyncio.run(_run(directory, plan, view))
+    asyncio.run(_run(directory, plan, views.Forgiving(view)))
 
 
 async def _run(directory: Directory, plan: Plan, view: views.View) -> None:

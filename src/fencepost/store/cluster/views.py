@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any, Protocol
 
 from fencepost import output
+from fencepost.errors import SystemFailure
 from fencepost.progress import duration
 from fencepost.report import numbers
 from fencepost.store.cluster.part import State
@@ -39,6 +41,29 @@ class View(Protocol):
 
     def close(self) -> None:
         """There is no more to come."""
+
+
+class Forgiving:
+    """Another view, which may go away: a terminal that is closed is no reason for a cluster not to end as it should."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def changed(self, part: dict[str, Any], facts: dict[str, Any]) -> None:
+        with suppress(OSError, SystemFailure):
+            self._view.changed(part, facts)
+
+    def told(self, text: str, facts: dict[str, Any]) -> None:
+        with suppress(OSError, SystemFailure):
+            self._view.told(text, facts)
+
+    def drawn(self, facts: dict[str, Any]) -> None:
+        with suppress(OSError, SystemFailure):
+            self._view.drawn(facts)
+
+    def close(self) -> None:
+        with suppress(OSError, SystemFailure):
+            self._view.close()
 
 
 class Lines:
