@@ -115,6 +115,29 @@ def test_what_is_not_durable_is_not_seen_and_who_waits_for_nothing_is_answered(s
     assert reader.answers(2)[3] == 0, "a sync sees what was asked for before it"
 
 
+def test_a_session_that_moves_sees_what_it_asked_for_over_its_last_connection(serve, connect):
+    server = serve()
+    first = connect(server)
+    slow = Slow(server.service.log)
+    first.send([zk.CREATE, ["/new", b"", zk.OPEN, 0]])
+    assert slow.asked.wait(patience.PATIENCE)
+    first.drop()
+    threading.Timer(0.3, slow.go.set).start()
+    second = connect(server, session=first.session, password=first.password)
+    assert second.call([zk.EXISTS, ["/new", False]])[3] == 0
+
+
+def test_a_session_that_is_closed_while_it_moves_is_gone(serve, connect):
+    server = serve()
+    first = connect(server)
+    slow = Slow(server.service.log)
+    first.send([zk.CLOSE, []])
+    assert slow.asked.wait(patience.PATIENCE)
+    first.drop()
+    threading.Timer(0.3, slow.go.set).start()
+    assert not connect(server, session=first.session, password=first.password).session
+
+
 def test_what_came_while_the_disk_was_busy_is_one_group(serve, connect):
     server = serve()
     clients = [connect(server) for _ in range(5)]

@@ -50,7 +50,7 @@ _BETWEEN_GROUPS = 0.001
 
 
 class Item:
-    """A request in the queue: a change, with its entry once it has one, or a query or a code to answer.
+    """A request in the queue: a change, with its entry once it has one, or a query, a connect request or a code to answer.
 
     ``asker`` is who asks, as it was when the request came, and ``connection`` the one that is answered, if any; it is closed after the
     answer if this is the ``last``. ``size`` is the bytes of the message, ``since`` when it came.
@@ -63,7 +63,7 @@ class Item:
         asker: Asker[Any],
         xid: int,
         change: Change | None = None,
-        answer: Query | Code | None = None,
+        answer: Query | Connect | Code | None = None,
         last: bool = False,
         since: int = 0,
     ) -> None:
@@ -273,7 +273,21 @@ class Service:
         before = self.by_session.get(request.session)
         if before is not None:
             before.close(abort=True)
-        self._attach(connection, request.session, timeout, session.password)
+        self.expiry.heard(request.session, timeout, self.now())
+        connection.timeout = timeout
+        if self._queue or self._syncing:
+            # What the session has asked for over another connection is done first, so that its client sees whether it was.
+            self._enqueue(Item(connection.asker, 0, answer=request, since=self.heard_at))
+        else:
+            self._resume(connection, request.session)
+
+    def _resume(self, connection: Connection, number: int) -> None:
+        """Give a connection a session that is open, if it still is."""
+        session = self.tree.sessions.get(number)
+        if session is None:
+            connection.refused()
+        else:
+            self._attach(connection, number, connection.timeout, session.password)
 
     def _attach(self, connection: Connection, session: int, timeout: int, password: bytes) -> None:
         self.expiry.heard(session, timeout, self.now())
@@ -433,10 +447,14 @@ class Service:
             for watcher in watchers:
                 watcher.notify(frame, event.acl)
 
-    def _answer(self, asker: Asker[Any], item: Item, request: Query | Code) -> None:
+    def _answer(self, asker: Asker[Any], item: Item, request: Query | Connect | Code) -> None:
         """Answer what changes nothing."""
         connection = item.connection
         if connection is None or connection.closing:
+            return
+        if isinstance(request, Connect):
+            self._resume(connection, request.session)
+            connection.parse()
             return
         zxid = self.tree.zxid
         if isinstance(request, Code):
