@@ -79,6 +79,10 @@ ALL = (
 )
 
 
+LOOPBACK_ALONE = "Trying to listen on loopback address"
+"""What the client says where a test makes it look for a bookie under the name of this machine."""
+
+
 class Outcome(NamedTuple):
     """How a test ended: ``ok``, ``failed`` or ``skipped``, and why."""
 
@@ -124,7 +128,10 @@ def _outcome(test: str, found: xml.etree.ElementTree.Element) -> Outcome:
     for kind, status in (("skipped", "skipped"), ("failure", "failed"), ("error", "failed")):
         element = found.find(kind)
         if element is not None:
-            return Outcome(name, status, _reason(element), float(found.get("time") or 0))
+            reason = _reason(element)
+            if LOOPBACK_ALONE in reason:
+                status, reason = "skipped", "needs a machine whose name has another address than loopback"
+            return Outcome(name, status, reason, float(found.get("time") or 0))
     return Outcome(name, "ok", "", float(found.get("time") or 0))
 
 

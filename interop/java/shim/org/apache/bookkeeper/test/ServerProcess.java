@@ -31,6 +31,10 @@ import org.apache.bookkeeper.conf.ServerConfiguration;
 final class ServerProcess {
     private static final Set<ProcessHandle> STARTED = ConcurrentHashMap.newKeySet();
     private static final ObjectMapper JSON = new ObjectMapper();
+
+    /** Settings that tests give the Java bookie and that ours has under the same names; others are about the insides of either. */
+    private static final List<String> SETTINGS = List.of("gcWaitTime", "zkTimeout", "nettyMaxFrameSizeBytes", "forceReadOnlyBookie");
+
     private static Process launcher;
 
     static {
@@ -81,7 +85,13 @@ final class ServerProcess {
         boolean fencepost = System.getProperty("interop.bookies").equals("fencepost");
         if (fencepost) {
             String uri = conf.getMetadataServiceUriUnchecked().replaceFirst("zk\\+[a-z]*:", "zk:");
-            command = List.of("bookie", new File(folder, "data").getPath(), "--metadata", uri, "--port", Integer.toString(port));
+            command = new ArrayList<>(
+                List.of("bookie", new File(folder, "data").getPath(), "--metadata", uri, "--port", Integer.toString(port)));
+            for (String name : SETTINGS) {
+                if (conf.containsKey(name)) {
+                    command.addAll(List.of("--set", name + "=" + conf.getString(name)));
+                }
+            }
         } else {
             File settings = new File(folder, "bk_server.conf");
             conf.setLedgerStorageClass(DbLedgerStorage.class.getName());
