@@ -183,9 +183,9 @@ def last_confirmed(setting: Setting) -> None:
     if setting.reader.kind == JAVA:
         equal(reader.read(9, 9, "read_unconfirmed"), bodies[9:], "entry that is not confirmed")
     ledger.append(b"one more")
-    until(5, "LAC of 9", lambda: reader.call("read_lac") == 9)
+    until(30, "LAC of 9", lambda: reader.call("read_lac") == 9)
     ledger.close()
-    until(10, "LAC of 10 after the close", lambda: reader.call("read_lac") == 10)
+    until(30, "LAC of 10 after the close", lambda: reader.call("read_lac") == 10)
 
 
 @_among(EVERY, "explicit LAC")
@@ -195,7 +195,7 @@ def explicit_lac(setting: Setting) -> None:
     ledger = writer.create()
     written(ledger, entries(10))
     reader = setting.reader.open(ledger.id, recover=False)
-    until(10, "LAC of 9", lambda: reader.call("read_lac") == 9)
+    until(30, "LAC of 9", lambda: reader.call("read_lac") == 9)
     if setting.reader.kind == JAVA:
         equal(reader.call("explicit_lac"), 9, "explicit LAC")
     equal(reader.read(0, 9), entries(10), "entries")
