@@ -494,3 +494,42 @@ def test_settings_that_make_no_sense_are_refused() -> None:
             await cluster.connect(request_timeout=0)
 
     run(test)
+
+
+def test_what_is_under_way_when_the_store_is_closed_fails() -> None:
+    async def test(cluster: Cluster) -> None:
+        for bookie in cluster.bookies.values():
+            bookie.swallow = lambda request: type(request) is AddEntry
+        store = await cluster.connect()
+        ledger = await store.create_ledger(in_flight=1)
+        reader = await store.open_ledger(ledger.id)
+        under_way = [asyncio.ensure_future(ledger.append(b"entry")) for _ in range(3)]
+        under_way.append(asyncio.ensure_future(ledger.close()))
+        under_way.append(asyncio.ensure_future(anext(aiter(reader.tail()))))
+        under_way.append(asyncio.ensure_future(ledger.append_many([b"more"] * 3)))
+        await until(lambda: any(type(request) is AddEntry for each in cluster.bookies.values() for request in each.asked), "an add")
+        await store.close()
+        async with asyncio.timeout(20):
+            for outcome in await asyncio.gather(*under_way, return_exceptions=True):
+                assert isinstance(outcome, errors.StoreError), outcome
+            with pytest.raises(errors.IllegalOperationError, match="closed"):
+                await ledger.append(b"late")
+
+    run(test)
+
+
+def test_metadata_that_can_not_be_read_are_told_of_at_once() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        await (await store.create_ledger(ledger=5)).close()
+
+        async def damaged(ledger: int, watch: Any = None) -> Any:
+            raise errors.UnknownLayoutError(f"the metadata of ledger {ledger} are damaged or foreign")
+
+        cluster.metadata.read_ledger = damaged  # type: ignore[method-assign]
+        for recover in (False, True):
+            with pytest.raises(errors.UnknownLayoutError, match="ledger 5 are damaged"):
+                async with asyncio.timeout(20):
+                    await store.open_ledger(5, recover=recover)
+
+    run(test)

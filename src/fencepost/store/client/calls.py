@@ -7,7 +7,7 @@ from typing import Any
 
 from fencepost.store.client.driver import Actor, Driver
 from fencepost.store.client.outcomes import error_of
-from fencepost.store.errors import IllegalOperationError
+from fencepost.store.errors import IllegalOperationError, StoreError
 from fencepost.store.roles.interface import Result, Role
 
 
@@ -18,7 +18,7 @@ class Calls:
         self.driver = driver
         self.ledger = ledger
         self.waiting: dict[int, asyncio.Future[Any]] = {}
-        self.actor = Actor(driver, role, self._result)
+        self.actor = Actor(driver, role, self._result, self._failed)
 
     def start(self, operation: str, *arguments: Any) -> asyncio.Future[Any]:
         """Ask the role for something. Whoever cancels the future only does not hear of it."""
@@ -35,11 +35,13 @@ class Calls:
 
     def close(self) -> None:
         """The role is gone; calls that are under way raise :class:`IllegalOperationError`."""
-        self.actor.close()
+        self.actor.fail(IllegalOperationError(f"the handle of ledger {self.ledger} is closed"))
+
+    def _failed(self, error: StoreError) -> None:
         waiting, self.waiting = self.waiting, {}
         for future in waiting.values():
             if not future.done():
-                future.set_exception(IllegalOperationError(f"the handle of ledger {self.ledger} is closed"))
+                future.set_exception(error)
 
     def _result(self, result: Result) -> None:
         future = self.waiting.pop(result.token)

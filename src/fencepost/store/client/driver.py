@@ -15,9 +15,11 @@ from fencepost.store.client.connection import Connection
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.errors import (
     BadVersionError,
+    IllegalOperationError,
     LedgerExistsError,
     MetadataServiceError,
     NoSuchLedgerError,
+    OutcomeUnknownError,
     StoreError,
 )
 from fencepost.store.messages import Request, Response
@@ -50,8 +52,9 @@ _OUTCOMES: dict[type[StoreError], Outcome] = {
     NoSuchLedgerError: Outcome.NO_LEDGER,
     LedgerExistsError: Outcome.EXISTS,
     BadVersionError: Outcome.BAD_VERSION,
+    OutcomeUnknownError: Outcome.UNKNOWN,
 }
-"""The outcomes that errors of the metadata client are; any other is not known to have done anything or not."""
+"""The outcomes that errors of the metadata client are. After any other, trying again would end alike: the role can not go on."""
 
 
 class Driver:
@@ -80,12 +83,12 @@ class Driver:
         return driver
 
     async def close(self) -> None:
-        """End everything. Calls that are under way are never answered."""
+        """End everything. Calls that are under way fail, and what comes of them is not known."""
         for stop in self._stops:
             stop()
         self._stops.clear()
         for actor in [*self.actors]:
-            actor.close()
+            actor.fail(IllegalOperationError("the store was closed meanwhile"))
         for task in [*self.tasks]:
             task.cancel()
         for connection in self.connections.values():
@@ -192,12 +195,18 @@ class _Question:
 
 
 class Actor:
-    """A role at work: its events go in one after another, and its effects are carried out. ``results`` takes what comes of its calls."""
+    """A role at work: its events go in one after another, and its effects are carried out.
 
-    def __init__(self, driver: Driver, role: Role, results: Callable[[Result], None]) -> None:
+    ``results`` takes what comes of its calls, and ``failed``, once, why no more will come of those that are under way.
+    """
+
+    def __init__(
+        self, driver: Driver, role: Role, results: Callable[[Result], None], failed: Callable[[StoreError], None]
+    ) -> None:
         self.driver = driver
         self.role = role
         self.results = results
+        self.failed = failed
         self.calls = 0
         self._time = driver.loop.time
         self._receive = role.receive
@@ -224,6 +233,12 @@ class Actor:
         """The role is gone. What it has sent is on its way."""
         self.is_closed = True
         self.driver.actors.discard(self)
+
+    def fail(self, error: StoreError) -> None:
+        """The role can not go on."""
+        if not self.is_closed:
+            self.close()
+            self.failed(error)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -273,5 +288,9 @@ class Actor:
                 version = await service.write_ledger(ledger, operation.metadata, operation.version)
                 answer = MetadataAnswer(txn, Outcome.OK, version)
         except StoreError as error:
-            answer = MetadataAnswer(txn, _OUTCOMES.get(type(error), Outcome.UNKNOWN))
+            outcome = _OUTCOMES.get(type(error))
+            if outcome is None:
+                self.fail(error)
+                return
+            answer = MetadataAnswer(txn, outcome)
         self.deliver(answer)

@@ -42,7 +42,9 @@ class LedgerWriter:
         """Those who wait for room, and the sizes of their entries."""
         self._sinks: dict[int, tuple[Any, int | None]] = {}
         """Who is told what comes of a call, a future or several appends; and the size of the entry if it is an append."""
-        self._actor = Actor(driver, self._role, self._result)
+        self._error: StoreError | None = None
+        """Why the writer can not go on, though its ledger is not closed."""
+        self._actor = Actor(driver, self._role, self._result, self._failed)
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
@@ -195,7 +197,7 @@ class LedgerWriter:
         After :class:`NotEnoughBookiesError` or :class:`WriteError` the ledger is closed at its last add confirmed. Raises
         :class:`LedgerFencedError` if somebody else recovers the ledger: it ends where that ends it. It can be called again.
         """
-        if not self._actor.is_closed:
+        if not self._actor.is_closed or self._error is not None:
             await self._ask("close")
             self._actor.close()
         return self.last_add_confirmed
@@ -218,7 +220,9 @@ class LedgerWriter:
     def _call(self, sink: Any, size: int | None, operation: str, *arguments: Any) -> None:
         actor = self._actor
         if actor.is_closed:
-            raise LedgerClosedError(f"ledger {self.id} is closed")
+            if size is not None:
+                self._release(size)
+            raise self._error or LedgerClosedError(f"ledger {self.id} is closed")
         self._sinks[actor.calls + 1] = (sink, size)  # the role may answer before its call returns
         actor.call(operation, *arguments)
 
@@ -232,6 +236,17 @@ class LedgerWriter:
             sink.set_exception(error_of(result.error, self.id))
         else:
             sink.set_result(result.value)
+
+
+    def _failed(self, error: StoreError) -> None:
+        """Nothing comes of the calls that are under way, and nobody who waits for room gets it."""
+        self._error = error
+        sinks, self._sinks = self._sinks, {}
+        for sink, size in sinks.values():
+            if size is not None:
+                self._release(size)  # whoever gets the room is told when he uses it
+            if not sink.done():
+                sink.set_exception(error)
 
 
 class _Several:

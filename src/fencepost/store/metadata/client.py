@@ -44,6 +44,7 @@ _LOST = (
     exceptions.SessionExpiredError,
     exceptions.ConnectionClosedError,
     exceptions.OperationTimeoutError,
+    exceptions.SessionMovedError,
 )
 """kazoo's errors after which it is not known whether an operation was done."""
 
