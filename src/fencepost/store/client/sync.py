@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, Generic, Self, TypeVar
 
 from fencepost.errors import OptionError
@@ -38,6 +38,10 @@ class _Loop:
         try:
             self.loop.run_forever()
         finally:
+            if tasks := asyncio.all_tasks(self.loop):  # for which other threads may wait
+                for task in tasks:
+                    task.cancel()
+                self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
             self.loop.close()
@@ -50,6 +54,8 @@ class _Loop:
         future = self.submit(coroutine)
         try:
             return future.result()
+        except CancelledError:
+            raise OptionError("the store was closed meanwhile") from None
         except BaseException:
             future.cancel()
             raise
