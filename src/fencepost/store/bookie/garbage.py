@@ -1,8 +1,9 @@
 """Garbage collection: entries of ledgers that were deleted from the metadata are forgotten, and their room is given back.
 
 Only the metadata say that a ledger is deleted, and they are asked twice: a ledger is forgotten that the storage had before all ledgers
-were listed, that is not among them, and that can not be read by itself either. While the metadata service does not answer, or has
-another cluster than it had, nothing is forgotten.
+were listed, that is not among them, and that can not be read by itself either. Between both the server that answers has to catch up with
+its quorum, or it would not know of ledgers that are new. While the metadata service does not answer, or has another cluster than it
+had, nothing is forgotten.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ async def collect(server: Server, storage: Storage, client: MetadataClient, sett
 async def forget_deleted(server: Server, storage: Storage, client: MetadataClient, instance_id: str) -> list[int]:
     """Forget the ledgers that are deleted; gives them. Raises :class:`StoreError` if the metadata service does not tell."""
     stored = await asyncio.to_thread(storage.ledgers)
+    await client.sync()
     listed = {ledger async for ledger in client.ledgers()}
     deleted = [ledger for ledger in stored if ledger not in listed and await _is_deleted(client, ledger)]
     if not deleted:

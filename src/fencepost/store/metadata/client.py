@@ -200,6 +200,10 @@ class MetadataClient:
         await self._read_layout()
         return instance_id
 
+    async def sync(self) -> None:
+        """Come back when all that was done before, by anybody, is seen by what is asked next: a server of a quorum may be behind."""
+        await self._asked(self._kazoo.sync_async, self.address.root)
+
     async def is_initialised(self) -> bool:
         """Whether there is a cluster at this address."""
         return await self._asked(self._kazoo.exists_async, self._path(paths.LAYOUT)) is not None
