@@ -38,6 +38,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="measurements of each figure (by default 3)")
     parser.add_argument("--warm-up", type=float, metavar="SECONDS", help="of each side ahead of everything (by default 20)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all measurements to this file as well")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave data and logs in this new folder")
     given = parser.parse_args()
     given.size = given.size or ([1024] if given.quick else list(SIZES))
     given.in_flight = given.in_flight or list(IN_FLIGHT)
@@ -102,7 +103,7 @@ def main() -> int:
     except jars.Unavailable as missing:
         print(f"bench.store: {missing}", file=sys.stderr)
         return 2
-    folder = Path(tempfile.mkdtemp(prefix="fencepost-bench-"))
+    folder = given.keep or Path(tempfile.mkdtemp(prefix="fencepost-bench-"))
     sides = [Side(name, folder / f"side-{number}") for number, name in enumerate(given.side)]
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.2f} before the first measurement\n", flush=True)
     try:
@@ -119,7 +120,8 @@ def main() -> int:
     finally:
         for side in sides:
             side.end()
-        shutil.rmtree(folder, ignore_errors=True)
+        if given.keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
     print()
     for name, sizes in memory.items():
         told = ", ".join(f"{part} {size / 2**20:,.0f}" for part, size in sizes.items())

@@ -72,6 +72,9 @@ class Driver:
         self.tasks: set[asyncio.Task[None]] = set()
         self.unreachable_since: float | None = None
         """Since when the metadata service can not be reached; None while it can."""
+        self._patient: set[asyncio.Future[Any]] = set()
+        """What is waited for and may need the metadata service."""
+        self._losing_patience: asyncio.TimerHandle | None = None
         self._stops: list[Callable[[], None]] = []
 
     @classmethod
@@ -87,6 +90,7 @@ class Driver:
         for stop in self._stops:
             stop()
         self._stops.clear()
+        self._be_patient()
         for actor in [*self.actors]:
             actor.fail(IllegalOperationError("the store was closed meanwhile"))
         for task in [*self.tasks]:
@@ -155,23 +159,39 @@ class Driver:
 
     async def patiently(self, future: asyncio.Future[Any]) -> Any:
         """Wait for what may need the metadata service. Raises :class:`MetadataServiceError` once that is out of reach for too long."""
+        if future.done():
+            return future.result()
+        if self.unreachable_since is not None and self.unreachable_since + self.settings.metadata_timeout <= self.loop.time():
+            future.cancel()
+            raise self._unreachable()
+        self._patient.add(future)
+        try:
+            return await future
+        finally:
+            self._patient.discard(future)
+
+    def _unreachable(self) -> MetadataServiceError:
         limit = self.settings.metadata_timeout
-        while not future.done():
-            since = self.unreachable_since
-            wait = limit if since is None else since + limit - self.loop.time()
-            if wait <= 0:
-                future.cancel()
-                raise MetadataServiceError(
-                    f"the metadata service at {self.metadata.address.hosts} can not be reached for {limit:g} s"
-                )
-            await asyncio.wait((future,), timeout=wait)
-        return future.result()
+        return MetadataServiceError(f"the metadata service at {self.metadata.address.hosts} can not be reached for {limit:g} s")
+
+    def _lose_patience(self) -> None:
+        """The metadata service is out of reach for too long: nobody waits any more for what may need it."""
+        for future in [*self._patient]:
+            if not future.done():
+                future.set_exception(self._unreachable())
+
+    def _be_patient(self) -> None:
+        if self._losing_patience is not None:
+            self._losing_patience.cancel()
+            self._losing_patience = None
 
     def _session_changed(self, session: Session) -> None:
         if session is Session.CONNECTED:
             self.unreachable_since = None
+            self._be_patient()
         elif self.unreachable_since is None:
             self.unreachable_since = self.loop.time()
+            self._losing_patience = self.loop.call_later(self.settings.metadata_timeout, self._lose_patience)
         if session is Session.EXPIRED:
             for actor in [*self.actors]:
                 actor.deliver(SessionExpired())
