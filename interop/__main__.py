@@ -20,7 +20,7 @@ from pathlib import Path
 from interop import cases, jars, upstream
 from interop.clients import CLIENTS, PATIENCE, Client, ClientProcess, Refused
 from interop.clusters import BOOKIES, FENCEPOST, JAVA, METADATA, MIXED, Cluster, java_uri
-from interop.processes import DidNotStart
+from interop.processes import DidNotStart, clean_up_when_ended
 
 BOOKIES_OF_A_CLUSTER = 4
 """One more than an ensemble has, so that there is one to take the place of another."""
@@ -205,6 +205,7 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """Run the examination; the exit status."""
     given = arguments()
+    clean_up_when_ended()
     began = time.monotonic()
     if not given.list:
         try:

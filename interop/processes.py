@@ -6,12 +6,18 @@ import random
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Below the ports that the system hands out to outgoing connections, one of which might else take the place of a killed server.
 PORTS = range(22400, 32000)
+
+
+def clean_up_when_ended() -> None:
+    """Have SIGTERM end this process as an exception does, so that the servers that it has started end too."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 class DidNotStart(Exception):

@@ -19,7 +19,7 @@ from pathlib import Path
 from bench.store.sides import KINDS, Cell, Side
 from interop import jars
 from interop.clients import Refused
-from interop.processes import DidNotStart
+from interop.processes import DidNotStart, clean_up_when_ended
 
 SIZES = {100: "100 B", 1024: "1 KiB", 65_536: "64 KiB"}
 IN_FLIGHT = (1, 100, 1000)
@@ -98,6 +98,7 @@ def measure(given: argparse.Namespace, sides: list[Side]) -> list[Cell]:
 def main() -> int:
     """Measure and print; the exit status."""
     given = arguments()
+    clean_up_when_ended()
     try:
         jars.fetch()
     except jars.Unavailable as missing:
