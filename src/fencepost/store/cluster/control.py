@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,9 @@ def _address(directory: Path) -> Iterator[str]:
         os.close(opened)
 
 
-async def listen(supervisor: Supervisor) -> asyncio.AbstractServer:
-    """Answer others from now on."""
+@contextlib.asynccontextmanager
+async def listening(supervisor: Supervisor) -> AsyncIterator[None]:
+    """Answers others meanwhile."""
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, ValueError):  # who asked went away, or spoke too long
@@ -59,7 +60,13 @@ async def listen(supervisor: Supervisor) -> asyncio.AbstractServer:
     with _address(supervisor.directory) as address:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(address)  # of a process that was killed
-        return await asyncio.start_unix_server(converse, address)
+        server = await asyncio.start_unix_server(converse, address)
+        try:
+            yield
+        finally:
+            server.close()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(address)
 
 
 async def _answer(supervisor: Supervisor, line: bytes) -> Answer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import subprocess
 import time
@@ -14,7 +13,7 @@ from typing import Any
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.store.cluster import control, views
 from fencepost.store.cluster.part import Part, last_words
-from fencepost.store.cluster.plan import CONTROL, LOGS, Plan
+from fencepost.store.cluster.plan import LOGS, Plan
 from fencepost.store.cluster.supervisor import PROGRAM, Directory, Supervisor
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -41,26 +40,23 @@ async def _run(directory: Directory, plan: Plan, view: views.View) -> None:
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, _end, supervisor, view)
-    server = await control.listen(supervisor)
     drawing = asyncio.create_task(_draw(supervisor, view))
     over = asyncio.create_task(supervisor.over.wait())
-    running = asyncio.create_task(_serve(supervisor, view))
-    try:
-        await asyncio.wait({over, running}, return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            await running
-    finally:
-        for task in (running, over):
-            task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, SystemFailure, OSError):
-            await running
-        supervisor.over.set()
-        await supervisor.stop()
-        drawing.cancel()
-        server.close()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(directory.path / CONTROL)
-        view.close()
+    async with control.listening(supervisor):
+        running = asyncio.create_task(_serve(supervisor, view))
+        try:
+            await asyncio.wait({over, running}, return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                await running
+        finally:
+            for task in (running, over):
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, SystemFailure, OSError):
+                await running
+            supervisor.over.set()
+            await supervisor.stop()
+            drawing.cancel()
+            view.close()
 
 
 async def _serve(supervisor: Supervisor, view: views.View) -> None:
