@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from pathlib import Path
 import fencepost
 from fencepost.store.cluster import bound
 from fencepost.store.cluster.ports import HOST, free_ports
+from fencepost.store.disk import journal
 from fencepost.store.messages import ReadEntry
 from fencepost.store.rules.codes import Code
 from fencepost.store.wire.frames import DEFAULT_LIMIT, Frames
@@ -108,11 +110,22 @@ def prepared(home: Path) -> Prepared:
         for entry_id, (code, body) in enumerate(answers(bookie_port, ledger, count)):
             assert code is Code.OK and body is not None
             case.entries[ledger, entry_id] = body
+    _until_proven(home / "bookie.live" / "journal" / "current")
     bookie.end(signal.SIGKILL)
     metadata.end(signal.SIGTERM)
     for part in ("metadata", "bookie"):
         shutil.copytree(home / f"{part}.live", home / part)
     return case
+
+
+def _until_proven(journals: Path) -> None:
+    """Wait until a bookie that rests has proven all of its journal to be durable; before that, damage at its end can not be told from a torn write."""
+    while True:
+        newest = max(journals.glob("*.journal"))
+        seen = journal.scan(newest.read_bytes(), int(newest.stem))
+        if all(group < seen.synced for group, _ in seen.records):
+            return
+        time.sleep(0.02)
 
 
 async def _written(uri: str, count: int) -> int:
