@@ -122,6 +122,35 @@ def test_a_directory_of_another_bookie_or_cluster_or_none_is_refused(tmp_path: P
     run(main())
 
 
+def test_a_bookie_whose_cookies_alone_are_left_is_refused(tmp_path: Path, uri: str) -> None:
+    async def main() -> None:
+        async with bookie(tmp_path / "b", uri):
+            pass
+        currents = [tmp_path / "b" / name / "current" for name in ("journal", "ledgers")]
+        for file in (file for current in currents for file in current.iterdir()):
+            if file.is_file() and file.name != "VERSION":
+                file.unlink()
+        with pytest.raises(SystemFailure, match="neither journal nor entry logs: they are lost"):
+            async with bookie(tmp_path / "b", uri):
+                pass
+
+    asyncio.run(main())
+
+
+def test_a_first_start_that_was_cut_short_is_done_again(tmp_path: Path, uri: str) -> None:
+    def cut_short(*_: Any, **__: Any) -> Any:
+        raise SystemFailure("no storage yet")
+
+    async def main() -> None:
+        with pytest.raises(SystemFailure, match="no storage yet"):
+            async with bookie(tmp_path / "b", uri, storage_of=cut_short):
+                pass
+        async with bookie(tmp_path / "b", uri):
+            pass
+
+    asyncio.run(main())
+
+
 def test_two_bookies_never_have_one_directory(tmp_path: Path, uri: str) -> None:
     async def main() -> None:
         async with bookie(tmp_path, uri, bookieId="a") as first:

@@ -22,6 +22,9 @@ VERSION = "VERSION"
 LOCK = "LOCK"
 """The file by which a storage keeps other processes away."""
 
+FIRST_START = "FIRST_START"
+"""A file beside it, from before the cookie is stamped until the storage has files of its own."""
+
 LAYOUT_VERSION = 5
 """The version of BookKeeper's cookies; those before 4 were no protobuf."""
 
@@ -100,7 +103,7 @@ def read(directory: str) -> Stamped:
             if name == VERSION:
                 cookie = from_bytes((current / name).read_bytes())
                 continue
-            others = others or name not in (LOCK, f"{VERSION}.new")
+            others = others or name not in (LOCK, FIRST_START, f"{VERSION}.new")
             _refuse_java(current / name)
     except OSError as error:
         raise SystemFailure(f"the bookie's directory {directory} can not be read: {error.strerror}") from error
@@ -121,10 +124,12 @@ def _refuse_java(path: Path) -> None:
 
 
 def stamp(directory: str, cookie: Cookie) -> None:
-    """Write a cookie into a directory, durably. Raises :class:`SystemFailure` if that fails."""
+    """Write a cookie into a directory, durably, and that this is its first start. Raises :class:`SystemFailure` if that fails."""
     current = Path(directory, CURRENT)
     try:
         current.mkdir(parents=True, exist_ok=True)
+        (current / FIRST_START).touch()
+        _sync_folder(current)
         temporary = current / f"{VERSION}.new"
         with open(temporary, "wb") as file:
             file.write(to_bytes(cookie))
@@ -135,6 +140,21 @@ def stamp(directory: str, cookie: Cookie) -> None:
             _sync_folder(folder)
     except OSError as error:
         raise SystemFailure(f"the cookie {current / VERSION} can not be written: {error.strerror}") from error
+
+
+def is_first_start(directory: str) -> bool:
+    """Whether no start of a bookie got so far that its storage has files in a directory."""
+    return Path(directory, CURRENT, FIRST_START).exists()
+
+
+def end_first_start(directory: str) -> None:
+    """The storage has files in a directory, and from now on always will. Raises :class:`SystemFailure` if that can not be noted."""
+    current = Path(directory, CURRENT)
+    try:
+        (current / FIRST_START).unlink(missing_ok=True)
+        _sync_folder(current)
+    except OSError as error:
+        raise SystemFailure(f"{current / FIRST_START} can not be removed: {error.strerror}") from error
 
 
 def _sync_folder(folder: Path) -> None:

@@ -25,7 +25,7 @@ from fencepost.store.errors import ClusterExistsError, MetadataServiceError, NoS
 from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.metadata.registration import BookieServiceInfo, Endpoint
 from fencepost.store.roles.bookie import Bookie
-from fencepost.store.rules.cookies import Boot, may_boot
+from fencepost.store.rules.cookies import Boot, has_lost_all, may_boot
 
 SPARE_FILES = 256
 """Files that a bookie has open besides its connections."""
@@ -69,7 +69,7 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
             end_metrics = None
             tasks: list[asyncio.Task[None]] = []
             try:
-                records = server.open(storage)
+                records = _open(server, storage, directories)
                 if settings.prometheus_stats_http_port:
                     end_metrics = _serve_metrics(counts, server, storage, registration, settings)
                 await server.listen(bound)
@@ -94,6 +94,19 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
                     end_metrics()
                 await asyncio.to_thread(storage.close)
     ended.check()
+
+
+def _open(server: Server, storage: Storage, directories: Directories) -> int:
+    """Let a bookie take up its storage; gives the number of records. Raises :class:`SystemFailure` if there should be one and is none."""
+    if has_lost_all(any(map(cookies.is_first_start, directories)), storage.has_files):
+        raise SystemFailure(
+            f"{directories.journal} and {directories.ledgers} have the bookie's cookie, and neither journal nor entry logs: they are lost; bring "
+            "them back, or have the cluster copy its entries, delete its cookie from the metadata and give empty directories"
+        )
+    records = server.open(storage)
+    for directory in dict.fromkeys(directories):
+        cookies.end_first_start(directory)
+    return records
 
 
 async def _connected(settings: Settings, directories: Directories, ended: _Ended) -> MetadataClient | None:

@@ -93,6 +93,7 @@ class Storage:
                 index = Index(places or _on_disk(settings.ledger_directory))
                 journals = set(journals_in(self._journal_files))
                 self._logs = EntryLogs(self._ledger_files, index, journals, settings.log_size_limit)
+                self.has_files = bool(journals or self._logs.logs)
             with _one_line(settings.journal_directory):
                 self._found = read_journal(self._journal_files, self._logs.journal_start)
         except BaseException:

@@ -77,6 +77,11 @@ def may_boot(own: Cookie, in_metadata: Cookie | None, directories: Sequence[Stam
     return Decision(Boot.DIRECTORY_LOST, lost[0], in_metadata) if lost else Decision(Boot.READY)
 
 
+def has_lost_all(is_first_start: bool, has_files: bool) -> bool:
+    """Whether a bookie that has its cookies has lost all else. Only at its first start there is nothing yet."""
+    return not has_files and not is_first_start
+
+
 def _difference(own: Cookie, other: Cookie) -> Boot:
     if other.instance_id != own.instance_id:
         return Boot.OTHER_CLUSTER
