@@ -28,6 +28,9 @@ PATIENCE = 120.0
 AGAIN = 0.1
 """Seconds until another harm is drawn, where one was not possible."""
 
+TOLD_EVERY = 10.0
+"""Seconds between two lines that say how it goes."""
+
 LEAVE = 60.0
 """Seconds that clients have to end when they are asked to."""
 
@@ -138,7 +141,7 @@ class Campaign:
         self._facts = options.directory / "facts"
         self._store = options.directory / "store"
         self._tail = Tail(self._facts)
-        self._began = time.monotonic()
+        self._began = self._told_at = time.monotonic()
 
     async def run(self) -> Outcome:
         """All of it."""
@@ -168,7 +171,7 @@ class Campaign:
             self.outcome.judge.hear(self._tail.new())
             outcome.seconds = time.monotonic() - self._began
             self._told("everything is healed; every ledger is recovered and read by two clients")
-            await outcome.judge.judge(uri, lambda ledgers, entries: None)
+            await outcome.judge.judge(uri, self._judged)
             outcome.faults += outcome.judge.faults
         finally:
             for client in self._clients.values():
@@ -259,9 +262,16 @@ class Campaign:
 
     # -- what is seen -------------------------------------------------------------------------------------------------
 
+    def _judged(self, ledgers: int, entries: int) -> None:
+        """Tell every few seconds how far the judge is."""
+        now = time.monotonic()
+        if now - self._told_at >= TOLD_EVERY:
+            self._told_at = now
+            self._told(f"{ledgers:,} of {len(self.outcome.judge.ledgers):,} ledgers, {entries:,} entries")
+
     async def _watch(self) -> None:
         """Hear the clients, see deaths that nobody wanted, and tell how it goes."""
-        judge, before, since, told_at = self.outcome.judge, 0, time.monotonic(), time.monotonic()
+        judge, before, since = self.outcome.judge, 0, time.monotonic()
         dead: set[str] = set()
         while True:
             await asyncio.sleep(0.25)
@@ -274,8 +284,8 @@ class Campaign:
                 if client.name not in dead and client.name not in self._hurt and (why := client.death()):
                     dead.add(client.name)
                     self.outcome.faults.append(why)
-            if now - told_at >= 10:
-                told_at = now
+            if now - self._told_at >= TOLD_EVERY:
+                self._told_at = now
                 hurt = f"   hurt now: {', '.join(sorted(self._hurt))}" if self._hurt else ""
                 self._told(
                     f"{now - self._began:5.0f} s   {acknowledged:,} entries acknowledged in {len(judge.ledgers):,} ledgers, "

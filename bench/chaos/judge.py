@@ -79,31 +79,36 @@ class Judge:
                 told(number, read)
 
     async def _judge(self, one: Any, other: Any, ledger: int, known: Known) -> None:
-        ends = []
         try:
-            for store, recover in ((one, True), (other, False)):
-                reader = await store.open_ledger(ledger, recover=recover, digest=known.digest, password=PASSWORD)
-                ends.append(reader.last_add_confirmed)
-                expected = 0
-                if ends[-1] >= 0:
-                    async for entry in reader.read(0, ends[-1]):
-                        if entry.id != expected:
-                            self.faults.append(f"ledger {ledger} gives entry {entry.id} where {expected} is next")
-                        if what := fault(entry.data, ledger, entry.id, known.nonce):
-                            self.faults.append(what)
-                        expected = entry.id + 1
-                if expected != ends[-1] + 1:
-                    self.faults.append(f"ledger {ledger} gives {expected} entries of {ends[-1] + 1}")
-                await reader.close()
+            readers = [
+                await store.open_ledger(ledger, recover=recover, digest=known.digest, password=PASSWORD)
+                for store, recover in ((one, True), (other, False))
+            ]
+            await asyncio.gather(*(self._read(reader, known) for reader in readers))
         except fencepost.FencepostError as error:
             self.faults.append(f"ledger {ledger} can not be read when all is well: {type(error).__name__}: {error}")
             return
+        ends = [reader.last_add_confirmed for reader in readers]
         if known.acknowledged > ends[0]:
             self.faults.append(
                 f"LOST: ledger {ledger} ends at entry {ends[0]}, and entries up to {known.acknowledged} were acknowledged or read"
             )
         if len({*ends, *known.ends}) > 1:
             self.faults.append(f"ledger {ledger} ends at {ends[0]} for one, and at {sorted({*ends, *known.ends} - {ends[0]})} for others")
+
+    async def _read(self, reader: Any, known: Known) -> None:
+        """Read all of a ledger."""
+        last, expected = reader.last_add_confirmed, 0
+        if last >= 0:
+            async for entry in reader.read(0, last):
+                if entry.id != expected:
+                    self.faults.append(f"ledger {reader.id} gives entry {entry.id} where {expected} is next")
+                if what := fault(entry.data, reader.id, entry.id, known.nonce):
+                    self.faults.append(what)
+                expected = entry.id + 1
+        if expected != last + 1:
+            self.faults.append(f"ledger {reader.id} gives {expected} entries of {last + 1}")
+        await reader.close()
 
 
 async def is_usable(uri: str, patience: float) -> str:
