@@ -7,6 +7,7 @@ A request and its answer are JSON objects of one line each on standard input and
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import subprocess
 import sys
@@ -117,8 +118,9 @@ class Client:
         return found
 
     def close(self) -> None:
-        """End the connection."""
-        self.call("disconnect")
+        """End the connection, if the process is still there."""
+        with contextlib.suppress(Refused, OSError):
+            self.call("disconnect")
 
 
 class Ledger:
