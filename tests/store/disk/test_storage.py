@@ -225,6 +225,17 @@ def test_without_the_journal_entries_are_durable_from_a_checkpoint_on(opened: ty
     assert LedgerFenced(1) in again.replayed
 
 
+def test_a_ledger_of_which_only_entries_are_left_is_listed_so_that_it_can_be_forgotten(opened: type[Driver]) -> None:
+    driver = opened()
+    driver.add(1, 0, b"left")
+    driver.add(2, 0, b"other")
+    driver.storage.checkpoint()
+    driver.storage._ledgers.states.pop(1)  # as after a compaction of the entry log that said of its deletion
+    assert driver.storage.ledgers() == [1, 2]
+    driver.storage.forget(1)
+    assert driver.storage.ledgers() == [2]
+
+
 def test_reads_go_on_while_entry_logs_are_written_compacted_and_removed(opened: type[Driver]) -> None:
     driver = opened(major_compaction_interval=0, compaction_rate_by_bytes=1 << 30)
     for entry_id in range(1_000):

@@ -149,6 +149,10 @@ class LedgerStore:
                 found.update(located.run.ids)
         return sorted(found)
 
+    def with_entries(self) -> Iterator[int]:
+        """The ledgers that have entries in entry logs. Of some of them nothing else may be known: those that were deleted before a compaction."""
+        return (ledger for ledger in self.logs.index.ledgers() if not self._is_forgotten(ledger))
+
     def _is_forgotten(self, ledger: int) -> bool:
         """Whether what entry logs have of a ledger does not count any more."""
         flushing = self.flushing

@@ -246,9 +246,10 @@ class Storage:
             return self._ledgers.entries_of(ledger)
 
     def ledgers(self) -> list[int]:
-        """The ledgers that something is known of, in order."""
+        """The ledgers that something is known of, or that have entries, in order."""
         with self._lock:
-            return sorted(self._ledgers.states)
+            known = set(self._ledgers.states)
+        return sorted(known.union(self._ledgers.with_entries()))
 
     def room(self) -> tuple[Room, Room]:
         """The room on the disks of the journal and of the entry logs. Raises ``OSError``."""
