@@ -119,9 +119,10 @@ class Store:
 
         Each entry goes to ``write_quorum`` bookies of an ensemble of so many (by default to all of it), and is confirmed when ``ack_quorum``
         of them have it (by default a majority). ``digest``: ``crc32c``, ``crc32``, ``hmac`` or ``dummy``, of which only ``hmac`` protects from
-        whoever does not have the password. ``ledger``: its id, by default the next one. ``deferred_sync``: entries are confirmed before
-        they are durable; call ``force``. ``explicit_lac_interval``: seconds after which readers are told of what is confirmed though no
-        entry follows to tell them; 0: never. ``in_flight`` and ``in_flight_bytes``: the entries and bytes that are under way at once, at most.
+        whoever does not have the password. ``ledger``: its id, by default the next one, and never that of a ledger that was deleted, whose
+        entries bookies may still have. ``deferred_sync``: entries are confirmed before they are durable; call ``force``.
+        ``explicit_lac_interval``: seconds after which readers are told of what is confirmed though no entry follows to tell them; 0: never.
+        ``in_flight`` and ``in_flight_bytes``: the entries and bytes that are under way at once, at most.
 
         Raises :class:`NotEnoughBookiesError`, :class:`LedgerExistsError`, :class:`fencepost.OptionError`.
         """
