@@ -18,6 +18,9 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 REPORT := bookkeeper-4.13.html
 DEMO := $(BIN)/fencepost check bookkeeper-4.13 -D recovery_reads_fence=false --html $(REPORT)
 
+# Options of the examination, as in `make interop INTEROP='--tests all'`.
+INTEROP :=
+
 COMPILING := --quiet --upgrade --universal --python-version 3.11 --fork-strategy fewest \
     --generate-hashes --no-annotate --custom-compile-command 'make lock'
 
@@ -48,7 +51,7 @@ lint: $(STAMP) ## Run ruff and mypy
 	@$(BIN)/mypy
 
 interop: $(STAMP) ## Examine the store against BookKeeper and ZooKeeper (needs a JDK 17 and Maven)
-	@$(BIN)/python -m interop
+	@$(BIN)/python -m interop $(INTEROP)
 
 bench: $(STAMP) ## Run the benchmarks
 	@$(BIN)/python -m bench
