@@ -145,7 +145,7 @@ def test_garbage_closes_its_own_connection_alone(
             assert (await other.ask(m.ReadEntry(1, 1))).code is Code.OK
 
     run(main())
-    assert [reason in record.message for record in caplog.records].count(True) == 1
+    assert [reason in record.getMessage() for record in caplog.records].count(True) == 1
 
 
 def test_an_unknown_operation_is_answered_and_the_connection_goes_on(tmp_path: Path) -> None:
