@@ -1,0 +1,166 @@
+"""What the loops are made of: compilation, numbers at any byte, copies, and CRC32C by instruction where the processor has one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import njit as _njit
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+
+def njit(*args: Any, **kwargs: Any) -> Any:
+    """Numba's njit: cached on disk, free of the interpreter's lock, and without reference counts, as no loop allocates an array."""
+    options = {"cache": True, "nogil": True, "_nrt": False, "error_model": "numpy", "no_cfunc_wrapper": True, **kwargs}
+    return _njit(**options)(*args) if args else _njit(**options)
+
+
+def inner(function: Any) -> Any:
+    """As :func:`njit`, for what only compiled code calls: without the wrapper for Python."""
+    return njit(no_cpython_wrapper=True)(function)
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+#
+# Bytes are arrays of uint8. None of these looks at bounds: the loop that calls them has.
+
+
+def _pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
+    """The address of a byte of an array."""
+    return builder.gep(context.make_array(kind)(context, builder, array).data, [at])
+
+
+def _load(bits: int, swapped: bool) -> Any:
+    @intrinsic
+    def load(typing: Any, array: Any, at: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            word = ir.IntType(bits)
+            pointer = _pointer(context, builder, signature.args[0], *args)
+            value = builder.load(builder.bitcast(pointer, word.as_pointer()), align=1)
+            value = builder.bswap(value) if swapped else value
+            return value if bits == 64 else builder.sext(value, ir.IntType(64))
+
+        return types.int64(array, types.int64), generate
+
+    return load
+
+
+def _store(bits: int) -> Any:
+    @intrinsic
+    def store(typing: Any, array: Any, at: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            array, at, value = args
+            word = ir.IntType(bits)
+            pointer = _pointer(context, builder, signature.args[0], array, at)
+            value = value if bits == 64 else builder.trunc(value, word)
+            builder.store(builder.bswap(value), builder.bitcast(pointer, word.as_pointer()), align=1)
+            return context.get_dummy_value()
+
+        return types.void(array, types.int64, types.int64), generate
+
+    return store
+
+
+load_word = _load(64, swapped=False)
+"""``load_word(bytes, at)``: 8 bytes in the order of the processor."""
+load_int64 = _load(64, swapped=True)
+"""``load_int64(bytes, at)``: 8 bytes, big endian, signed."""
+load_int32 = _load(32, swapped=True)
+"""``load_int32(bytes, at)``: 4 bytes, big endian, signed."""
+store_int64 = _store(64)
+"""``store_int64(bytes, at, value)``: 8 bytes, big endian."""
+store_int32 = _store(32)
+"""``store_int32(bytes, at, value)``: 4 bytes, big endian."""
+
+
+@intrinsic
+def copy(typing: Any, target: Any, at: Any, source: Any, start: Any, size: Any) -> Any:
+    """``copy(target, at, source, start, size)``: copy bytes between arrays that do not overlap."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, at, source, start, size = args
+        to = _pointer(context, builder, signature.args[0], target, at)
+        cgutils.raw_memcpy(builder, to, _pointer(context, builder, signature.args[2], source, start), size, 1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64, types.int64), generate
+
+
+# -- CRC32C -----------------------------------------------------------------------------------------------------------
+
+_NAMES = {
+    "x86": {8: "llvm.x86.sse42.crc32.32.8", 64: "llvm.x86.sse42.crc32.64.64"},
+    "arm": {8: "llvm.aarch64.crc32cb", 64: "llvm.aarch64.crc32cx"},
+}
+
+
+def _instructions() -> dict[int, str] | None:
+    """The processor's instructions for one byte and for eight of them, None if it has none."""
+    features, kind = binding.get_host_cpu_features(), binding.get_process_triple().split("-")[0]
+    if kind == "x86_64" and features.get("sse4.2"):
+        return _NAMES["x86"]
+    return _NAMES["arm"] if kind == "aarch64" and features.get("crc") else None
+
+
+def _by_instruction(name: str, bits: int) -> Any:
+    @intrinsic
+    def step(typing: Any, crc: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            crc, value = args
+            is_wide = name == _NAMES["x86"][64]
+            state, operand = ir.IntType(64 if is_wide else 32), ir.IntType(32 if name == _NAMES["arm"][8] else bits)
+            function = builder.module.declare_intrinsic(name, (), ir.FunctionType(state, [state, operand]))
+            crc = crc if is_wide else builder.trunc(crc, state)
+            value = value if operand.width == 64 else builder.trunc(value, operand)
+            after = builder.call(function, [crc, value])
+            return after if is_wide else builder.zext(after, ir.IntType(64))
+
+        return types.int64(types.int64, types.int64), generate
+
+    return step
+
+
+def _table() -> Any:
+    """What each byte does to a CRC32C."""
+    table = np.arange(256, dtype=np.int64)
+    for _ in range(8):
+        table = np.where(table & 1, (table >> 1) ^ 0x82F63B78, table >> 1)
+    return table
+
+
+_TABLE = _table()
+
+
+def _byte_by_table(crc, value):
+    return (crc >> 8) ^ _TABLE[(crc ^ value) & 0xFF]
+
+
+def _word_by_table(crc, word):
+    for _ in range(8):
+        crc = _byte_by_table_compiled(crc, word & 0xFF)
+        word >>= 8
+    return crc
+
+
+_byte_by_table_compiled = njit(inline="always")(_byte_by_table)
+_word_by_table_compiled = inner(_word_by_table)
+_found = _instructions()
+_byte = _by_instruction(_found[8], 8) if _found else _byte_by_table_compiled
+_word = _by_instruction(_found[64], 64) if _found else _word_by_table_compiled
+
+
+@njit
+def crc32c(data, start, stop, before):
+    """The CRC32C of ``data[start:stop]`` after data with the CRC32C ``before``."""
+    crc = before ^ 0xFFFFFFFF
+    at = start
+    while at + 8 <= stop:
+        crc = _word(crc, load_word(data, at))
+        at += 8
+    while at < stop:
+        crc = _byte(crc, np.int64(data[at]))
+        at += 1
+    return crc ^ 0xFFFFFFFF
