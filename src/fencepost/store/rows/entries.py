@@ -1,0 +1,32 @@
+"""Entries that arrived together, as one block of bytes and a row for each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEDGER, ENTRY_ID, LAC, OFFSET, SIZE = range(5)
+"""The columns of a row: whose entry it is, its id, the LAC in its body, and where its body is in the bytes."""
+COLUMNS = 5
+
+
+class EntryRows(NamedTuple):
+    """Entries as they are journalled. It is never changed once it is made.
+
+    ``data``: uint8, the records of the journal one after another, each with its length before it
+    (:mod:`fencepost.store.disk.records`, :mod:`fencepost.store.disk.journal`). ``table``: int64, shape (entries, ``COLUMNS``), in the order in
+    which they arrived.
+    """
+
+    data: NDArray[np.uint8]
+    table: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def body(self, row: int) -> bytes:
+        """The body of one entry."""
+        offset, size = self.table[row, OFFSET], self.table[row, SIZE]
+        return self.data[offset : offset + size].tobytes()
