@@ -24,6 +24,10 @@ METADATA = (FENCEPOST, ZOOKEEPER)
 # A read of an entry that nobody has, in version 2 of the protocol: any answer to it shows that a bookie serves.
 PROBE = struct.pack(">IIqq", 20, 2 << 24 | 2 << 16, 1 << 40, 0)
 
+TICK = 500
+"""Milliseconds by which a session may outlive its timeout. A bookie of BookKeeper that is started again waits for the session of the one that was
+killed, for a timeout and no longer, and one that waits in vain neither serves nor ends."""
+
 
 def metadata_service(kind: str, folder: Path, heap: int = 256, short: bool = True) -> tuple[Server, int]:
     """A metadata service that has not started yet, and its port."""
@@ -31,11 +35,14 @@ def metadata_service(kind: str, folder: Path, heap: int = 256, short: bool = Tru
     folder.mkdir(parents=True)
     log = folder / "log"
     if kind == FENCEPOST:
-        command = [sys.executable, "-m", "fencepost", "metadata", str(folder / "data"), "--port", str(port)]
+        settings = folder / "metadata.toml"
+        settings.write_text(f"tickTime = {TICK}\n")
+        words = ["metadata", str(folder / "data"), "--port", str(port), "--settings", str(settings)]
+        command = [sys.executable, "-m", "fencepost", *words]
         return Server("our metadata service", command, log, lambda server: " serves" in server.said()), port
     settings = folder / "zoo.cfg"
     settings.write_text(
-        f"tickTime=500\ndataDir={folder}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
+        f"tickTime={TICK}\ndataDir={folder}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
         "4lw.commands.whitelist=*\nmaxClientCnxns=200\n"
     )
     main = ["-cp", jars.class_path(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(settings)]
