@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from patience import PATIENCE, until
 
@@ -14,9 +15,12 @@ from fencepost.errors import SystemFailure
 from fencepost.store.disk.faults import Fault, FaultyFiles, failing
 from fencepost.store.disk.files import Files, OsFiles, Room, ShortWrite
 from fencepost.store.disk.inspect import inspect
+from fencepost.store.disk.journal import laid_out
+from fencepost.store.disk.records import encode
 from fencepost.store.disk.settings import StorageSettings
 from fencepost.store.disk.storage import Storage
 from fencepost.store.records import EntryAdded, LacWritten, LedgerFenced, LimboChanged, MasterKeyLearnt, Record
+from fencepost.store.rows.entries import EntryRows
 from fencepost.store.rules.codes import Code
 
 
@@ -310,3 +314,45 @@ def test_what_is_missing_is_said_in_one_line(opened: type[Driver]) -> None:
     with pytest.raises(SystemFailure, match="journal file [0-9]+ is missing.*see to its disk") as refusal:
         opened()
     assert "\n" not in str(refusal.value)
+
+
+def rows_of(*added: tuple[int, int, int, bytes]) -> EntryRows:
+    """Entries as rows: ledger, entry id, LAC and body of each."""
+    records = [encode(EntryAdded(*each)) for each in added]
+    ends = np.cumsum([4 + len(record) for record in records])
+    table = [(*each[:3], end - len(each[3]), len(each[3])) for each, end in zip(added, ends, strict=True)]
+    return EntryRows(np.frombuffer(bytearray(laid_out(records)), np.uint8), np.array(table, np.int64))
+
+
+def test_entries_that_arrived_together_are_journalled_and_stored_as_single_ones_are(opened: type[Driver]) -> None:
+    driver = opened(journal_buffered_entries_threshold=3)
+    fence, single = LedgerFenced(2), EntryAdded(1, 3, 9, body_of(1, 3))
+    first = rows_of((1, 0, -1, body_of(1, 0)), (1, 1, 0, b"short"), (2, 7, 5, body_of(2, 7)))
+    second = rows_of((1, 2, 4, body_of(1, 2)), (1, 1, 4, b"once more"))
+    driver.storage.take([(1, fence), (4, first), (5, single), (7, second)], [(1, 3, single.body)])
+    driver.position = 7
+    driver.settle()
+    assert not driver.reasons
+    for _ in range(3):  # out of the cache, the journal, and an entry log
+        assert [driver.read(1, entry_id)[1] for entry_id in range(4)] == [body_of(1, 0), b"once more", body_of(1, 2), body_of(1, 3)]
+        assert driver.read(2, 7) == (Code.OK, body_of(2, 7))
+        assert driver.storage.look_up(1, -1)[1] == 3
+        states = driver.storage._ledgers.states
+        assert (states[1].lac, states[2].lac, states[2].fenced) == (9, 5, True)
+        driver.storage.close()
+        driver = opened()
+
+
+def test_a_write_of_rows_that_fails_confirms_nothing(opened: type[Driver]) -> None:
+    driver = opened(failing("append", ".journal", ShortWrite("", 1, 2), after=1))
+    driver.storage.take([(2, rows_of((1, 0, -1, b"one"), (1, 1, 0, b"two")))], [])
+    until(lambda: driver.reasons, "the failure")
+    assert driver.confirmed == 0
+
+
+def test_without_data_in_the_journal_rows_are_confirmed_and_not_written(opened: type[Driver]) -> None:
+    driver = opened(journal_write_data=False)
+    driver.storage.take([(2, rows_of((1, 0, -1, b"one"), (1, 1, 0, b"two")))], [])
+    until(lambda: driver.confirmed == 2, "the confirmation")
+    assert driver.read(1, 1) == (Code.OK, b"two")
+    assert all(b"two" not in file.read_bytes() for file in Path(driver.settings.journal_directory).glob("*.journal"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fencepost.store.disk.files import File, Files, Room, ShortWrite
+from fencepost.store.disk.files import File, Files, Part, Room, ShortWrite
 
 Fault = Callable[[str, str], BaseException | None]
 """What an operation on a file is to raise, given the names of both, None if nothing: ``append``, ``sync``, ``read``, ``truncate`` and
@@ -42,7 +42,7 @@ class FaultyFile:
     def end(self, end: int) -> None:
         self._file.end = end
 
-    def append(self, data: bytes | Sequence[bytes]) -> None:
+    def append(self, data: bytes | Sequence[Part]) -> None:
         """Write at ``end``."""
         error = self._fault("append", self.name)
         if error is not None:

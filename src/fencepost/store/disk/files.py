@@ -14,6 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+Part = bytes | memoryview
+"""Bytes to be written, as they lie in memory; a view is one that can not be written to."""
+
 
 class ShortWrite(OSError):
     """The operating system took a part of what was to be written."""
@@ -42,8 +45,8 @@ class File(Protocol):
     end: int
     """Where the next write goes."""
 
-    def append(self, data: bytes | Sequence[bytes]) -> None:
-        """Write at ``end``, and move that."""
+    def append(self, data: bytes | Sequence[Part]) -> None:
+        """Write at ``end``, one part after another, and move that."""
         ...
 
     def read(self, offset: int, size: int) -> bytes:
@@ -107,7 +110,7 @@ class OsFile:
         self.end = end
         self._descriptor = descriptor
 
-    def append(self, data: bytes | Sequence[bytes]) -> None:
+    def append(self, data: bytes | Sequence[Part]) -> None:
         parts = [data] if isinstance(data, bytes) else data
         for first in range(0, len(parts), _PARTS):
             some = parts[first : first + _PARTS]

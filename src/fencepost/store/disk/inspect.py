@@ -17,7 +17,7 @@ import msgspec
 from fencepost.errors import SystemFailure
 from fencepost.store.disk.entry_logs import EntryLogs, logs_in, read_entries, scan
 from fencepost.store.disk.entry_logs import name_of as name_of_log
-from fencepost.store.disk.files import File, Files, OsFiles, Room
+from fencepost.store.disk.files import File, Files, OsFiles, Part, Room
 from fencepost.store.disk.index import Index
 from fencepost.store.disk.journal import Damage, Ending
 from fencepost.store.disk.journal import scan as scan_journal
@@ -225,7 +225,7 @@ class _ReadOnlyFile:
         self.end = file.end
         self._file = file
 
-    def append(self, data: bytes | Sequence[bytes]) -> None:
+    def append(self, data: bytes | Sequence[Part]) -> None:
         raise AssertionError("nothing is written")
 
     def read(self, offset: int, size: int) -> bytes:

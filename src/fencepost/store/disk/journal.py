@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fencepost.store.disk.checksum import crc32c
+from fencepost.store.disk.files import Part
 
 SECTOR = 512
 """Bytes that a disk writes at once. Groups begin at multiples of it."""
@@ -108,16 +109,27 @@ class Writer:
     def group(self, records: Iterable[bytes] = (), following: int = 0) -> bytes:
         """The bytes of a group, to be written at the offset that ``end`` was before this call. ``following``: it is the last one, and the next
         file is there, with this number."""
-        parts: list[bytes] = []
-        append, pack = parts.append, _LENGTH.pack
-        for record in records:
-            append(pack(len(record)))
-            append(record)
-        body = b"".join(parts)
-        start, length = self.end, len(body)
+        return b"".join(self.gathered((laid_out(records),), following))
+
+    def gathered(self, records: Sequence[Part], following: int = 0) -> list[Part]:
+        """As :meth:`group`, of records that are laid out already, in several parts: these are not copied."""
+        start, length, checksum = self.end, 0, 0
+        for part in records:
+            length += len(part)
+            checksum = crc32c(part, checksum)
         self.end = aligned(start + _GROUP_SIZE + length)
-        header = _group_header(self.number, start, self.synced, following, length, crc32c(body))
-        return b"".join((header, body, bytes(self.end - start - _GROUP_SIZE - length)))
+        header = _group_header(self.number, start, self.synced, following, length, checksum)
+        return [header, *records, bytes(self.end - start - _GROUP_SIZE - length)]
+
+
+def laid_out(records: Iterable[bytes]) -> bytes:
+    """Records as they lie in a group: one after another, each with its length before it."""
+    parts: list[bytes] = []
+    append, pack = parts.append, _LENGTH.pack
+    for record in records:
+        append(pack(len(record)))
+        append(record)
+    return b"".join(parts)
 
 
 def aligned(offset: int) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from fencepost.store.disk.files import File, Files
-from fencepost.store.disk.journal import Recovered, Writer, recover
+from fencepost.store.disk.files import File, Files, Part
+from fencepost.store.disk.journal import Recovered, Writer, laid_out, recover
 
 SUFFIX = ".journal"
 
@@ -71,7 +71,11 @@ class JournalFiles:
 
     def write(self, records: Iterable[bytes] = ()) -> None:
         """Append a group; :meth:`sync` makes it durable."""
-        self._last.append(self._last.writer.group(records))
+        self.gather((laid_out(records),))
+
+    def gather(self, records: Sequence[Part]) -> None:
+        """Append a group of records that are laid out already, in several parts (:func:`fencepost.store.disk.journal.laid_out`), with one write."""
+        self._last.append(self._last.writer.gathered(records))
 
     def sync(self) -> None:
         """Come back when all that was written is durable."""
@@ -95,12 +99,12 @@ class JournalFiles:
     def _begin(self, number: int, previous_end: int, records: Sequence[bytes], before: _JournalFile | None) -> None:
         """Make a file, and let the one before it say that it is there, ahead of anything that relies on that."""
         last = _JournalFile(self.files.create(name_of(number)), Writer(number), self.unit)
-        last.append(last.writer.begin(previous_end, records, self.unit))
+        last.append([last.writer.begin(previous_end, records, self.unit)])
         last.file.sync()
         self.files.sync()
         last.writer.synced = last.writer.end if self.sync_data else 0
         if before is not None:
-            before.append(before.writer.group(following=number))
+            before.append(before.writer.gathered((), following=number))
             before.file.sync()
         self._last = last
 
@@ -114,11 +118,11 @@ class _JournalFile:
         self._unit = unit
         self._length = length
 
-    def append(self, data: bytes) -> None:
+    def append(self, parts: Sequence[Part]) -> None:
         """Write at the end; the length of the file is durable before."""
-        end = self.file.end + len(data)
+        end = self.file.end + sum(map(len, parts))
         if end > self._length:
             self._length = -(-end // self._unit) * self._unit
             self.file.preallocate(self._length)
             self.file.sync()
-        self.file.append(data)
+        self.file.append(parts)

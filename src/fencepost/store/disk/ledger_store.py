@@ -8,12 +8,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 
+import numpy as np
+
 from fencepost.store.disk.entry_logs import EntryLogs
 from fencepost.store.disk.journal import Damage
 from fencepost.store.disk.ledgers import LedgerState
 from fencepost.store.disk.sections import Section
 from fencepost.store.disk.write_cache import WriteCache
 from fencepost.store.records import EntryAdded, Record
+from fencepost.store.rows.entries import LAC, LEDGER, EntryRows
+from fencepost.store.rules.adding import is_beyond, lac_of_bookie
 from fencepost.store.rules.codes import Code
 
 
@@ -60,6 +64,20 @@ class LedgerStore:
         else:
             state.apply(record)
         self._changed.add(ledger)
+
+    def note_rows(self, rows: EntryRows) -> None:
+        """As :meth:`note`, for entries that arrived together; those of a ledger stand one after another."""
+        table = rows.table
+        if len(table):
+            starts = np.flatnonzero(np.diff(table[:, LEDGER], prepend=-1))
+            for ledger, lac in zip(table[starts, LEDGER].tolist(), np.maximum.reduceat(table[:, LAC], starts).tolist(), strict=True):
+                state = self.states.get(ledger)
+                if state is None:
+                    state = self.states[ledger] = LedgerState(ledger)
+                    self._changed.add(ledger)
+                if is_beyond(lac, state.lac):
+                    state.lac = lac_of_bookie(state.lac, lac)
+                    self._changed.add(ledger)
 
     def forget(self, ledger: int) -> None:
         """Forget a ledger, and all entries of it that were put so far."""

@@ -24,14 +24,15 @@ from collections.abc import Callable, Iterator, Sequence
 from fencepost.errors import SystemFailure
 from fencepost.store.disk.collection import Collected, Collection
 from fencepost.store.disk.entry_logs import EntryLogs
-from fencepost.store.disk.files import Files, Lock, OsFiles, Room
+from fencepost.store.disk.files import Files, Lock, OsFiles, Part, Room
 from fencepost.store.disk.index import Index, OrderedMap
-from fencepost.store.disk.journal import Damage
+from fencepost.store.disk.journal import Damage, laid_out
 from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
 from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
 from fencepost.store.disk.records import decode, encode
 from fencepost.store.disk.settings import MIB, StorageSettings
 from fencepost.store.records import EntryAdded, Record
+from fencepost.store.rows.entries import EntryRows
 from fencepost.store.rules.codes import Code
 
 _log = logging.getLogger("fencepost.store.disk")
@@ -109,7 +110,9 @@ class Storage:
         self._arrived = threading.Condition(self._lock)
         self._flushable = threading.Condition(self._lock)
         self._flushed = threading.Condition(self._lock)
-        self._queue: list[tuple[int, Record | Checkpoint]] = []
+        self._queue: list[tuple[int, Record | EntryRows | Checkpoint]] = []
+        self._queued = 0
+        """The records that were queued so far."""
         self._idle = False
         self._entries_journalled = 0
         self._entries_stored = 0
@@ -191,6 +194,7 @@ class Storage:
                 self._entries_journalled += 1
             self._ledgers.note(record)
             self._queue.append((position, record))
+            self._queued += 1
             if self._idle:
                 self._idle = False
                 self._arrived.notify()
@@ -210,15 +214,25 @@ class Storage:
         elif is_busy:
             self.busy(True)
 
-    def take(self, records: Sequence[tuple[int, Record]], entries: Sequence[tuple[int, int, bytes]]) -> None:
-        """What :meth:`journal` and :meth:`store` do, for all records and entries that arrived together."""
+    def take(self, records: Sequence[tuple[int, Record | EntryRows]], entries: Sequence[tuple[int, int, bytes]]) -> None:
+        """What :meth:`journal` and :meth:`store` do, for all records and entries that arrived together.
+
+        Entries may stand among the records as rows, with the position of the last of them: these are stored too, ahead of ``entries``.
+        """
         with self._lock:
             note, cache = self._ledgers.note, self._ledgers.cache
             for _, record in records:
                 if type(record) is EntryAdded:
                     self._entries_journalled += 1
-                note(record)
+                    note(record)
+                elif type(record) is EntryRows:
+                    self._ledgers.note_rows(record)
+                    cache.put_rows(record)
+                    self._queued += len(record) - 1
+                else:
+                    note(record)  # type: ignore[arg-type]
             self._queue += records
+            self._queued += len(records)
             if self._idle and records:
                 self._idle = False
                 self._arrived.notify()
@@ -348,9 +362,9 @@ class Storage:
 
     def _write_journal(self) -> None:
         proven = True
-        last_group = 0
+        last_group = done = 0
         while True:
-            self._wait_for_company(last_group // 2)
+            self._wait_for_company(done + last_group // 2)
             with self._lock:
                 queue, self._queue = self._queue, []
                 if not queue:
@@ -360,9 +374,9 @@ class Storage:
                     self._arrived.wait(None if proven else REST)
                     self._idle = False
                     queue, self._queue = self._queue, []
+                last_group, done = self._queued - done, self._queued
             if self._failure:
                 return
-            last_group = len(queue)
             if queue:
                 self._write_queued(queue)
                 proven = False
@@ -376,45 +390,55 @@ class Storage:
 
     def _wait_for_company(self, records: int) -> None:
         """Wait a little for a group of this size, if one has begun: half of the last one may be on its way back from those it confirmed."""
-        if 0 < len(self._queue) < records:
+        if self._queue and self._queued < records:
             end = time.monotonic() + self.settings.journal_max_group_wait_msec / 1000
-            while len(self._queue) < records and time.monotonic() < end:
+            while self._queued < records and time.monotonic() < end:
                 time.sleep(_SLICE)
 
-    def _write_queued(self, queue: list[tuple[int, Record | Checkpoint]]) -> None:
+    def _write_queued(self, queue: list[tuple[int, Record | EntryRows | Checkpoint]]) -> None:
         """Write records in as few groups as may be, and go on in a new file where a checkpoint begins."""
         settings = self.settings
         most_bytes = settings.journal_buffered_writes_threshold
         most_records = settings.journal_buffered_entries_threshold
         with_entries = settings.journal_write_data
-        group: list[bytes] = []
-        size, position = 0, 0
+        group: list[Part] = []
+        single: list[bytes] = []
+        size, count, position = 0, 0, 0
         for at, record in queue:
-            if type(record) is EntryAdded:
-                position = at
-                if not with_entries:
-                    continue
-                data = encode(record)
-            elif isinstance(record, Checkpoint):
-                self._write_group(group, position)
-                group, size, position = [], 0, 0
+            if isinstance(record, Checkpoint):
+                self._write_group(group, single, position)
+                size, count, position = 0, 0, 0
                 record.journal_start = self._journal.roll()
                 with self._lock:
                     self._flushable.notify()
                 continue
-            else:
-                position = at
-                data = encode(record)
-            group.append(data)
-            size += len(data)
-            if size >= most_bytes or len(group) >= most_records:
-                self._write_group(group, position)
-                group, size, position = [], 0, 0
-        self._write_group(group, position)
+            position = at
+            if type(record) is EntryRows:
+                if not with_entries:
+                    continue
+                if single:
+                    group.append(laid_out(single))
+                    single.clear()
+                group.append(record.view)
+                size += len(record.data)
+                count += len(record)
+            elif with_entries or type(record) is not EntryAdded:
+                single.append(encode(record))  # type: ignore[arg-type]
+                size += len(single[-1])
+                count += 1
+            if size >= most_bytes or count >= most_records:
+                self._write_group(group, single, position)
+                size, count, position = 0, 0, 0
+        self._write_group(group, single, position)
 
-    def _write_group(self, group: Sequence[bytes], position: int) -> None:
+    def _write_group(self, group: list[Part], single: list[bytes], position: int) -> None:
+        """Write a group, of records that are laid out and then single ones, sync it, and tell that; both are empty afterwards."""
+        if single:
+            group.append(laid_out(single))
+            single.clear()
         if group:
-            self._journal.write(group)
+            self._journal.gather(group)
+            group.clear()
             since = time.monotonic()
             self._journal.sync()
             self.took("journal sync", time.monotonic() - since)

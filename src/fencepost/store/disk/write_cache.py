@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fencepost.store.rows.entries import EntryRows
+
 _OVERHEAD = 100
 """Bytes of memory that an entry takes besides its body, about."""
 
@@ -26,6 +28,11 @@ class WriteCache:
         if entry_id > self._last[ledger]:
             self._last[ledger] = entry_id
         self.size += len(body) + _OVERHEAD
+
+    def put_rows(self, rows: EntryRows) -> None:
+        """Keep entries that arrived together, in their order."""
+        for row, (ledger, entry_id) in enumerate(rows.table[:, :2].tolist()):
+            self.put(ledger, entry_id, rows.body(row))
 
     def get(self, ledger: int, entry_id: int) -> bytes | None:
         """The body of an entry, None if it is not here."""

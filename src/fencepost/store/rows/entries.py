@@ -26,6 +26,11 @@ class EntryRows(NamedTuple):
     def __len__(self) -> int:
         return len(self.table)
 
+    @property
+    def view(self) -> memoryview:
+        """The bytes as one that can not be written to."""
+        return memoryview(self.data).toreadonly()  # type: ignore[arg-type]
+
     def body(self, row: int) -> bytes:
         """The body of one entry."""
         offset, size = self.table[row, OFFSET], self.table[row, SIZE]

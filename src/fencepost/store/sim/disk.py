@@ -11,7 +11,7 @@ import errno
 from collections.abc import Sequence
 from random import Random
 
-from fencepost.store.disk.files import Room
+from fencepost.store.disk.files import Part, Room
 from fencepost.store.disk.journal import SECTOR
 
 
@@ -96,7 +96,7 @@ class SimHandle:
         self._disk = disk
         self._file = file
 
-    def append(self, data: bytes | Sequence[bytes]) -> None:
+    def append(self, data: bytes | Sequence[Part]) -> None:
         """Write at the end. Raises :class:`DiskFull`, after a part of it."""
         whole = data if isinstance(data, bytes) else b"".join(data)
         there = len(self._file.content)
