@@ -89,6 +89,30 @@ def copy(typing: Any, target: Any, at: Any, source: Any, start: Any, size: Any) 
     return types.void(target, types.int64, source, types.int64, types.int64), generate
 
 
+@intrinsic
+def address(typing: Any, array: Any) -> Any:
+    """``address(array)``: where the first byte of an array is in memory. It is there as long as somebody refers to the array."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.ptrtoint(data, ir.IntType(64))
+
+    return types.int64(array), generate
+
+
+@intrinsic
+def copy_from(typing: Any, target: Any, at: Any, source: Any, size: Any) -> Any:
+    """``copy_from(target, at, source, size)``: copy bytes from an address in memory into an array."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, at, source, size = args
+        to = _pointer(context, builder, signature.args[0], target, at)
+        cgutils.raw_memcpy(builder, to, builder.inttoptr(source, to.type), size, 1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, types.int64, types.int64), generate
+
+
 # -- CRC32C -----------------------------------------------------------------------------------------------------------
 
 _NAMES = {
