@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fencepost.store.disk.entry_logs import CHUNK, EntryLogs, name_of, scan
+from fencepost.store.disk.entry_logs import CHUNK, Bodies, EntryLogs, name_of, scan
 from fencepost.store.disk.index import places_of
 from fencepost.store.disk.journal import Damage
 from fencepost.store.disk.sections import Run
@@ -112,7 +112,7 @@ class Collection:
             raise Damage(f"{name_of(log)} has entries that its sections do not tell of")
         without = () if runs else (log,)
         states = [] if runs else [logs.states[ledger] for ledger, told_in in sorted(logs.told_in.items()) if told_in == log]
-        section = logs.write(entries, states, without=without)
+        section = logs.write(Bodies(entries), states, without=without)
         logs.sync(section)
         logs.commit(section)
         logs.remove(without)

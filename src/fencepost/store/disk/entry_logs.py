@@ -13,8 +13,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from fencepost.store.disk.files import File, Files
+from fencepost.store.disk.files import File, Files, Part
 from fencepost.store.disk.index import Index, Place
 from fencepost.store.disk.journal import SECTOR, Damage, aligned
 from fencepost.store.disk.ledgers import LedgerState
@@ -42,8 +43,49 @@ CHUNK = 1 << 22
 
 _TRIES = 10
 
-Entries = Mapping[int, Mapping[int, bytes]]
-"""Bodies by ledger and entry id."""
+
+class Entries(Protocol):
+    """Entries that are written to an entry log, in the order of their ledgers and ids."""
+
+    def runs(self) -> list[Run]:
+        """Their runs."""
+        ...
+
+    def pieces(self) -> Iterator[Part]:
+        """Their bytes as they lie in an entry log, in pieces of about ``CHUNK`` bytes. A piece is gone when the next one is asked for."""
+        ...
+
+
+class Bodies:
+    """Entries whose bodies are given by ledger and entry id."""
+
+    def __init__(self, bodies: Mapping[int, Mapping[int, bytes]]) -> None:
+        self._bodies = bodies
+        self._in_order = [(ledger, sorted(bodies[ledger])) for ledger in sorted(bodies)]
+
+    def runs(self) -> list[Run]:
+        """Their runs."""
+        found: list[Run] = []
+        for ledger, ids in self._in_order:
+            bodies = self._bodies[ledger]
+            found += runs_of(ledger, ids, [len(bodies[entry_id]) for entry_id in ids])
+        return found
+
+    def pieces(self) -> Iterator[bytes]:
+        """Their bytes."""
+        parts: list[bytes] = []
+        size = 0
+        for ledger, ids in self._in_order:
+            bodies = self._bodies[ledger]
+            for entry_id in ids:
+                data = entry_bytes(ledger, entry_id, bodies[entry_id])
+                parts.append(data)
+                size += len(data)
+                if size >= CHUNK:
+                    yield b"".join(parts)
+                    parts, size = [], 0
+        if parts:
+            yield b"".join(parts)
 
 
 def name_of(log: int) -> str:
@@ -139,7 +181,7 @@ class EntryLogs:
     def begin(self) -> None:
         """If there is no section, write an empty one, which says that the journal has a first file. That must be durable already."""
         if not self.sequence:
-            section = self.write({})
+            section = self.write(Bodies({}))
             self.sync(section)
             self.commit(section)
 
@@ -161,31 +203,22 @@ class EntryLogs:
             raise OSError(errno.EIO, "an earlier section of an entry log could not be written or synced")
         self._unfinished = True
         file = self._file_to_write()
-        in_order = [(ledger, sorted(entries[ledger])) for ledger in sorted(entries)]
-        runs: list[Run] = []
-        for ledger, ids in in_order:
-            bodies = entries[ledger]
-            runs += runs_of(ledger, ids, [len(bodies[entry_id]) for entry_id in ids])
         contents = Contents(
             journal_start if journal_start is not None else self.journal_start,
             [log for log in self.logs if log not in without],
-            runs,
+            entries.runs(),
             list(states),
             list(forgotten),
         )
         section = laid_out(self.current, file.end, self.sequence + 1, contents)
-        parts, size = [section_header(section)], 0
-        for ledger, ids in in_order:
-            bodies = entries[ledger]
-            for entry_id in ids:
-                data = entry_bytes(ledger, entry_id, bodies[entry_id])
-                parts.append(data)
-                size += len(data)
-                if size >= CHUNK:
-                    file.append(b"".join(parts))
-                    parts, size = [], 0
-        parts.append(bytes(aligned(section.end) - section.end))
-        file.append(b"".join(parts))
+        before, left = section_header(section), section.end - section.entries
+        after = bytes(aligned(section.end) - section.end)
+        if not left:
+            file.append(before + after)
+        for piece in entries.pieces():
+            left -= len(piece)
+            file.append([before, piece] if left else [before, piece, after])
+            before = b""
         return section
 
     def sync(self, section: Section) -> None:

@@ -115,10 +115,11 @@ def _inspected(journals: Files, logs: Files, scratch: str, verify: bool) -> Insp
             ledgers.note(record)
             if type(record) is EntryAdded:
                 ledgers.cache.put(record.ledger, record.entry_id, record.body)
-        for ledger, entries in ledgers.cache.entries.items():
+        cache = ledgers.cache
+        for ledger in cache.ledgers():
             indexed = {entry_id for located in opened.index.runs(ledger) for entry_id in located.run.ids}
-            in_journal[ledger] = entries.keys() - indexed
-            sizes[ledger] += sum(len(entries[entry_id]) for entry_id in in_journal[ledger])
+            in_journal[ledger] = {*cache.ids(ledger)} - indexed
+            sizes[ledger] += sum(len(cache.get(ledger, entry_id) or b"") for entry_id in in_journal[ledger])
         problems: list[str] = []
         return Inspection(
             _journals_seen(journals, opened.journal_start, problems),

@@ -6,17 +6,20 @@ It has no thread and no lock of its own. The storage of a bookie puts it behind 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fencepost.store.disk.entry_logs import EntryLogs
 from fencepost.store.disk.journal import Damage
 from fencepost.store.disk.ledgers import LedgerState
 from fencepost.store.disk.sections import Section
-from fencepost.store.disk.write_cache import WriteCache
+from fencepost.store.disk.write_cache import WriteCache, write_cache
 from fencepost.store.records import EntryAdded, Record
+from fencepost.store.rows import found
 from fencepost.store.rows.entries import LAC, LEDGER, EntryRows
+from fencepost.store.rows.found import MISS, FoundRows
 from fencepost.store.rules.adding import is_beyond, lac_of_bookie
 from fencepost.store.rules.codes import Code
 
@@ -37,13 +40,15 @@ class Checkpoint:
 class LedgerStore:
     """Entries and states of ledgers. ``flushing`` is the checkpoint that is being written, None if none is.
 
-    Changes are made by one thread at a time; :meth:`look_up` and :meth:`cached` may be called by any at any time.
+    ``compiled()`` says whether there are compiled loops by now. Changes are made by one thread at a time; what looks entries up may be called
+    by any at any time.
     """
 
-    def __init__(self, logs: EntryLogs) -> None:
+    def __init__(self, logs: EntryLogs, compiled: Callable[[], bool] = lambda: False) -> None:
         self.logs = logs
+        self.compiled = compiled
         self.states = {ledger: copy.copy(state) for ledger, state in logs.states.items()}
-        self.cache = WriteCache()
+        self.cache = write_cache(compiled())
         self.flushing: Checkpoint | None = None
         self.forgotten: set[int] = set()
         self._changed: set[int] = set()
@@ -91,20 +96,20 @@ class LedgerStore:
     @property
     def has_changed(self) -> bool:
         """Whether there is anything for a checkpoint to write."""
-        return bool(self.cache.entries or self._changed or self.forgotten)
+        return bool(len(self.cache) or self._changed or self.forgotten)
 
     def swap(self) -> Checkpoint:
         """Begin a checkpoint with all that has changed, while there is none. What changes from now on is for the next one."""
         states = [copy.copy(self.states[ledger]) for ledger in sorted(self._changed)]
         checkpoint = Checkpoint(self.cache, states, self.forgotten)
         self.flushing = checkpoint  # before the cache, so that who looks into that first finds each entry in one of them
-        self.cache, self._changed, self.forgotten = WriteCache(), set(), set()
+        self.cache, self._changed, self.forgotten = write_cache(self.compiled(), self.cache), set(), set()
         return checkpoint
 
     def write(self, checkpoint: Checkpoint) -> Section:
         """Write what a checkpoint holds to an entry log; durable when that is synced. Raises ``OSError``."""
         forgotten = sorted(checkpoint.forgotten)
-        return self.logs.write(checkpoint.cache.entries, checkpoint.states, forgotten, checkpoint.journal_start)
+        return self.logs.write(checkpoint.cache.in_order(), checkpoint.states, forgotten, checkpoint.journal_start)
 
     def end(self, section: Section) -> None:
         """End the checkpoint that wrote a section: it is durable, and what is in it is found there from now on."""
@@ -146,6 +151,35 @@ class LedgerStore:
                 body = flushing.cache.get(ledger, entry_id)
         return body
 
+    def cached_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64]) -> FoundRows:
+        """Entries that are in memory, or known to be nowhere. The rest is a ``MISS``, and so is the last entry of a ledger (-1)."""
+        table = np.zeros((len(ledgers), found.COLUMNS), np.int64)
+        table[:, found.CODE], table[:, found.ENTRY_ID] = MISS, entry_ids
+        blocks = self.cache.find(ledgers, entry_ids, table)
+        flushing = self.flushing
+        self._deny(self.forgotten, ledgers, table)
+        if flushing is not None:
+            blocks = (blocks, flushing.cache.find(ledgers, entry_ids, table))
+            self._deny(flushing.forgotten, ledgers, table)
+        return FoundRows(table, blocks)
+
+    def _deny(self, forgotten: set[int], ledgers: NDArray[np.int64], table: NDArray[np.int64]) -> None:
+        """Entries of forgotten ledgers that were not found so far are nowhere."""
+        if forgotten:
+            denied = np.isin(ledgers, [*forgotten]) & (table[:, found.CODE] == MISS) & (table[:, found.ENTRY_ID] >= 0)
+            table[denied, found.CODE] = Code.NO_ENTRY.value
+
+    def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64]) -> FoundRows:
+        """What :meth:`look_up` finds, for many entries."""
+        table = np.zeros((len(ledgers), found.COLUMNS), np.int64)
+        blocks: list[object] = []
+        for row, (ledger, entry_id) in enumerate(zip(ledgers.tolist(), entry_ids.tolist(), strict=True)):
+            code, found_id, body = self.look_up(ledger, entry_id)
+            block = np.frombuffer(body or b"", np.uint8)
+            blocks.append(block)
+            table[row] = code.value, found_id, block.ctypes.data if body else 0, len(block)
+        return FoundRows(table, blocks)
+
     def last(self, ledger: int) -> int | None:
         """The id of the last entry of a ledger, None if it has none. Raises :class:`fencepost.store.disk.journal.Damage`."""
         found = [self.cache.last(ledger)]
@@ -158,14 +192,14 @@ class LedgerStore:
 
     def entries_of(self, ledger: int) -> list[int]:
         """The ids of the entries of a ledger, in order. Raises :class:`fencepost.store.disk.journal.Damage`."""
-        found: set[int] = set(self.cache.entries.get(ledger, ()))
+        ids = set(self.cache.ids(ledger))
         flushing = self.flushing
         if flushing is not None and ledger not in self.forgotten:
-            found |= set(flushing.cache.entries.get(ledger, ()))
+            ids.update(flushing.cache.ids(ledger))
         if not self._is_forgotten(ledger):
             for located in self.logs.index.runs(ledger):
-                found.update(located.run.ids)
-        return sorted(found)
+                ids.update(located.run.ids)
+        return sorted(ids)
 
     def with_entries(self) -> Iterator[int]:
         """The ledgers that have entries in entry logs. Of some of them nothing else may be known: those that were deleted before a compaction."""

@@ -21,6 +21,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fencepost.errors import SystemFailure
 from fencepost.store.disk.collection import Collected, Collection
 from fencepost.store.disk.entry_logs import EntryLogs
@@ -33,6 +36,7 @@ from fencepost.store.disk.records import decode, encode
 from fencepost.store.disk.settings import MIB, StorageSettings
 from fencepost.store.records import EntryAdded, Record
 from fencepost.store.rows.entries import EntryRows
+from fencepost.store.rows.found import FoundRows
 from fencepost.store.rules.codes import Code
 
 _log = logging.getLogger("fencepost.store.disk")
@@ -70,8 +74,11 @@ class Storage:
         journal_files: Files | None = None,
         ledger_files: Files | None = None,
         places: OrderedMap | None = None,
+        compiled: Callable[[], bool] = lambda: False,
     ) -> None:
         """Lock the directories and read what is in them. ``journal_files``, ``ledger_files`` and ``places`` stand in for them in tests.
+
+        ``compiled()`` says whether :mod:`fencepost.store.rows.cache` can be imported at once, since its loops are compiled.
 
         Raises :class:`fencepost.SystemFailure`, with one line, if another process has them, if something that was durable is missing or
         damaged, or if they can not be read.
@@ -103,7 +110,7 @@ class Storage:
         self._collection = Collection(self._logs)
         self._next_minor = time.monotonic() + settings.minor_compaction_interval
         self._next_major = time.monotonic() + settings.major_compaction_interval
-        self._ledgers = LedgerStore(self._logs)
+        self._ledgers = LedgerStore(self._logs, compiled)
 
         self._lock = threading.Lock()
         """Held to change what several threads use: all that follows, and the ledgers."""
@@ -236,8 +243,7 @@ class Storage:
             if self._idle and records:
                 self._idle = False
                 self._arrived.notify()
-            for ledger, entry_id, body in entries:
-                cache.put(ledger, entry_id, body)
+            cache.put_all(entries)
             self._entries_stored += len(entries)
             if (cache.size < self._half and not self._checkpoint_wanted) or not self._make_room():
                 return
@@ -253,6 +259,15 @@ class Storage:
     def cached(self, ledger: int, entry_id: int) -> bytes | None:
         """An entry that can be had without the disk, None if there is none; never blocks."""
         return self._ledgers.cached(ledger, entry_id)
+
+    def cached_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64]) -> FoundRows:
+        """What :meth:`cached` finds, for many entries, given the ledger and the id of each. Rows that :meth:`read_rows` must be asked for have the
+        code ``MISS``. Never blocks."""
+        return self._ledgers.cached_rows(ledgers, entry_ids)
+
+    def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64]) -> FoundRows:
+        """What :meth:`look_up` finds, for many entries, given the ledger and the id of each, or -1 for the last of the ledger."""
+        return self._ledgers.read_rows(ledgers, entry_ids)
 
     def entries_of(self, ledger: int) -> list[int]:
         """The ids of the entries of a ledger, in order. Raises :class:`fencepost.SystemFailure` if the index can not be read."""

@@ -22,6 +22,7 @@ from fencepost.store.disk.journal_files import name_of as name_of_journal
 from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
 from fencepost.store.disk.records import decode, encode
 from fencepost.store.disk.sections import Section
+from fencepost.store.disk.write_cache import PlainWriteCache
 from fencepost.store.messages import AddEntry, Request
 from fencepost.store.records import EntryAdded, Record
 from fencepost.store.roles.bookie import Bookie
@@ -225,11 +226,12 @@ class BookieProcess:
     def in_memory(self) -> list[tuple[int, int]]:
         """The entries in memory, by ledger and id."""
         assert self.ledgers is not None
-        return [(ledger, entry_id) for ledger, entries in self.ledgers.cache.entries.items() for entry_id in entries]
+        cache = self.ledgers.cache
+        return [(ledger, entry_id) for ledger in cache.ledgers() for entry_id in cache.ids(ledger)]
 
     def flip_in_memory(self, ledger: int, entry_id: int, where: float) -> None:
         """Damage one bit of an entry in memory."""
-        assert self.ledgers is not None
+        assert self.ledgers is not None and isinstance(self.ledgers.cache, PlainWriteCache)
         entries = self.ledgers.cache.entries[ledger]
         body = bytearray(entries[entry_id])
         bit = int(where * len(body) * 8)

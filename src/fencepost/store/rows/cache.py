@@ -1,0 +1,239 @@
+"""The loops of what a bookie has in memory: its table of entries, how they are laid out for an entry log, and reads from one.
+
+The table is rows and slots. A row has a ledger, an entry id, and the address and the bytes of a body; a row is added for each new entry, and
+stays where it is. A slot has the number of a row plus one, or 0: where a row is found is decided by a hash of ledger and entry id, and by
+the slots that were free (open addressing). Neighbours among the ids are neighbours among the slots.
+
+The row of entry id -1 is a ledger's own: it has the ledger's last entry id in place of an address.
+
+The loops that change or search the table keep the interpreter's lock, which is what keeps them apart, and take some microseconds. All
+others let others run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from fencepost.store.rows import found
+from fencepost.store.rows.entries import ENTRY_ID as GIVEN_ENTRY_ID
+from fencepost.store.rows.entries import LEDGER as GIVEN_LEDGER
+from fencepost.store.rows.entries import OFFSET as GIVEN_OFFSET
+from fencepost.store.rows.entries import SIZE as GIVEN_SIZE
+from fencepost.store.rows.native import (
+    address,
+    copy_from,
+    crc32c,
+    inner,
+    njit,
+    store_int32,
+    store_int64,
+)
+from fencepost.store.rules.codes import Code
+
+LEDGER, ENTRY_ID, ADDRESS, SIZE = range(4)
+"""The columns of a row of the table."""
+COLUMNS = 4
+
+ROWS, ENTRIES = range(2)
+"""What a table counts: its rows, and the entries that are in them."""
+
+_OWN = -1
+"""In place of a size: the row is a ledger's own."""
+_GONE = -2
+"""In place of a size: the entry was dropped, or with it the ledger whose own the row was."""
+_LAST = -1
+"""The entry id of a ledger's own row."""
+_STEP = 9
+"""From a slot to the next one that is tried: odd, so that all are reached, and beyond the neighbours."""
+
+_MISS = found.MISS
+_OK, _IO_ERROR = Code.OK.value, Code.IO_ERROR.value
+
+_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+_BUFFER = types.Array(types.uint8, 1, "C")
+_SLOTS = types.Array(types.int32, 1, "C")
+_NUMBERS = types.Array(types.int64, 1, "C")
+_GIVEN = types.Array(types.int64, 1, "C", readonly=True)
+_ROWS = types.Array(types.int64, 2, "C")
+_GIVEN_ROWS = types.Array(types.int64, 2, "C", readonly=True)
+_INT = types.int64
+
+
+def _loop(result: Any, *arguments: Any, nogil: bool) -> Any:
+    """Compile a loop for these types when this module is imported, and for no others ever."""
+
+    def compiled(function: Any) -> Any:
+        dispatcher = njit(nogil=nogil)(function)
+        dispatcher.compile(result(*arguments))
+        dispatcher.disable_compile()
+        return dispatcher
+
+    return compiled
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
+@inner
+def _first_slot(slots, seed, ledger, entry_id):
+    """Where the search for a key begins. The ``seed`` is another one in every process, so that nobody can choose keys that meet."""
+    hashed = (ledger ^ seed) * -7046029254386353131
+    hashed = ((hashed ^ (hashed >> 32)) + (entry_id >> 3)) * -4658895280553007687
+    hashed = (hashed ^ (hashed >> 29)) * -7723592293110705685
+    return ((hashed >> 20 << 3) + ((entry_id + (hashed >> 12)) & 7)) & (len(slots) - 1)
+
+
+@inner
+def _slot(slots, rows, seed, ledger, entry_id):
+    """The slot of a key: it has the row of the key, or it is free."""
+    at = _first_slot(slots, seed, ledger, entry_id)
+    while True:
+        row = slots[at] - 1
+        if row < 0 or (rows[row, ENTRY_ID] == entry_id and rows[row, LEDGER] == ledger):
+            return at
+        at = (at + _STEP) & (len(slots) - 1)
+
+
+@_loop(_INT, _SLOTS, _ROWS, _NUMBERS, _INT, _BYTES, _GIVEN_ROWS, _INT, nogil=False)
+def put(slots, rows, counts, seed, data, table, start):
+    """Put the entries of a table of :class:`fencepost.store.rows.entries.EntryRows` from the row ``start`` on; one with the same key is
+    replaced. Gives the row before which it stops: the rows are full there, or the table ends."""
+    block = address(data)
+    count, entries = counts[ROWS], counts[ENTRIES]
+    own = -1
+    at = start
+    while at < len(table) and count + 2 <= len(rows):
+        ledger, entry_id = table[at, GIVEN_LEDGER], table[at, GIVEN_ENTRY_ID]
+        if own < 0 or rows[own, LEDGER] != ledger:
+            slot = _slot(slots, rows, seed, ledger, _LAST)
+            own = slots[slot] - 1
+            if own < 0:
+                own = count
+                count += 1
+                slots[slot] = count
+                rows[own, LEDGER], rows[own, ENTRY_ID], rows[own, SIZE] = ledger, _LAST, _GONE
+            if rows[own, SIZE] == _GONE:
+                rows[own, ADDRESS], rows[own, SIZE] = entry_id, _OWN
+        slot = _slot(slots, rows, seed, ledger, entry_id)
+        row = slots[slot] - 1
+        if row < 0:
+            row = count
+            count += 1
+            rows[row, LEDGER], rows[row, ENTRY_ID], rows[row, SIZE] = ledger, entry_id, _GONE
+            slots[slot] = count
+        entries += rows[row, SIZE] == _GONE
+        rows[row, ADDRESS], rows[row, SIZE] = block + table[at, GIVEN_OFFSET], table[at, GIVEN_SIZE]
+        rows[own, ADDRESS] = max(rows[own, ADDRESS], entry_id)
+        at += 1
+    counts[ROWS], counts[ENTRIES] = count, entries
+    return at
+
+
+@_loop(types.void, _SLOTS, _ROWS, _INT, _INT, nogil=False)
+def place(slots, rows, count, seed):
+    """Fill slots that are all free with the first rows."""
+    for row in range(count):
+        at = _first_slot(slots, seed, rows[row, LEDGER], rows[row, ENTRY_ID])
+        while slots[at]:
+            at = (at + _STEP) & (len(slots) - 1)
+        slots[at] = row + 1
+
+
+@_loop(_INT, _SLOTS, _ROWS, _INT, _INT, _INT, nogil=False)
+def find(slots, rows, seed, ledger, entry_id):
+    """The row of an entry, -1 if it is not there."""
+    row = slots[_slot(slots, rows, seed, ledger, entry_id)] - 1
+    return row if row >= 0 and rows[row, SIZE] >= 0 else -1
+
+
+@_loop(_INT, _SLOTS, _ROWS, _INT, _INT, nogil=False)
+def last(slots, rows, seed, ledger):
+    """The last entry id of a ledger, -1 if it has none."""
+    row = slots[_slot(slots, rows, seed, ledger, _LAST)] - 1
+    return rows[row, ADDRESS] if row >= 0 and rows[row, SIZE] == _OWN else -1
+
+
+@_loop(_INT, _SLOTS, _ROWS, _INT, _GIVEN, _GIVEN, _ROWS, nogil=False)
+def find_rows(slots, rows, seed, ledgers, entry_ids, table):
+    """Find what a table of :class:`fencepost.store.rows.found.FoundRows` still misses; gives how many rows miss it after that."""
+    missing = 0
+    for at in range(len(table)):
+        if table[at, found.CODE] == _MISS:
+            row = slots[_slot(slots, rows, seed, ledgers[at], entry_ids[at])] - 1
+            if row >= 0 and rows[row, SIZE] >= 0:
+                table[at, found.CODE] = _OK
+                table[at, found.ADDRESS], table[at, found.SIZE] = rows[row, ADDRESS], rows[row, SIZE]
+            else:
+                missing += 1
+    return missing
+
+
+@_loop(types.void, _ROWS, _NUMBERS, _INT, nogil=False)
+def drop(rows, counts, ledger):
+    """Forget the entries of a ledger. Their rows stay, and are as good as none."""
+    for row in range(counts[ROWS]):
+        if rows[row, LEDGER] == ledger:
+            counts[ENTRIES] -= rows[row, SIZE] >= 0
+            rows[row, SIZE] = _GONE
+
+
+# -- entry logs -------------------------------------------------------------------------------------------------------
+
+_HEADER = 24
+"""Bytes of an entry in an entry log before its body: checksum and bytes of the body, 4 each, ledger and entry id, 8 each."""
+_SPAN = 1 << 32
+
+FIRST_OF_RUN, HAS_GAPS = range(2)
+"""The columns of a run: its first entry, as a place in the order, and whether its ids have gaps."""
+
+
+@_loop(_INT, _ROWS, _GIVEN, _INT, _BUFFER, _BUFFER, _ROWS, nogil=True)
+def find_runs(rows, order, most, ends, gaps, runs):
+    """Cut entries, given in order, into runs of up to ``most``; gives how many there are. For each entry ``ends`` and ``gaps`` get 4 bytes,
+    as runs have them, and ``runs`` a row for each run. A run ends before numbers would be too large for it."""
+    count, first, end = 0, 0, 0
+    for at in range(len(order)):
+        row = order[at]
+        size = rows[row, SIZE] + _HEADER
+        begins = order[first]
+        if (
+            not at
+            or at - first == most
+            or rows[row, LEDGER] != rows[begins, LEDGER]
+            or np.uint64(rows[row, ENTRY_ID] - rows[begins, ENTRY_ID]) >= _SPAN
+            or end + size >= _SPAN
+        ):
+            first, end, begins = at, 0, row
+            runs[count, FIRST_OF_RUN], runs[count, HAS_GAPS] = at, 0
+            count += 1
+        end += size
+        gap = rows[row, ENTRY_ID] - rows[begins, ENTRY_ID]
+        runs[count - 1, HAS_GAPS] |= gap != at - first
+        store_int32(ends, 4 * at, end)
+        store_int32(gaps, 4 * at, gap)
+    return count
+
+
+@_loop(types.UniTuple(_INT, 2), _ROWS, _GIVEN, _INT, _BUFFER, nogil=True)
+def lay_out(rows, order, start, buffer):
+    """Write entries as they lie in an entry log into a buffer, from a place in the order on, as many as it has room for.
+
+    Gives the place of the next one, and the bytes that were written."""
+    at = 0
+    while start < len(order):
+        row = order[start]
+        size = rows[row, SIZE]
+        end = at + _HEADER + size
+        if end > len(buffer):
+            break
+        store_int32(buffer, at + 4, size)
+        store_int64(buffer, at + 8, rows[row, LEDGER])
+        store_int64(buffer, at + 16, rows[row, ENTRY_ID])
+        copy_from(buffer, at + _HEADER, rows[row, ADDRESS], size)
+        store_int32(buffer, at, crc32c(buffer, at + 4, end, 0))
+        at = end
+        start += 1
+    return start, at
