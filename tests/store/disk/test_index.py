@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable
 from itertools import count
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,8 +56,11 @@ def check_against_a_dictionary(places: OrderedMap, steps: list[tuple[int, int, l
         of_ledger = {entry_id: place for (each, entry_id), place in known.items() if each == ledger}
         assert index.last(ledger) == max(of_ledger, default=None)
         assert [pair for located in index.runs(ledger) for pair in places_of(located)] == sorted(of_ledger.items())
-        for entry_id in {*of_ledger, *range(-2, 42)}:
+        asked = sorted({*of_ledger, *range(-2, 42)})
+        for entry_id in asked:
             assert index.find(ledger, entry_id) == of_ledger.get(entry_id)
+        rows = index.find_rows(np.full(len(asked), ledger), np.array(asked))
+        assert [*zip(*rows, strict=True)] == [of_ledger.get(entry_id, (0, 0, 0)) for entry_id in asked]
     assert sorted(index.ledgers()) == sorted({ledger for ledger, _ in known})
     for log in (1, 2, 3):
         assert index.live[log] == sum(place.size for place in known.values() if place.log == log)

@@ -16,6 +16,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fencepost.store.disk.checksum import crc32c
 from fencepost.store.disk.journal import Damage
 from fencepost.store.disk.sections import ENTRY_HEADER, Run, numbers, runs_of
@@ -123,6 +126,18 @@ class Index:
         at = _PLACE.size + 4 * nth
         start = int.from_bytes(value[at - 4 : at]) if nth else 0
         return Place(log, offset + start, int.from_bytes(value[at : at + 4]) - start)
+
+    def find_rows(
+        self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Where many entries are: entry logs, offsets, and bytes with the header; all 0 for an entry that is nowhere."""
+        found = np.zeros((3, len(ledgers)), np.int64)
+        for row, (ledger, entry_id) in enumerate(zip(ledgers.tolist(), entry_ids.tolist(), strict=True)):
+            place = self.find(ledger, entry_id)
+            if place is not None:
+                found[:, row] = place
+        logs, offsets, sizes = found
+        return logs, offsets, sizes
 
     def last(self, ledger: int) -> int | None:
         """The id of the last entry of a ledger, None if it has none."""
