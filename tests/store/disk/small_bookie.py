@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from fencepost.store.disk.collection import Collected, Collection
 from fencepost.store.disk.entry_logs import EntryLogs
@@ -19,10 +19,10 @@ from fencepost.store.rules.codes import Code
 class SmallBookie:
     """Opened on a folder; raises what the parts of a storage raise."""
 
-    def __init__(self, files: Files, log_limit: int = 3_000) -> None:
+    def __init__(self, files: Files, log_limit: int = 3_000, compiled: Callable[[], bool] = lambda: False) -> None:
         self.logs = EntryLogs(files, Index(MemoryMap()), {*journals_in(files)}, log_limit)
         self.found = read_journal(files, self.logs.journal_start)
-        self.ledgers = LedgerStore(self.logs)
+        self.ledgers = LedgerStore(self.logs, compiled)
         for payload in self.found.records:
             record = decode(payload)
             self.ledgers.note(record)
@@ -59,12 +59,20 @@ class SmallBookie:
 
     def checkpoint(self) -> None:
         """Write what is in memory to an entry log."""
+        self.begin_checkpoint()()
+
+    def begin_checkpoint(self) -> Callable[[], None]:
+        """Begin to write what is in memory to an entry log; gives what ends that."""
         checkpoint = self.ledgers.swap()
         checkpoint.journal_start = self.journal.roll()
-        section = self.ledgers.write(checkpoint)
-        self.logs.sync(section)
-        self.ledgers.end(section)
-        self.journal.remove_before(checkpoint.journal_start)
+
+        def end() -> None:
+            section = self.ledgers.write(checkpoint)
+            self.logs.sync(section)
+            self.ledgers.end(section)
+            self.journal.remove_before(checkpoint.journal_start)
+
+        return end
 
     def collect(self, threshold: float = 1.0) -> Collected:
         """Collect garbage."""

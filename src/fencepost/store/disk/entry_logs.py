@@ -12,8 +12,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fencepost.store.disk.files import File, Files, Part
 from fencepost.store.disk.index import Index, Place
@@ -35,11 +39,18 @@ from fencepost.store.disk.sections import (
     section_at,
     section_header,
 )
+from fencepost.store.rows import found
+from fencepost.store.rows.found import MISS
 from fencepost.store.rules.codes import Code
 
 SUFFIX = ".log"
 CHUNK = 1 << 22
 """Bytes that are written together."""
+
+STRETCH = 1 << 20
+"""Bytes that are read together at the most, unless an entry is larger."""
+GAP = 1 << 12
+"""Bytes between two entries that are read for nothing rather than to read twice."""
 
 _TRIES = 10
 
@@ -279,6 +290,43 @@ class EntryLogs:
         except (Damage, OSError):
             pass
         return Code.IO_ERROR, None
+
+    def read_rows(
+        self,
+        ledgers: NDArray[np.int64],
+        entry_ids: NDArray[np.int64],
+        table: NDArray[np.int64],
+        most: int,
+    ) -> tuple[int, object]:
+        """Read entries by compiled loops: those that have an id and whose rows in a table of :class:`fencepost.store.rows.found.FoundRows` are
+        a ``MISS``.
+
+        Gives how many rows of the table count, so many that the bodies in them come to ``most`` bytes, or all; and what their addresses point
+        into. Rows that get ``IO_ERROR`` may be read one by one yet: their entry log was compacted since the index was asked, or one of
+        their neighbours can not be read. Raises :class:`Damage`.
+        """
+        from fencepost.store.rows import cache as loops
+
+        asked = np.flatnonzero((table[:, found.CODE] == MISS) & (entry_ids >= 0))
+        logs, offsets, sizes = self.index.find_rows(ledgers[asked], entry_ids[asked])
+        table[asked[logs == 0], found.CODE] = Code.NO_ENTRY.value
+        all_sizes = table[:, found.SIZE].copy()
+        all_sizes[asked] = sizes
+        count = min(len(table), 1 + int(np.searchsorted(np.cumsum(all_sizes), most)))
+        there = np.flatnonzero((logs != 0) & (asked < count))
+        order = there[np.lexsort((offsets[there], logs[there]))]
+        stretches = np.empty((len(order), loops.STRETCH_COLUMNS), np.int64)
+        found_stretches, total = loops.find_stretches(logs, offsets, sizes, order, STRETCH, GAP, stretches)
+        stretches = stretches[:found_stretches]
+        buffer = np.empty(total, np.uint8)
+        view = buffer.data
+        for nth, (_, log, start, length, at, _) in enumerate(stretches.tolist()):
+            file = self.logs.get(log)
+            if file is not None:
+                with suppress(OSError):
+                    stretches[nth, loops.READ] = file.read_into(start, view[at : at + length])
+        loops.check_entries(buffer, stretches, offsets, sizes, order, asked, ledgers, entry_ids, table)
+        return count, buffer
 
     def read_at(self, place: Place, ledger: int, entry_id: int) -> bytes | None:
         """The body of an entry at a place; None if it can not be read."""

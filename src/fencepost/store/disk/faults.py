@@ -56,6 +56,11 @@ class FaultyFile:
         _raise(self._fault("read", self.name))
         return self._file.read(offset, size)
 
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill a buffer with bytes from an offset on."""
+        _raise(self._fault("read", self.name))
+        return self._file.read_into(offset, buffer)
+
     def sync(self) -> None:
         """Come back when all that was written is durable."""
         _raise(self._fault("sync", self.name))

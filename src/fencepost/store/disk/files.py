@@ -53,6 +53,10 @@ class File(Protocol):
         """Bytes from an offset on, fewer than ``size`` of them only at the end of the file."""
         ...
 
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill a buffer with the bytes from an offset on; how many there are, fewer than it has room for only at the end of the file."""
+        ...
+
     def sync(self) -> None:
         """Come back when all that was written is durable. Its name is so only when the folder is synced too."""
         ...
@@ -130,6 +134,15 @@ class OsFile:
             data = os.pread(self._descriptor, size - done, offset + done)
             parts.append(data)
         return b"".join(parts)
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        done = os.preadv(self._descriptor, [buffer], offset)
+        while 0 < done < len(buffer):
+            more = os.preadv(self._descriptor, [buffer[done:]], offset + done)
+            if not more:
+                break
+            done += more
+        return done
 
     def sync(self) -> None:
         os.fdatasync(self._descriptor)

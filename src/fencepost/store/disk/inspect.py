@@ -232,6 +232,9 @@ class _ReadOnlyFile:
     def read(self, offset: int, size: int) -> bytes:
         return self._file.read(offset, min(size, self.end - offset)) if offset < self.end else b""
 
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        return self._file.read_into(offset, buffer[: max(0, self.end - offset)])
+
     def sync(self) -> None:
         pass
 

@@ -23,6 +23,9 @@ from fencepost.store.rows.found import MISS, FoundRows
 from fencepost.store.rules.adding import is_beyond, lac_of_bookie
 from fencepost.store.rules.codes import Code
 
+NO_LIMIT = 1 << 62
+"""More bytes than there are."""
+
 
 class Checkpoint:
     """What is written to an entry log together. ``journal_start``: the file of the journal that begins after all records about it; 0 until
@@ -152,33 +155,41 @@ class LedgerStore:
         return body
 
     def cached_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64]) -> FoundRows:
-        """Entries that are in memory, or known to be nowhere. The rest is a ``MISS``, and so is the last entry of a ledger (-1)."""
-        table = np.zeros((len(ledgers), found.COLUMNS), np.int64)
-        table[:, found.CODE], table[:, found.ENTRY_ID] = MISS, entry_ids
+        """Entries that are in memory, or are known to be nowhere. The others are a ``MISS``, and so is the last entry of a ledger (-1)."""
+        ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
+        table = _missing(entry_ids)
         blocks = self.cache.find(ledgers, entry_ids, table)
+        _deny(self.forgotten, ledgers, table)
         flushing = self.flushing
-        self._deny(self.forgotten, ledgers, table)
         if flushing is not None:
             blocks = (blocks, flushing.cache.find(ledgers, entry_ids, table))
-            self._deny(flushing.forgotten, ledgers, table)
+            _deny(flushing.forgotten, ledgers, table)
         return FoundRows(table, blocks)
 
-    def _deny(self, forgotten: set[int], ledgers: NDArray[np.int64], table: NDArray[np.int64]) -> None:
-        """Entries of forgotten ledgers that were not found so far are nowhere."""
-        if forgotten:
-            denied = np.isin(ledgers, [*forgotten]) & (table[:, found.CODE] == MISS) & (table[:, found.ENTRY_ID] >= 0)
-            table[denied, found.CODE] = Code.NO_ENTRY.value
-
-    def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64]) -> FoundRows:
-        """What :meth:`look_up` finds, for many entries."""
-        table = np.zeros((len(ledgers), found.COLUMNS), np.int64)
+    def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
+        """What :meth:`look_up` finds, for many entries: for so many of the first ones that their bodies come to ``most`` bytes, or all."""
+        ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
         blocks: list[object] = []
-        for row, (ledger, entry_id) in enumerate(zip(ledgers.tolist(), entry_ids.tolist(), strict=True)):
-            code, found_id, body = self.look_up(ledger, entry_id)
-            block = np.frombuffer(body or b"", np.uint8)
-            blocks.append(block)
-            table[row] = code.value, found_id, block.ctypes.data if body else 0, len(block)
-        return FoundRows(table, blocks)
+        if self.compiled():
+            table, cached = self.cached_rows(ledgers, entry_ids)
+            try:
+                count, block = self.logs.read_rows(ledgers, entry_ids, table, most)
+            except Damage:
+                count, block = len(table), None
+            blocks += (cached, block)
+        else:
+            table, count = _missing(entry_ids), len(entry_ids)
+        codes = table[:count, found.CODE]
+        for row in np.flatnonzero((codes == MISS) | (codes == Code.IO_ERROR.value)).tolist():
+            code, found_id, body = self.look_up(int(ledgers[row]), int(entry_ids[row]))
+            data = np.frombuffer(body or b"", np.uint8)
+            blocks.append(data)
+            table[row] = code.value, found_id, data.ctypes.data if body else 0, len(data)
+            most -= len(data)
+            if most <= 0:
+                count = row + 1
+                break
+        return FoundRows(table[:count], blocks)
 
     def last(self, ledger: int) -> int | None:
         """The id of the last entry of a ledger, None if it has none. Raises :class:`fencepost.store.disk.journal.Damage`."""
@@ -209,3 +220,17 @@ class LedgerStore:
         """Whether what entry logs have of a ledger does not count any more."""
         flushing = self.flushing
         return ledger in self.forgotten or (flushing is not None and ledger in flushing.forgotten)
+
+
+def _missing(entry_ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The table of look-ups that have found nothing so far."""
+    table = np.zeros((len(entry_ids), found.COLUMNS), np.int64)
+    table[:, found.CODE], table[:, found.ENTRY_ID] = MISS, entry_ids
+    return table
+
+
+def _deny(forgotten: set[int], ledgers: NDArray[np.int64], table: NDArray[np.int64]) -> None:
+    """Entries of forgotten ledgers that were not found so far are nowhere."""
+    if forgotten:
+        denied = np.isin(ledgers, [*forgotten]) & (table[:, found.CODE] == MISS) & (table[:, found.ENTRY_ID] >= 0)
+        table[denied, found.CODE] = Code.NO_ENTRY.value

@@ -31,7 +31,7 @@ from fencepost.store.disk.files import Files, Lock, OsFiles, Part, Room
 from fencepost.store.disk.index import Index, OrderedMap
 from fencepost.store.disk.journal import Damage, laid_out
 from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
-from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
+from fencepost.store.disk.ledger_store import NO_LIMIT, Checkpoint, LedgerStore
 from fencepost.store.disk.records import decode, encode
 from fencepost.store.disk.settings import MIB, StorageSettings
 from fencepost.store.records import EntryAdded, Record
@@ -265,9 +265,12 @@ class Storage:
         code ``MISS``. Never blocks."""
         return self._ledgers.cached_rows(ledgers, entry_ids)
 
-    def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64]) -> FoundRows:
-        """What :meth:`look_up` finds, for many entries, given the ledger and the id of each, or -1 for the last of the ledger."""
-        return self._ledgers.read_rows(ledgers, entry_ids)
+    def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
+        """What :meth:`look_up` finds, for many entries, given the ledger and the id of each, or -1 for the last of the ledger.
+
+        Only so many of the first rows are answered that their bodies come to ``most`` bytes: the last of them may go beyond.
+        """
+        return self._ledgers.read_rows(ledgers, entry_ids, most)
 
     def entries_of(self, ledger: int) -> list[int]:
         """The ids of the entries of a ledger, in order. Raises :class:`fencepost.SystemFailure` if the index can not be read."""

@@ -27,6 +27,8 @@ from fencepost.store.rows.native import (
     copy_from,
     crc32c,
     inner,
+    load_int32,
+    load_int64,
     njit,
     store_int32,
     store_int64,
@@ -186,6 +188,11 @@ _HEADER = 24
 """Bytes of an entry in an entry log before its body: checksum and bytes of the body, 4 each, ledger and entry id, 8 each."""
 _SPAN = 1 << 32
 
+FIRST, LOG, START, LENGTH, AT, READ = range(6)
+"""The columns of a stretch of an entry log that is read at once: its first entry, as a place in the order; the entry log, its offset in that,
+and its bytes; where it goes in a buffer; and how many of its bytes could be read."""
+STRETCH_COLUMNS = 6
+
 FIRST_OF_RUN, HAS_GAPS = range(2)
 """The columns of a run: its first entry, as a place in the order, and whether its ids have gaps."""
 
@@ -237,3 +244,49 @@ def lay_out(rows, order, start, buffer):
         at = end
         start += 1
     return start, at
+
+
+@_loop(types.UniTuple(_INT, 2), _GIVEN, _GIVEN, _GIVEN, _GIVEN, _INT, _INT, _ROWS, nogil=True)
+def find_stretches(logs, offsets, sizes, order, most, gap, stretches):
+    """Put entries, given in the order of their entry logs and offsets, together that are no more than ``gap`` bytes apart, in stretches of up to
+    ``most`` bytes, unless an entry is larger. Gives how many stretches there are, and their bytes."""
+    count, end, total = 0, 0, 0
+    for at in range(len(order)):
+        row = order[at]
+        log, start, stop = logs[row], offsets[row], offsets[row] + sizes[row]
+        if at and log == stretches[count - 1, LOG] and start - end <= gap and stop - stretches[count - 1, START] <= most:
+            end = max(end, stop)
+        else:
+            end = stop
+            stretches[count, FIRST], stretches[count, LOG] = at, log
+            stretches[count, START], stretches[count, AT], stretches[count, READ] = start, total, 0
+            count += 1
+        stretches[count - 1, LENGTH] = end - stretches[count - 1, START]
+        total = stretches[count - 1, AT] + stretches[count - 1, LENGTH]
+    return count, total
+
+
+@_loop(types.void, _BUFFER, _GIVEN_ROWS, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _ROWS, nogil=True)
+def check_entries(buffer, stretches, offsets, sizes, order, asked, ledgers, entry_ids, table):
+    """Compare the entries of stretches that were read with what was looked for and with their checksums, and fill the rows ``asked`` of a
+    table of :class:`fencepost.store.rows.found.FoundRows`. Of ledgers and ids there is one for each row of the table."""
+    block = address(buffer)
+    for stretch in range(len(stretches)):
+        stop = stretches[stretch + 1, FIRST] if stretch + 1 < len(stretches) else len(order)
+        for place in range(stretches[stretch, FIRST], stop):
+            row = asked[order[place]]
+            start = offsets[order[place]] - stretches[stretch, START]
+            size = sizes[order[place]] - _HEADER
+            at = stretches[stretch, AT] + start
+            is_whole = (
+                size >= 0
+                and start + _HEADER + size <= stretches[stretch, READ]
+                and load_int32(buffer, at + 4) == size
+                and load_int64(buffer, at + 8) == ledgers[row]
+                and load_int64(buffer, at + 16) == entry_ids[row]
+                and load_int32(buffer, at) & 0xFFFFFFFF == crc32c(buffer, at + 4, at + _HEADER + size, 0)
+            )
+            if is_whole:
+                table[row, found.CODE], table[row, found.ADDRESS], table[row, found.SIZE] = _OK, block + at + _HEADER, size
+            else:
+                table[row, found.CODE] = _IO_ERROR

@@ -111,6 +111,12 @@ class SimHandle:
         """Bytes from an offset on."""
         return bytes(self._file.content[offset : offset + size])
 
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill a buffer with bytes from an offset on."""
+        data = self.read(offset, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
     def sync(self) -> None:
         """All that was written is durable."""
         self._file.end_sync(self._file.begin_sync())

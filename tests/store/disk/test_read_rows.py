@@ -1,0 +1,211 @@
+"""Many entries that are read at once are as they are one by one: in memory, in entry logs, damaged, deleted, compacted in between."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import threading
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_bookie import SmallBookie
+
+from fencepost.store.disk import entry_logs
+from fencepost.store.disk.faults import FaultyFiles
+from fencepost.store.disk.ledger_store import NO_LIMIT
+from fencepost.store.disk.settings import StorageSettings
+from fencepost.store.disk.storage import Storage
+from fencepost.store.records import EntryAdded
+from fencepost.store.rows.found import MISS, FoundRows
+from fencepost.store.rules.codes import Code
+from fencepost.store.sim.disk import SimDisk
+
+Keys = list[tuple[int, int]]
+
+LEDGERS = (1, 2, 3)
+KEYS = [(ledger, entry_id) for ledger in LEDGERS for entry_id in range(-1, 42)]
+
+
+def columns(keys: Keys) -> tuple[np.ndarray, np.ndarray]:
+    ledgers, entry_ids = np.array(keys, np.int64).reshape(-1, 2).T
+    return ledgers, entry_ids
+
+
+def unpacked(rows: FoundRows) -> list[tuple[Code | None, int, bytes | None]]:
+    """Each row as ``look_up`` gives it, None in place of the code for a miss."""
+    made = []
+    for row, (code, entry_id, address, size) in enumerate(rows.table.tolist()):
+        is_there = code == Code.OK.value
+        assert is_there or address == size == 0
+        made.append((None if code == MISS else Code(code), entry_id, rows.body(row) if is_there else None))
+    return made
+
+
+def check(bookie: SmallBookie, keys: Keys, most: int = NO_LIMIT) -> None:
+    ledgers = bookie.ledgers
+    expected = [ledgers.look_up(*key) for key in keys]
+    read = unpacked(ledgers.read_rows(*columns(keys), most))
+    assert read == expected[: len(read)]
+    assert len(read) == len(keys) or sum(len(body or b"") for _, _, body in read) >= most - entry_logs.HEADER * len(read)
+    for key, row, one in zip(keys, unpacked(ledgers.cached_rows(*columns(keys))), expected, strict=True):
+        if row[0] is None:
+            assert key[1] < 0 or ledgers.cached(*key) is None
+        else:
+            assert row == one and key[1] >= 0
+
+
+def nothing() -> None:
+    """No checkpoint is under way."""
+
+
+def live(bookie: SmallBookie, steps: int, random: Random) -> None:
+    """Adds, some of them once more, checkpoints that end later, deleted ledgers, collections, and damaged entries."""
+    ends = nothing
+    for step in range(steps):
+        chosen = random.random()
+        if chosen < 0.5:
+            first, ledger = int(random.random() * 36), random.choice(LEDGERS)
+            bookie.write(
+                [EntryAdded(ledger, first + each, -1, b"%d of %d in %d " % (first + each, ledger, step) * each) for each in range(5)]
+            )
+        elif chosen < 0.7:
+            ends()
+            ends = bookie.begin_checkpoint()
+        elif chosen < 0.8:
+            ends()
+            ends = nothing
+        elif chosen < 0.85:
+            bookie.ledgers.forget(random.choice(LEDGERS))
+        elif chosen < 0.95:
+            ends()
+            ends = nothing
+            bookie.collect()
+        else:
+            places = [place for ledger in LEDGERS for entry_id in range(40) if (place := bookie.logs.index.find(ledger, entry_id))]
+            if places:
+                place = random.choice(places)
+                bookie.files.files[f"{place.log:08}.log"].flip(8 * place.offset + int(random.random() * 8 * place.size))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("gap", [0, 100, 1 << 12])
+def test_many_are_as_one_by_one(seed: int, gap: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry_logs, "GAP", gap)
+    monkeypatch.setattr(entry_logs, "STRETCH", 300 if seed % 2 else 1 << 20)
+    random = Random(seed)
+    compiled = itertools.cycle([True, True, seed % 3 > 0, True])
+    bookie = SmallBookie(SimDisk(), compiled=lambda: next(compiled)).begin()
+    seen = set()
+    for _ in range(12):
+        live(bookie, 6, random)
+        check(bookie, KEYS)
+        check(bookie, random.sample(KEYS, 20) + random.sample(KEYS, 20), most=int(random.random() * 1_500))
+        check(bookie, [])
+        seen.update(bookie.ledgers.look_up(*key)[0] for key in KEYS)
+    assert {Code.OK, Code.NO_ENTRY} <= seen
+
+
+@settings(max_examples=30)
+@given(st.lists(st.sampled_from(KEYS), max_size=30), st.sampled_from([1, 200, 1_000, NO_LIMIT]), st.booleans())
+def test_whatever_is_asked(keys: Keys, most: int, compiled: bool) -> None:
+    bookie = SmallBookie(SimDisk(), compiled=lambda: compiled).begin()
+    for ledger in LEDGERS:
+        bookie.write([EntryAdded(ledger, 2 * each, -1, b"%d/%d" % (ledger, each) * each) for each in range(20)])
+        if ledger < 3:
+            bookie.checkpoint()
+    check(bookie, keys, most)
+
+
+def test_a_limit_ends_with_the_entry_that_goes_beyond() -> None:
+    for compiled in (True, False):
+        bookie = SmallBookie(SimDisk(), compiled=lambda compiled=compiled: compiled).begin()
+        bookie.write([EntryAdded(1, each, -1, b"x" * 1_000) for each in range(20)])
+        bookie.checkpoint()
+        for most, rows in ((1, 1), (1_500, 2), (10_500, 11), (1 << 20, 20)):
+            assert len(bookie.ledgers.read_rows(*columns([(1, each) for each in range(20)]), most)) == rows
+
+
+def test_neighbours_of_what_the_disk_can_not_read_are_read() -> None:
+    broken: list[bool] = []
+    reads = []
+
+    def fault(operation: str, name: str) -> BaseException | None:
+        if operation == "read" and broken:
+            reads.append(name)
+            return OSError(errno.EIO, "broken") if broken.pop() else None
+        return None
+
+    bookie = SmallBookie(FaultyFiles(SimDisk(), fault), compiled=lambda: True).begin()
+    bookie.write([EntryAdded(1, each, -1, b"%d" % each) for each in range(5)])
+    bookie.checkpoint()
+    broken += [False, True, False, False, False, True]  # the stretch, and then the fourth entry by itself
+    rows = unpacked(bookie.ledgers.read_rows(*columns([(1, each) for each in range(5)])))
+    assert [code for code, _, _ in rows] == [Code.OK] * 3 + [Code.IO_ERROR, Code.OK]
+    assert len(reads) == 6
+
+
+def test_a_damaged_index_costs_only_what_is_damaged() -> None:
+    bookie = SmallBookie(SimDisk(), compiled=lambda: True).begin()
+    for ledger in LEDGERS:
+        bookie.write([EntryAdded(ledger, each, -1, b"%d" % each) for each in range(5)])
+    bookie.checkpoint()
+    find_rows = bookie.logs.index.find_rows
+
+    def damaged(*asked: np.ndarray) -> object:
+        raise entry_logs.Damage("the index is damaged")
+
+    bookie.logs.index.find_rows = damaged  # type: ignore[method-assign, assignment]
+    check(bookie, KEYS)
+    bookie.logs.index.find_rows = find_rows  # type: ignore[method-assign]
+    check(bookie, KEYS)
+
+
+def test_reads_go_on_while_entry_logs_are_written_compacted_and_removed(tmp_path: Path) -> None:
+    small = {"journal_pre_alloc_size_mb": 1, "write_cache_max_size_mb": 1, "log_size_limit": 1 << 18}
+    storage = Storage(
+        StorageSettings(
+            journal_directory=str(tmp_path / "journal"),
+            ledger_directory=str(tmp_path / "ledgers"),
+            major_compaction_interval=0,
+            compaction_rate_by_bytes=1 << 30,
+            **small,  # type: ignore[arg-type]
+        ),
+        compiled=lambda: True,
+    )
+    assert not [*storage.records()]
+    storage.start()
+    position = itertools.count(1)
+
+    def add(ledger: int, count: int) -> None:
+        entries = [(ledger, each, b"%d/%d." % (ledger, each) * 50) for each in range(count)]
+        storage.take([(next(position), EntryAdded(*entry[:2], -1, entry[2])) for entry in entries], entries)
+
+    add(1, 1_000)
+    keys = columns([(1, each) for each in range(0, 1_000, 7)] + [(1, -1)])
+    wrong: list[object] = []
+    ended = threading.Event()
+
+    def read() -> None:
+        while not ended.is_set() and not wrong:
+            rows = storage.read_rows(*keys)
+            for row, entry_id in enumerate([*range(0, 1_000, 7), 999]):
+                if rows.table[row, :2].tolist() != [0, entry_id] or rows.body(row) != b"1/%d." % entry_id * 50:
+                    wrong.append((entry_id, rows.table[row]))
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for ledger in range(2, 10):
+        add(ledger, 500)
+        storage.checkpoint()
+        storage.forget(ledger)
+        storage.collect()
+    ended.set()
+    for reader in readers:
+        reader.join()
+    storage.close()
+    assert not wrong
