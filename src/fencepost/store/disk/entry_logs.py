@@ -39,8 +39,6 @@ from fencepost.store.disk.sections import (
     section_at,
     section_header,
 )
-from fencepost.store.rows import found
-from fencepost.store.rows.found import MISS
 from fencepost.store.rules.codes import Code
 
 SUFFIX = ".log"
@@ -297,27 +295,31 @@ class EntryLogs:
         entry_ids: NDArray[np.int64],
         table: NDArray[np.int64],
         most: int,
-    ) -> tuple[int, object]:
+    ) -> tuple[int, int, object]:
         """Read entries by compiled loops: those that have an id and whose rows in a table of :class:`fencepost.store.rows.found.FoundRows` are
         a ``MISS``.
 
-        Gives how many rows of the table count, so many that the bodies in them come to ``most`` bytes, or all; and what their addresses point
-        into. Rows that get ``IO_ERROR`` may be read one by one yet: their entry log was compacted since the index was asked, or one of
-        their neighbours can not be read. Raises :class:`Damage`.
+        Gives how many rows of the table count, so many that the bodies in them come to ``most`` bytes, or all; how many get ``IO_ERROR``; and
+        what the addresses point into. Of those with an error some may be read one by one: their entry log was compacted since the
+        index was asked, or one of their neighbours can not be read. Raises :class:`Damage`.
         """
         from fencepost.store.rows import cache as loops
 
-        asked = np.flatnonzero((table[:, found.CODE] == MISS) & (entry_ids >= 0))
-        logs, offsets, sizes = self.index.find_rows(ledgers[asked], entry_ids[asked])
-        table[asked[logs == 0], found.CODE] = Code.NO_ENTRY.value
-        all_sizes = table[:, found.SIZE].copy()
-        all_sizes[asked] = sizes
-        count = min(len(table), 1 + int(np.searchsorted(np.cumsum(all_sizes), most)))
-        there = np.flatnonzero((logs != 0) & (asked < count))
-        order = there[np.lexsort((offsets[there], logs[there]))]
-        stretches = np.empty((len(order), loops.STRETCH_COLUMNS), np.int64)
-        found_stretches, total = loops.find_stretches(logs, offsets, sizes, order, STRETCH, GAP, stretches)
-        stretches = stretches[:found_stretches]
+        asked = np.empty(len(table), np.int64)
+        asked = asked[: loops.find_missing(table, asked)]
+        if not len(asked):
+            return len(table), 0, None
+        is_all = len(asked) == len(table)
+        places = self.index.find_rows(ledgers if is_all else ledgers[asked], entry_ids if is_all else entry_ids[asked])
+        logs, offsets, sizes = map(np.ascontiguousarray, places)
+        order = np.empty(len(asked), np.int64)
+        count, chosen, in_order = loops.choose(table, asked, logs, offsets, sizes, most, order)
+        order = order[:chosen]
+        if not in_order:
+            order = order[np.lexsort((offsets[order], logs[order]))]
+        stretches = np.empty((chosen, loops.STRETCH_COLUMNS), np.int64)
+        read, total = loops.find_stretches(logs, offsets, sizes, order, STRETCH, GAP, stretches)
+        stretches = stretches[:read]
         buffer = np.empty(total, np.uint8)
         view = buffer.data
         for nth, (_, log, start, length, at, _) in enumerate(stretches.tolist()):
@@ -325,8 +327,8 @@ class EntryLogs:
             if file is not None:
                 with suppress(OSError):
                     stretches[nth, loops.READ] = file.read_into(start, view[at : at + length])
-        loops.check_entries(buffer, stretches, offsets, sizes, order, asked, ledgers, entry_ids, table)
-        return count, buffer
+        errors = loops.check_entries(buffer, stretches, offsets, sizes, order, asked, ledgers, entry_ids, table)
+        return count, errors, buffer
 
     def read_at(self, place: Place, ledger: int, entry_id: int) -> bytes | None:
         """The body of an entry at a place; None if it can not be read."""

@@ -169,17 +169,20 @@ class LedgerStore:
     def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
         """What :meth:`look_up` finds, for many entries: for so many of the first ones that their bodies come to ``most`` bytes, or all."""
         ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
-        blocks: list[object] = []
-        if self.compiled():
-            table, cached = self.cached_rows(ledgers, entry_ids)
-            try:
-                count, block = self.logs.read_rows(ledgers, entry_ids, table, most)
-            except Damage:
-                count, block = len(table), None
-            blocks += (cached, block)
-        else:
-            table, count = _missing(entry_ids), len(entry_ids)
-        codes = table[:count, found.CODE]
+        if not self.compiled():
+            return self._one_by_one(ledgers, entry_ids, FoundRows(_missing(entry_ids), ()), most)
+        table, cached = self.cached_rows(ledgers, entry_ids)
+        try:
+            count, errors, block = self.logs.read_rows(ledgers, entry_ids, table, most)
+        except Damage:
+            return self._one_by_one(ledgers, entry_ids, FoundRows(table, (cached,)), most)
+        rows = FoundRows(table[:count], (cached, block))
+        return self._one_by_one(ledgers, entry_ids, rows, most) if errors or entry_ids.min(initial=0) < 0 else rows
+
+    def _one_by_one(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], rows: FoundRows, most: int) -> FoundRows:
+        """Look up by itself what was missed so far, or could not be read."""
+        table, blocks = rows.table, [*rows.blocks]
+        codes = table[:, found.CODE]
         for row in np.flatnonzero((codes == MISS) | (codes == Code.IO_ERROR.value)).tolist():
             code, found_id, body = self.look_up(int(ledgers[row]), int(entry_ids[row]))
             data = np.frombuffer(body or b"", np.uint8)
@@ -187,9 +190,8 @@ class LedgerStore:
             table[row] = code.value, found_id, data.ctypes.data if body else 0, len(data)
             most -= len(data)
             if most <= 0:
-                count = row + 1
-                break
-        return FoundRows(table[:count], blocks)
+                return FoundRows(table[: row + 1], blocks)
+        return FoundRows(table, blocks)
 
     def last(self, ledger: int) -> int | None:
         """The id of the last entry of a ledger, None if it has none. Raises :class:`fencepost.store.disk.journal.Damage`."""

@@ -185,7 +185,7 @@ class RowsWriteCache:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def put(self, ledger: int, entry_id: int, body: bytes) -> None:
-        self.put_all([(ledger, entry_id, body)])
+        self.put_rows(EntryRows(np.frombuffer(body, np.uint8), np.array([[ledger, entry_id, 0, 0, len(body)]])))
 
     def put_all(self, entries: Sequence[tuple[int, int, bytes]]) -> None:
         if not entries:

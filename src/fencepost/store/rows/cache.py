@@ -52,7 +52,7 @@ _STEP = 9
 """From a slot to the next one that is tried: odd, so that all are reached, and beyond the neighbours."""
 
 _MISS = found.MISS
-_OK, _IO_ERROR = Code.OK.value, Code.IO_ERROR.value
+_OK, _NO_ENTRY, _IO_ERROR = Code.OK.value, Code.NO_ENTRY.value, Code.IO_ERROR.value
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _BUFFER = types.Array(types.uint8, 1, "C")
@@ -246,6 +246,44 @@ def lay_out(rows, order, start, buffer):
     return start, at
 
 
+@_loop(_INT, _GIVEN_ROWS, _NUMBERS, nogil=True)
+def find_missing(table, asked):
+    """The rows of a table of :class:`fencepost.store.rows.found.FoundRows` that entry logs are asked for: a ``MISS`` with an id. How many."""
+    count = 0
+    for row in range(len(table)):
+        if table[row, found.CODE] == _MISS and table[row, found.ENTRY_ID] >= 0:
+            asked[count] = row
+            count += 1
+    return count
+
+
+@_loop(types.Tuple((_INT, _INT, types.boolean)), _ROWS, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _INT, _NUMBERS, nogil=True)
+def choose(table, asked, logs, offsets, sizes, most, order):
+    """Choose what is read of the entries of the rows ``asked``, given the place of each, all 0 for one that is nowhere, whose row is filled.
+
+    Gives how many rows of the table count, so many that their bodies come to ``most`` bytes, or all; how many entries are read, of which
+    ``order`` gets the numbers among those asked; and whether they are in the order of their places.
+    """
+    place, chosen, before, in_order = 0, 0, -1, True
+    for row in range(len(table)):
+        most -= table[row, found.SIZE]
+        if place < len(asked) and asked[place] == row:
+            most -= sizes[place]
+            if not logs[place]:
+                table[row, found.CODE] = _NO_ENTRY
+            else:
+                order[chosen] = place
+                chosen += 1
+                if before >= 0:
+                    forward = offsets[place] >= offsets[before] if logs[place] == logs[before] else logs[place] > logs[before]
+                    in_order = in_order and forward
+                before = place
+            place += 1
+        if most <= 0:
+            return row + 1, chosen, in_order
+    return len(table), chosen, in_order
+
+
 @_loop(types.UniTuple(_INT, 2), _GIVEN, _GIVEN, _GIVEN, _GIVEN, _INT, _INT, _ROWS, nogil=True)
 def find_stretches(logs, offsets, sizes, order, most, gap, stretches):
     """Put entries, given in the order of their entry logs and offsets, together that are no more than ``gap`` bytes apart, in stretches of up to
@@ -266,11 +304,12 @@ def find_stretches(logs, offsets, sizes, order, most, gap, stretches):
     return count, total
 
 
-@_loop(types.void, _BUFFER, _GIVEN_ROWS, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _ROWS, nogil=True)
+@_loop(_INT, _BUFFER, _GIVEN_ROWS, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _GIVEN, _ROWS, nogil=True)
 def check_entries(buffer, stretches, offsets, sizes, order, asked, ledgers, entry_ids, table):
     """Compare the entries of stretches that were read with what was looked for and with their checksums, and fill the rows ``asked`` of a
-    table of :class:`fencepost.store.rows.found.FoundRows`. Of ledgers and ids there is one for each row of the table."""
+    table of :class:`fencepost.store.rows.found.FoundRows`; gives how many of them are an error. Of ledgers and ids there is one for each row."""
     block = address(buffer)
+    errors = 0
     for stretch in range(len(stretches)):
         stop = stretches[stretch + 1, FIRST] if stretch + 1 < len(stretches) else len(order)
         for place in range(stretches[stretch, FIRST], stop):
@@ -290,3 +329,5 @@ def check_entries(buffer, stretches, offsets, sizes, order, asked, ledgers, entr
                 table[row, found.CODE], table[row, found.ADDRESS], table[row, found.SIZE] = _OK, block + at + _HEADER, size
             else:
                 table[row, found.CODE] = _IO_ERROR
+                errors += 1
+    return errors
