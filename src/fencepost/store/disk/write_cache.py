@@ -286,8 +286,9 @@ class _RowsInOrder:
         self._loops = loops
         self._rows = rows
         self._blocks = blocks
-        there = np.flatnonzero(rows[:, loops.SIZE] >= 0)
-        self._order = there[np.lexsort((rows[there, loops.ENTRY_ID], rows[there, loops.LEDGER]))]
+        orders = np.empty((2, len(rows)), np.int64)
+        count, side = loops.sort(rows, len(rows), orders, np.empty(len(rows) + 1, np.int64))
+        self._order = orders[side, :count]
 
     def runs(self) -> list[Run]:
         loops, rows, order = self._loops, self._rows, self._order
@@ -312,9 +313,11 @@ class _RowsInOrder:
 
     def pieces(self) -> Iterator[memoryview]:
         rows, order = self._rows, self._order
-        largest = int(rows[order, self._loops.SIZE].max(initial=0))
-        buffer = np.empty(max(CHUNK, largest + ENTRY_HEADER), np.uint8)
+        buffer = np.empty(CHUNK, np.uint8)
         done = 0
         while done < len(order):
             done, size = self._loops.lay_out(rows, order, done, buffer)
-            yield buffer[:size].data
+            if size:
+                yield buffer[:size].data
+            else:
+                buffer = np.empty(rows[order[done], self._loops.SIZE] + ENTRY_HEADER, np.uint8)

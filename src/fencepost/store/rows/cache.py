@@ -197,6 +197,62 @@ FIRST_OF_RUN, HAS_GAPS = range(2)
 """The columns of a run: its first entry, as a place in the order, and whether its ids have gaps."""
 
 
+@inner
+def _follows(rows, one, other):
+    """Whether a row does not come before another one in the order of ledgers and ids."""
+    if rows[one, LEDGER] != rows[other, LEDGER]:
+        return rows[one, LEDGER] > rows[other, LEDGER]
+    return rows[one, ENTRY_ID] >= rows[other, ENTRY_ID]
+
+
+@_loop(types.UniTuple(_INT, 2), _ROWS, _INT, _ROWS, _NUMBERS, nogil=True)
+def sort(rows, count, orders, starts):
+    """Put the entries of the first rows in the order of their ledgers and ids: how many there are, and in which of two ``orders`` they are left.
+
+    They are mostly in order already, ledger by ledger, so what is in order is merged with what comes after it (a natural merge sort).
+    ``starts`` has room for the place of each, and of the end.
+    """
+    found_rows, stretches = 0, 0
+    for row in range(count):
+        if rows[row, SIZE] >= 0:
+            if not found_rows or not _follows(rows, row, orders[0, found_rows - 1]):
+                starts[stretches] = found_rows
+                stretches += 1
+            orders[0, found_rows] = row
+            found_rows += 1
+    starts[stretches] = found_rows
+    side = 0
+    while stretches > 1:
+        source, target = orders[side], orders[1 - side]
+        merged = 0
+        for stretch in range(0, stretches, 2):
+            at, middle = starts[stretch], starts[stretch + 1]
+            end = starts[min(stretch + 2, stretches)]
+            one, other = at, middle
+            while one < middle and other < end:
+                if _follows(rows, source[other], source[one]):
+                    target[at] = source[one]
+                    one += 1
+                else:
+                    target[at] = source[other]
+                    other += 1
+                at += 1
+            while one < middle:
+                target[at] = source[one]
+                one += 1
+                at += 1
+            while other < end:
+                target[at] = source[other]
+                other += 1
+                at += 1
+            starts[merged] = starts[stretch]
+            merged += 1
+        starts[merged] = found_rows
+        stretches = merged
+        side = 1 - side
+    return found_rows, side
+
+
 @_loop(_INT, _ROWS, _GIVEN, _INT, _BUFFER, _BUFFER, _ROWS, nogil=True)
 def find_runs(rows, order, most, ends, gaps, runs):
     """Cut entries, given in order, into runs of up to ``most``; gives how many there are. For each entry ``ends`` and ``gaps`` get 4 bytes,
@@ -228,7 +284,8 @@ def find_runs(rows, order, most, ends, gaps, runs):
 def lay_out(rows, order, start, buffer):
     """Write entries as they lie in an entry log into a buffer, from a place in the order on, as many as it has room for.
 
-    Gives the place of the next one, and the bytes that were written."""
+    Gives the place of the next one, and the bytes that were written: none if already the first one is too large.
+    """
     at = 0
     while start < len(order):
         row = order[start]
