@@ -18,8 +18,7 @@ from typing import NoReturn
 import fencepost.commands.bookie
 import fencepost.commands.metadata
 import fencepost.metadata_service.server
-import fencepost.store.bookie.process
-import fencepost.store.disk.lmdb_map  # noqa: F401
+import fencepost.store.bookie.process  # noqa: F401
 from fencepost import cli
 
 

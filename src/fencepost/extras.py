@@ -10,7 +10,7 @@ from fencepost.errors import OptionError
 EXTRAS = {
     "spark": ("pyspark", "py4j", "pyarrow", "pandas", "duckdb"),
     "explore": ("starlette", "uvicorn", "anyio"),
-    "store": ("kazoo", "google", "google_crc32c", "lmdb", "prometheus_client", "uvloop"),
+    "store": ("kazoo", "google", "google_crc32c", "prometheus_client", "uvloop"),
 }
 
 

@@ -27,12 +27,11 @@ STRUCTS = {
     "first sector of an entry log": ("fencepost.store.disk.sections", "_FILE"),
     "section of an entry log": ("fencepost.store.disk.sections", "_SECTION"),
     "entry in an entry log": ("fencepost.store.disk.sections", "_ENTRY"),
-    "key of the index": ("fencepost.store.disk.index", "_KEY"),
-    "value of the index": ("fencepost.store.disk.index", "_PLACE"),
+    "row of a run": ("fencepost.store.disk.sections", "_RUN"),
 }
 """The formats by the names of their tables: a module, and what the struct is called in it."""
 
-UNCOMMENTED = {"record of an entry": "kind (0), ledger, entry id, LAC; then the body", "key of the index": "ledger + 2⁶³, first entry id + 2⁶³"}
+UNCOMMENTED = {"record of an entry": "kind (0), ledger, entry id, LAC; then the body"}
 """What the fields are where no comment of the code says so."""
 
 
@@ -81,5 +80,5 @@ def _bytes(name: str) -> str:
     if around == "then a checksum":
         rows.append((str(offset), "4", "CRC32C of all above"))
     elif around.startswith("then"):
-        rows.append((str(offset), "", around.removeprefix("then ").replace("a checksum", "and the CRC32C (4 bytes) of key and value").replace(", and and", ", and")))
+        rows.append((str(offset), "", around.removeprefix("then ")))
     return "\n".join(["| offset | bytes | |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)])

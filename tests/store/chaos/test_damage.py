@@ -12,7 +12,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from bench.chaos.damage import (
-    NOTHING_LOST,
     REFUSED,
     SERVED,
     Prepared,
@@ -52,7 +51,6 @@ def cut(path: Path) -> None:
         (".journal", Path.unlink, REFUSED),
         (".log", middle, SERVED),
         (".log", Path.unlink, REFUSED),
-        ("data.mdb", middle, NOTHING_LOST),
         ("ledgers/current/VERSION", Path.unlink, REFUSED),
     ],
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from fencepost.store.disk.collection import Collected, Collection
 from fencepost.store.disk.entry_logs import EntryLogs
 from fencepost.store.disk.files import Files
-from fencepost.store.disk.index import Index, MemoryMap
+from fencepost.store.disk.index import Index
 from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
 from fencepost.store.disk.ledger_store import LedgerStore
 from fencepost.store.disk.records import decode, encode
@@ -20,7 +20,7 @@ class SmallBookie:
     """Opened on a folder; raises what the parts of a storage raise."""
 
     def __init__(self, files: Files, log_limit: int = 3_000, compiled: Callable[[], bool] = lambda: False) -> None:
-        self.logs = EntryLogs(files, Index(MemoryMap()), {*journals_in(files)}, log_limit)
+        self.logs = EntryLogs(files, Index(), {*journals_in(files)}, log_limit)
         self.found = read_journal(files, self.logs.journal_start)
         self.ledgers = LedgerStore(self.logs, compiled)
         for payload in self.found.records:

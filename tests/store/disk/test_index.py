@@ -1,24 +1,21 @@
-"""The index of runs against a plain dictionary of entries, on both of its maps; and the codec of entry logs."""
+"""The index of runs against a plain dictionary of entries; and the codec of entry logs."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable
-from itertools import count
+from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.store.disk.index import Index, MemoryMap, OrderedMap, Place, places_of
-from fencepost.store.disk.journal import Damage
-from fencepost.store.disk.lmdb_map import LmdbMap
+from fencepost.store.disk.index import Index, Place, Placed, places_of
 from fencepost.store.disk.sections import (
     ENTRY_HEADER,
     RUN,
     Contents,
+    Runs,
     Section,
     entries_of,
     entry_body,
@@ -30,56 +27,99 @@ from fencepost.store.disk.sections import (
 )
 
 ids = st.lists(st.integers(0, 40) | st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=12, unique=True).map(sorted)
-batches = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3), ids), max_size=10)
+ledgers = st.integers(1, 3)
+batches = st.lists(st.tuples(ledgers, st.dictionaries(ledgers, ids, max_size=3), st.lists(ledgers, max_size=1)), max_size=10)
 
 
-def check_against_a_dictionary(places: OrderedMap, steps: list[tuple[int, int, list[int]]]) -> None:
-    index, known = Index(places), dict[tuple[int, int], Place]()
-    offsets = count(512, 10_000)
-    for log, ledger, entry_ids in steps:
-        if ledger == 0:
-            index.drop(log)
-            known = {key: place for key, place in known.items() if key[0] != log}
-            continue
-        offset = next(offsets)
-        sizes = [7 * nth for nth in range(len(entry_ids))]
-        placed = []
-        for run in runs_of(ledger, entry_ids, sizes):
-            placed.append((offset, run))
-            offset += run.size
-        index.add(log, placed)
-        offset = placed[0][0]
+class Expected:
+    """Entries in a dictionary, put there and forgotten one by one."""
+
+    def __init__(self) -> None:
+        self.places: dict[tuple[int, int], Place] = {}
+
+    def drop(self, ledger: int) -> None:
+        self.places = {key: place for key, place in self.places.items() if key[0] != ledger}
+
+    def add(self, log: int, offset: int, ledger: int, entry_ids: list[int], sizes: list[int]) -> int:
         for entry_id, size in zip(entry_ids, sizes, strict=True):
-            known[ledger, entry_id] = Place(log, offset, size + ENTRY_HEADER)
+            self.places[ledger, entry_id] = Place(log, offset, size + ENTRY_HEADER)
             offset += size + ENTRY_HEADER
-    for ledger in (1, 2, 3):
-        of_ledger = {entry_id: place for (each, entry_id), place in known.items() if each == ledger}
-        assert index.last(ledger) == max(of_ledger, default=None)
-        assert [pair for located in index.runs(ledger) for pair in places_of(located)] == sorted(of_ledger.items())
-        asked = sorted({*of_ledger, *range(-2, 42)})
-        for entry_id in asked:
-            assert index.find(ledger, entry_id) == of_ledger.get(entry_id)
-        rows = index.find_rows(np.full(len(asked), ledger), np.array(asked))
-        assert [*zip(*rows, strict=True)] == [of_ledger.get(entry_id, (0, 0, 0)) for entry_id in asked]
-    assert sorted(index.ledgers()) == sorted({ledger for ledger, _ in known})
-    for log in (1, 2, 3):
-        assert index.live[log] == sum(place.size for place in known.values() if place.log == log)
+        return offset
+
+    def check(self, index: Index) -> None:
+        for ledger in (1, 2, 3):
+            of_ledger = {entry_id: place for (each, entry_id), place in self.places.items() if each == ledger}
+            assert index.last(ledger) == max(of_ledger, default=None)
+            assert [pair for located in index.runs(ledger) for pair in places_of(located)] == sorted(of_ledger.items())
+            asked = sorted({*of_ledger, *range(-2, 42)})
+            for entry_id in asked:
+                assert index.find(ledger, entry_id) == of_ledger.get(entry_id)
+                around = {each for located in index.runs(ledger, entry_id, entry_id) for each in located.run.ids}
+                assert (entry_id in around) is (entry_id in of_ledger)
+            rows = index.find_rows(np.full(len(asked), ledger), np.array(asked))
+            assert [*zip(*rows, strict=True)] == [of_ledger.get(entry_id, (0, 0, 0)) for entry_id in asked]
+        assert sorted(index.ledgers()) == sorted({ledger for ledger, _ in self.places})
+        for log in (1, 2, 3):
+            assert index.live[log] == sum(place.size for place in self.places.values() if place.log == log)
 
 
-@given(batches)
-def test_every_entry_is_found_where_it_was_put_last(steps: list[tuple[int, int, list[int]]]) -> None:
-    check_against_a_dictionary(MemoryMap(), steps)
+@given(batches, st.booleans())
+def test_every_entry_is_found_where_it_was_put_last(steps: list[tuple[int, dict[int, list[int]], list[int]]], at_once: bool) -> None:
+    index, expected, offset = Index(), Expected(), 512
+    sections = []
+    for log, ids_of, forgotten in steps:
+        for ledger in forgotten:
+            expected.drop(ledger)
+        start, runs = offset, []
+        for ledger, entry_ids in sorted(ids_of.items()):
+            sizes = [(7 * nth if ledger < 3 else 9) for nth in range(len(entry_ids))]
+            runs += runs_of(ledger, entry_ids, sizes)
+            offset = expected.add(log, offset, ledger, entry_ids, sizes)
+        sections.append(Placed(log, start, Runs.of_bytes(Runs.of(runs).data), forgotten))
+        if not at_once:
+            index.load(sections)
+            sections = []
+            expected.check(index)
+    index.load(sections)
+    expected.check(index)
 
 
-@given(batches)
-def test_so_it_is_with_lmdb(steps: list[tuple[int, int, list[int]]]) -> None:
-    folder = tempfile.mkdtemp()
-    try:
-        places = LmdbMap(f"{folder}/index")
-        check_against_a_dictionary(places, steps)
-        places.close()
-    finally:
-        shutil.rmtree(folder)
+@pytest.mark.parametrize("seed", range(4))
+def test_so_it_is_with_many_runs_that_are_copied_replaced_and_forgotten(seed: int) -> None:
+    random, index, expected, offset = Random(seed), Index(), Expected(), 512
+    for step in range(30):
+        log, runs, start = 1 + step // 10, [], offset
+        for ledger in (1, 2, 3):
+            if random.random() < 0.05:
+                index.drop(ledger)
+                expected.drop(ledger)
+            begin, apart = int(random.random() * 2_000), 1 + int(random.random() ** 4 * 5)
+            ids = [begin + apart * nth + (nth % 3 == 2) for nth in range(int(random.random() * 300))]
+            ids = sorted({*ids, *(entry_id for each, entry_id in expected.places if each == ledger and random.random() < 0.02)})
+            sizes = [int(random.random() ** 9 * 70_000) for _ in ids]
+            runs += runs_of(ledger, ids, sizes)
+            offset = expected.add(log, offset, ledger, ids, sizes)
+        index.add(log, start, Runs.of(runs))
+    expected.check(index)
+    for ledger, entry_id in expected.places:
+        assert index.find(ledger, entry_id) == expected.places[ledger, entry_id]
+    expected.drop(1)
+    index.drop(1)
+    index.add(3, offset, Runs.of(runs_of(4, [1], [1])))
+    index.drop(4)
+    expected.check(index)
+
+
+def test_an_index_takes_less_than_four_bytes_an_entry() -> None:
+    random, index, offset = Random(5), Index(), 512
+    for section in range(20):
+        runs = []
+        for ledger in range(500):
+            ids = [nth // 2 * 3 + nth % 2 for nth in range(16 * section, 16 * section + 16)]
+            runs += runs_of(ledger, ids, [20 + int(random.random() * 80) for _ in ids])
+        index.add(1, offset, Runs.of(runs))
+        offset += sum(run.size for run in runs)
+    assert index.bytes < 4 * 20 * 500 * 16
 
 
 def test_a_long_run_is_cut_into_some_that_are_short_enough() -> None:
@@ -90,15 +130,14 @@ def test_a_long_run_is_cut_into_some_that_are_short_enough() -> None:
     assert [run.size for run in huge] == [(3 << 30) + ENTRY_HEADER] * 3
 
 
-def test_a_damaged_index_says_so() -> None:
-    places = MemoryMap()
-    index = Index(places)
-    index.add(1, [(512, run) for run in runs_of(1, [1, 2, 3], [5, 5, 5])])
-    ((key, value),) = places.between(b"", b"\xff" * 16)
-    for at in range(len(value)):
-        places.write([(key, value[:at] + bytes([value[at] ^ 4]) + value[at + 1 :])])
-        with pytest.raises(Damage):
-            index.find(1, 2)
+@given(ids, st.data())
+def test_runs_are_read_back_as_they_were(entry_ids: list[int], data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(0, 50) | st.integers(0, 1 << 31), min_size=len(entry_ids), max_size=len(entry_ids)))
+    runs = list(runs_of(3, entry_ids, sizes))
+    again = list(Runs.of_bytes(Runs.of(runs).data))
+    assert [(each.ledger, [*each.ids], each.sizes) for each in again] == [(each.ledger, [*each.ids], each.sizes) for each in runs]
+    assert [entry_id for run in again for entry_id in run.ids] == entry_ids
+    assert [size - ENTRY_HEADER for run in again for size in run.sizes] == sizes
 
 
 @given(st.binary(max_size=50), st.integers(min_value=0))
@@ -115,7 +154,7 @@ def test_an_entry_is_only_read_whole_and_as_itself(body: bytes, bit: int) -> Non
 def section(make: Callable[[Contents], Section] = lambda contents: laid_out(3, 512, 8, contents)) -> tuple[Section, bytes]:
     bodies = {entry_id: b"x" * entry_id for entry_id in (1, 2, 5)}
     runs = list(runs_of(4, list(bodies), [len(body) for body in bodies.values()]))
-    made = make(Contents(2, [1, 3], runs, [], [6]))
+    made = make(Contents(2, [1, 3], Runs.of(runs).data, [], [6]))
     return made, section_header(made) + b"".join(entry_bytes(4, entry_id, body) for entry_id, body in bodies.items())
 
 
@@ -123,8 +162,8 @@ def test_a_section_is_read_back_in_its_place_and_nowhere_else() -> None:
     made, data = section()
     assert section_at(data, 3, 512) == made
     assert section_at(data, 3, 1024) is section_at(data, 2, 512) is None
-    entries = data[made.entries - made.offset :]
-    assert list(entries_of(made, entries)) == [(4, entry_id, b"x" * entry_id) for entry_id in (1, 2, 5)]
+    ((offset, run),) = made.placed()
+    assert list(entries_of(run, data[offset - made.offset :])) == [(entry_id, b"x" * entry_id) for entry_id in (1, 2, 5)]
     for bit in range((made.entries - made.offset) * 8):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8

@@ -288,22 +288,6 @@ def test_a_bookie_that_runs_can_be_inspected(opened: type[Driver]) -> None:
     assert last == driver.position and not driver.reasons
 
 
-@pytest.mark.parametrize("damage", ["flipped", "cut off", "removed"])
-def test_a_damaged_index_is_made_anew(opened: type[Driver], damage: str) -> None:
-    driver = opened()
-    for entry_id in range(1_200):
-        driver.add(1, entry_id, body_of(1, entry_id))
-    driver.settle()
-    driver.storage.close()
-    path = Path(driver.settings.ledger_directory, "index", "data.mdb")
-    data = path.read_bytes()
-    path.write_bytes(bytes(byte ^ 8 for byte in data) if damage == "flipped" else data[: len(data) // 2 + 1])
-    if damage == "removed":
-        path.unlink()
-    again = opened()
-    assert all(again.read(1, entry_id) == (Code.OK, body_of(1, entry_id)) for entry_id in range(1_200))
-
-
 def test_what_is_missing_is_said_in_one_line(opened: type[Driver]) -> None:
     driver = opened()
     for entry_id in range(1_200):

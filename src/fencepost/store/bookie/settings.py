@@ -46,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
         tuple[str, ...], Meta(max_length=1, description="where the journal is; by default journal in the bookie's directory")
     ] = ()
     ledger_directories: Annotated[
-        tuple[str, ...], Meta(max_length=1, description="where entries and their index are; by default ledgers in the bookie's directory")
+        tuple[str, ...], Meta(max_length=1, description="where entries are; by default ledgers in the bookie's directory")
     ] = ()
 
     # -- metadata -----------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from fencepost.store.disk.entry_logs import CHUNK, Bodies, EntryLogs, name_of, scan
 from fencepost.store.disk.index import places_of
 from fencepost.store.disk.journal import Damage
-from fencepost.store.disk.sections import Run
 
 
 @dataclass
@@ -72,7 +71,7 @@ class Collection:
         if not found.complete:
             collected.damaged.append(log)
             return
-        runs = deque(placed for section in found.sections for placed in section.placed())
+        runs = deque(span for section in found.sections for span in section.runs.spans)
         size = self._logs.sizes[log]
         while runs or log in self._logs.logs:
             if ended():
@@ -90,23 +89,22 @@ class Collection:
         collected.removed.append(log)
         collected.bytes_removed += size
 
-    def _copy(self, log: int, runs: deque[tuple[int, Run]]) -> int:
-        """Copy some of these runs, which are taken out of the queue; with the last of them, remove the entry log. The bytes copied."""
+    def _copy(self, log: int, runs: deque[tuple[int, int, int]]) -> int:
+        """Copy some of these runs, given by their ledgers, first and last ids, which are taken out of the queue; with the last of them, remove the entry log. The bytes copied."""
         logs = self._logs
         entries: dict[int, dict[int, bytes]] = {}
         size = 0
         while runs and size < CHUNK:
-            _, run = runs.popleft()
-            ids = run.ids
-            for located in logs.index.runs(run.ledger, ids[0], ids[-1]):
+            ledger, first, last = runs.popleft()
+            for located in logs.index.runs(ledger, first, last):
                 if located.log != log:
                     continue
                 for entry_id, place in places_of(located):
-                    if entry_id not in entries.get(run.ledger, ()):
-                        body = logs.read_at(place, run.ledger, entry_id)
+                    if entry_id not in entries.get(ledger, ()):
+                        body = logs.read_at(place, ledger, entry_id)
                         if body is None:
-                            raise Damage(f"entry {entry_id} of ledger {run.ledger} in {name_of(log)} can not be read")
-                        entries.setdefault(run.ledger, {})[entry_id] = body
+                            raise Damage(f"entry {entry_id} of ledger {ledger} in {name_of(log)} can not be read")
+                        entries.setdefault(ledger, {})[entry_id] = body
                         size += place.size
         if not runs and logs.index.live[log] != size:
             raise Damage(f"{name_of(log)} has entries that its sections do not tell of")

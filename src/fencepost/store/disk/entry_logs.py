@@ -11,7 +11,7 @@ sync of it may have failed. If they are not, then it was synced, and what can no
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fencepost.store.disk.files import File, Files, Part
-from fencepost.store.disk.index import Index, Place
+from fencepost.store.disk.index import Index, Place, Placed
 from fencepost.store.disk.journal import SECTOR, Damage, aligned
 from fencepost.store.disk.ledgers import LedgerState
 from fencepost.store.disk.sections import (
     HEADER,
     Contents,
     Run,
+    Runs,
     Section,
     contents_at,
     entries_of,
@@ -56,7 +57,7 @@ _TRIES = 10
 class Entries(Protocol):
     """Entries that are written to an entry log, in the order of their ledgers and ids."""
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> Runs:
         """Their runs."""
         ...
 
@@ -72,13 +73,13 @@ class Bodies:
         self._bodies = bodies
         self._in_order = [(ledger, sorted(bodies[ledger])) for ledger in sorted(bodies)]
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> Runs:
         """Their runs."""
         found: list[Run] = []
         for ledger, ids in self._in_order:
             bodies = self._bodies[ledger]
             found += runs_of(ledger, ids, [len(bodies[entry_id]) for entry_id in ids])
-        return found
+        return Runs.of(found)
 
     def pieces(self) -> Iterator[bytes]:
         """Their bytes."""
@@ -153,8 +154,12 @@ def read_section(file: File, log: int, offset: int) -> Section | None:
 def read_entries(file: File, section: Section) -> Iterator[tuple[int, int, bytes | None]]:
     """Ledger, id and body of every entry of a section; None for a body that can not be read."""
     for offset, run in section.placed():
-        alone = Contents(0, [], [run])
-        yield from entries_of(Section(section.log, 0, 0, offset, offset + run.size, alone), file.read(offset, run.size))
+        for entry_id, body in entries_of(run, file.read(offset, run.size)):
+            yield run.ledger, entry_id, body
+
+
+def _placed(section: Section) -> Placed:
+    return Placed(section.log, section.entries, section.runs, section.contents.forgotten)
 
 
 class EntryLogs:
@@ -215,7 +220,7 @@ class EntryLogs:
         contents = Contents(
             journal_start if journal_start is not None else self.journal_start,
             [log for log in self.logs if log not in without],
-            entries.runs(),
+            entries.runs().data,
             list(states),
             list(forgotten),
         )
@@ -238,7 +243,8 @@ class EntryLogs:
         """Let reads find what is in a section that is durable."""
         self.sequence = section.sequence
         self.sizes[section.log] = aligned(section.end)
-        self._apply(section)
+        self._tell(section)
+        self.index.load([_placed(section)])
         self._unfinished = False
 
     def remove(self, logs: Iterable[int]) -> None:
@@ -260,17 +266,16 @@ class EntryLogs:
         self.logs[log], self.sizes[log], self.current = file, SECTOR, log
         return file
 
-    def _apply(self, section: Section) -> None:
+    def _tell(self, section: Section) -> None:
+        """Take into account what a section says besides where its entries are."""
         contents = section.contents
         self.journal_start = contents.journal_start
         for ledger in contents.forgotten:
-            self.index.drop(ledger)
             self.states.pop(ledger, None)
             self.told_in.pop(ledger, None)
         for state in contents.states:
             self.states[state.ledger] = state
             self.told_in[state.ledger] = section.log
-        self.index.add(section.log, section.placed())
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -352,7 +357,12 @@ class EntryLogs:
             if log not in logs:
                 raise Damage(f"entry log {name_of(log)} is missing")
         self._remove_dead([log for log in logs if log not in alive])
-        for log in sorted(alive):
+        self.index.load(self._placed(sorted(alive), last, newest))
+        self.sequence = last.sequence
+
+    def _placed(self, logs: Sequence[int], last: Section, newest: dict[int, Scan]) -> Iterator[Placed]:
+        """Open entry logs, and give the runs of their sections in order."""
+        for log in logs:
             file = self.files.open(name_of(log), writable=log == last.log)
             found = newest.pop(log, None) or scan(file, log)
             if log == last.log:
@@ -366,8 +376,8 @@ class EntryLogs:
             self.logs[log], self.sizes[log] = file, file.end
             for section in found.sections:
                 if section.sequence <= last.sequence:
-                    self._apply(section)
-        self.sequence = last.sequence
+                    self._tell(section)
+                    yield _placed(section)
 
     def _remove_dead(self, logs: Collection[int]) -> None:
         """Remove entry logs that were compacted, or never finished. Their numbers are given again."""

@@ -7,7 +7,6 @@ that, it is read anew.
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -24,7 +23,6 @@ from fencepost.store.disk.journal import scan as scan_journal
 from fencepost.store.disk.journal_files import journals_in, read_journal
 from fencepost.store.disk.journal_files import name_of as name_of_journal
 from fencepost.store.disk.ledger_store import LedgerStore
-from fencepost.store.disk.lmdb_map import LmdbMap
 from fencepost.store.disk.records import decode
 from fencepost.store.disk.sections import ENTRY_HEADER
 from fencepost.store.records import EntryAdded
@@ -92,8 +90,7 @@ def inspect(journal_directory: str, ledger_directory: str, verify: bool = False)
     journals, logs = (_ReadOnly(OsFiles(path, create=False)) for path in (journal_directory, ledger_directory))
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            with tempfile.TemporaryDirectory(prefix="fencepost-") as scratch:
-                return _inspected(journals, logs, scratch, verify)
+            return _inspected(journals, logs, verify)
         except (Damage, FileNotFoundError) as error:
             if attempt == ATTEMPTS:
                 return _damaged(journals, logs, str(error))
@@ -103,33 +100,30 @@ def inspect(journal_directory: str, ledger_directory: str, verify: bool = False)
     raise AssertionError("there is at least one attempt")
 
 
-def _inspected(journals: Files, logs: Files, scratch: str, verify: bool) -> Inspection:
-    opened = EntryLogs(logs, Index(LmdbMap(os.path.join(scratch, "index"))), {*journals_in(journals)})
-    try:
-        found = read_journal(journals, opened.journal_start)
-        ledgers = LedgerStore(opened)
-        sizes: Counter[int] = Counter()
-        in_journal: dict[int, set[int]] = {}
-        for payload in found.records:
-            record = decode(payload)
-            ledgers.note(record)
-            if type(record) is EntryAdded:
-                ledgers.cache.put(record.ledger, record.entry_id, record.body)
-        cache = ledgers.cache
-        for ledger in cache.ledgers():
-            indexed = {entry_id for located in opened.index.runs(ledger) for entry_id in located.run.ids}
-            in_journal[ledger] = {*cache.ids(ledger)} - indexed
-            sizes[ledger] += sum(len(cache.get(ledger, entry_id) or b"") for entry_id in in_journal[ledger])
-        problems: list[str] = []
-        return Inspection(
-            _journals_seen(journals, opened.journal_start, problems),
-            [_log_seen(opened, log) for log in sorted(opened.logs)],
-            [_ledger_seen(ledgers, ledger, len(in_journal.get(ledger, ())), sizes[ledger]) for ledger in sorted(ledgers.states)],
-            problems,
-            _verify(opened, problems) if verify else 0,
-        )
-    finally:
-        opened.index.close()
+def _inspected(journals: Files, logs: Files, verify: bool) -> Inspection:
+    opened = EntryLogs(logs, Index(), {*journals_in(journals)})
+    found = read_journal(journals, opened.journal_start)
+    ledgers = LedgerStore(opened)
+    sizes: Counter[int] = Counter()
+    in_journal: dict[int, set[int]] = {}
+    for payload in found.records:
+        record = decode(payload)
+        ledgers.note(record)
+        if type(record) is EntryAdded:
+            ledgers.cache.put(record.ledger, record.entry_id, record.body)
+    cache = ledgers.cache
+    for ledger in cache.ledgers():
+        indexed = {entry_id for located in opened.index.runs(ledger) for entry_id in located.run.ids}
+        in_journal[ledger] = {*cache.ids(ledger)} - indexed
+        sizes[ledger] += sum(len(cache.get(ledger, entry_id) or b"") for entry_id in in_journal[ledger])
+    problems: list[str] = []
+    return Inspection(
+        _journals_seen(journals, opened.journal_start, problems),
+        [_log_seen(opened, log) for log in sorted(opened.logs)],
+        [_ledger_seen(ledgers, ledger, len(in_journal.get(ledger, ())), sizes[ledger]) for ledger in sorted(ledgers.states)],
+        problems,
+        _verify(opened, problems) if verify else 0,
+    )
 
 
 def _damaged(journals: Files, logs: Files, why: str) -> Inspection:
@@ -137,7 +131,7 @@ def _damaged(journals: Files, logs: Files, why: str) -> Inspection:
     seen = []
     for log in logs_in(logs):
         found = scan(logs.open(name_of_log(log)), log)
-        entries = sum(len(run) for section in found.sections for run in section.contents.runs)
+        entries = sum(section.runs.entries for section in found.sections)
         seen.append(EntryLogSeen(name_of_log(log), found.length, len(found.sections), entries, 0, 0.0))
     problems = [f"the bookie would refuse to start: {why}"]
     return Inspection(_journals_seen(journals, 1, problems), seen, [], problems)
@@ -157,7 +151,7 @@ def _journals_seen(journals: Files, start: int, problems: list[str]) -> list[Jou
 
 def _log_seen(opened: EntryLogs, log: int) -> EntryLogSeen:
     sections = scan(opened.logs[log], log).sections
-    entries = sum(len(run) for section in sections for run in section.contents.runs)
+    entries = sum(section.runs.entries for section in sections)
     size, live = opened.sizes[log], opened.index.live[log]
     held = sum(section.end - section.entries for section in sections)
     return EntryLogSeen(name_of_log(log), size, len(sections), entries, live, round(1 - live / held, 4) if held else 0.0)

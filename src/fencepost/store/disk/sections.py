@@ -14,11 +14,14 @@ Every entry has a checksum of its own, over its ledger, its id, its length and i
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
+from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from fencepost.store.disk.checksum import crc32c
 from fencepost.store.disk.journal import SECTOR
@@ -30,7 +33,16 @@ RUN = 128
 _FILE = struct.Struct(">8sQ")  # magic, number; then a checksum
 _SECTION = struct.Struct(">8sQQQIQI")  # magic, number of the file, own offset, sequence, bytes of contents, of entries, checksum of contents
 _ENTRY = struct.Struct(">Iqq")  # bytes of the body, ledger, entry id; a checksum before it
+_RUN = struct.Struct(">qqIIIHBB")  # ledger, first entry id, how far the last id is from it, bytes of all entries, of the smallest, entries, bits for a size, bits for a gap
+_COUNT = struct.Struct(">I")
 _CHECKSUM = struct.Struct(">I")
+ROW = np.dtype(
+    {
+        "names": ["ledger", "first", "span", "size", "base", "count", "size_bits", "gap_bits"],
+        "formats": [">i8", ">i8", ">u4", ">u4", ">u4", ">u2", "u1", "u1"],
+    }
+)
+"""A row of runs."""
 _FILE_MAGIC = b"FPELOG01"
 _SECTION_MAGIC = b"FPSECT01"
 _SPAN = 1 << 32
@@ -40,52 +52,137 @@ ENTRY_HEADER = _CHECKSUM.size + _ENTRY.size
 """Bytes before the body of each entry."""
 
 
-class Run(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Entries of a ledger that lie one after another in an entry log.
-
-    ``ends``: where each ends, counted from where the first one begins. ``gaps``: how far the id of each is from the first id; empty if
-    the ids have no gaps. Both are 4 bytes each, big endian.
-    """
+class Run(msgspec.Struct, frozen=True, gc=False):
+    """Entries of a ledger that lie one after another in an entry log. ``sizes`` are those of the entries with their headers."""
 
     ledger: int
-    first: int
-    ends: bytes
-    gaps: bytes = b""
+    ids: Sequence[int]
+    sizes: Sequence[int]
 
     @property
-    def ids(self) -> list[int]:
-        """The ids of the entries."""
-        if not self.gaps:
-            return list(range(self.first, self.first + len(self)))
-        return [self.first + gap for gap in numbers(self.gaps)]
+    def first(self) -> int:
+        """The id of the first entry."""
+        return self.ids[0]
 
     @property
     def last(self) -> int:
         """The id of the last entry."""
-        return self.first + (int.from_bytes(self.gaps[-4:]) if self.gaps else len(self.ends) // 4 - 1)
+        return self.ids[-1]
 
     @property
     def size(self) -> int:
         """Bytes of all entries, with their headers."""
-        return int.from_bytes(self.ends[-4:])
+        return sum(self.sizes)
 
     def __len__(self) -> int:
-        return len(self.ends) // 4
+        return len(self.ids)
 
 
 class Contents(msgspec.Struct, array_like=True, frozen=True):
     """What a section says besides its entries.
 
     ``journal_start``: the journal is needed from this file on. ``logs``: the entry logs that there are. ``runs``: its entries in the
-    order in which they lie. ``states``: what is known of ledgers, instead of all that was said before. ``forgotten``: ledgers of
+    order in which they lie, as :class:`Runs` has them. ``states``: what is known of ledgers, instead of all that was said before. ``forgotten``: ledgers of
     which nothing counts that was said before.
     """
 
     journal_start: int
     logs: list[int]
-    runs: list[Run] = []
+    runs: bytes = b""
     states: list[LedgerState] = []
     forgotten: list[int] = []
+
+
+class Runs:
+    """Many runs as they are on disk: how many there are, a row for each, and the bits that tell their sizes and ids apart.
+
+    ``rows`` has the columns of ``ROW``, ``details`` the bits of all runs, each from a byte on. The bits of a run are numbers, from the lowest
+    bit of the first byte on: for each entry by how much it is larger than the smallest one, in ``size_bits`` each, then for each but
+    the first how many ids were passed over before it, in ``gap_bits`` each.
+    """
+
+    def __init__(self, rows: NDArray[Any], details: bytes) -> None:
+        self.rows = rows
+        self.details = details
+
+    @classmethod
+    def of(cls, runs: Iterable[Run]) -> Runs:
+        """Put runs together."""
+        rows, details = [], []
+        for run in runs:
+            base = min(run.sizes)
+            larger = [size - base for size in run.sizes]
+            gaps = [] if type(run.ids) is range else [after - before - 1 for before, after in pairwise(run.ids)]
+            size_bits, gap_bits = max(larger).bit_length(), max(gaps, default=0).bit_length()
+            bits = 0
+            for gap in reversed(gaps if gap_bits else []):
+                bits = bits << gap_bits | gap
+            for size in reversed(larger if size_bits else []):
+                bits = bits << size_bits | size
+            rows.append(_RUN.pack(run.ledger, run.first, run.last - run.first, run.size, base, len(run), size_bits, gap_bits))
+            details.append(bits.to_bytes(detail_bytes(len(run), size_bits, gap_bits), "little"))
+        return cls(np.frombuffer(b"".join(rows), ROW), b"".join(details))
+
+    @classmethod
+    def of_bytes(cls, data: bytes) -> Runs:
+        """Those that :attr:`data` stands for."""
+        if not data:
+            return cls(np.empty(0, ROW), b"")
+        end = _COUNT.size + _COUNT.unpack_from(data)[0] * _RUN.size
+        return cls(np.frombuffer(data[_COUNT.size : end], ROW), data[end:])
+
+    @property
+    def data(self) -> bytes:
+        """The bytes that stand for them."""
+        return _COUNT.pack(len(self.rows)) + self.rows.tobytes() + self.details if len(self.rows) else b""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all entries, with their headers."""
+        return int(self.rows["size"].sum(dtype=np.int64))
+
+    @property
+    def spans(self) -> list[tuple[int, int, int]]:
+        """The ledger, the first and the last id of each."""
+        first = self.rows["first"]
+        return list(zip(self.rows["ledger"].tolist(), first.tolist(), (first + self.rows["span"]).tolist(), strict=True))
+
+    @property
+    def entries(self) -> int:
+        """How many entries there are in all runs."""
+        return int(self.rows["count"].sum(dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Run]:
+        at = 0
+        for ledger, first, _, _, base, count, size_bits, gap_bits in self.rows.tolist():
+            end = at + detail_bytes(count, size_bits, gap_bits)
+            yield unpacked(ledger, first, base, count, size_bits, gap_bits, self.details[at:end])
+            at = end
+
+
+def detail_bytes(count: int, size_bits: int, gap_bits: int) -> int:
+    """The bytes that the bits of a run take."""
+    return (count * size_bits + (count - 1) * gap_bits + 7) // 8
+
+
+def unpacked(ledger: int, first: int, base: int, count: int, size_bits: int, gap_bits: int, details: bytes) -> Run:
+    """The run that a row and its bits stand for."""
+    bits, sizes = int.from_bytes(details, "little"), [base] * count
+    if size_bits:
+        mask = (1 << size_bits) - 1
+        for nth in range(count):
+            sizes[nth] += bits & mask
+            bits >>= size_bits
+    if not gap_bits:
+        return Run(ledger, range(first, first + count), sizes)
+    ids, mask = [first], (1 << gap_bits) - 1
+    for _ in range(count - 1):
+        ids.append(ids[-1] + 1 + (bits & mask))
+        bits >>= gap_bits
+    return Run(ledger, ids, sizes)
 
 
 @dataclass(frozen=True)
@@ -99,21 +196,21 @@ class Section:
     end: int
     contents: Contents
 
+    @property
+    def runs(self) -> Runs:
+        """The runs of its entries."""
+        return Runs.of_bytes(self.contents.runs)
+
     def placed(self) -> Iterator[tuple[int, Run]]:
         """The runs with the offsets at which they begin."""
         offset = self.entries
-        for run in self.contents.runs:
+        for run in self.runs:
             yield offset, run
             offset += run.size
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Contents).decode
-
-
-def numbers(data: bytes) -> tuple[int, ...]:
-    """Numbers of 4 bytes each."""
-    return struct.unpack(f">{len(data) // 4}I", data)
 
 
 def runs_of(ledger: int, ids: list[int], sizes: list[int]) -> Iterator[Run]:
@@ -123,11 +220,9 @@ def runs_of(ledger: int, ids: list[int], sizes: list[int]) -> Iterator[Run]:
         last = min(first + RUN, len(ids))
         while ids[last - 1] - ids[first] >= _SPAN or sum(sizes[first:last]) + RUN * ENTRY_HEADER >= _SPAN:
             last -= (last - first) // 2 or 1
-        ends = list(accumulate(size + ENTRY_HEADER for size in sizes[first:last]))
-        gaps = b""
-        if ids[last - 1] - ids[first] != last - first - 1:
-            gaps = struct.pack(f">{last - first}I", *(entry_id - ids[first] for entry_id in ids[first:last]))
-        yield Run(ledger, ids[first], struct.pack(f">{len(ends)}I", *ends), gaps)
+        contiguous = ids[last - 1] - ids[first] == last - first - 1
+        in_run = range(ids[first], ids[first] + last - first) if contiguous else ids[first:last]
+        yield Run(ledger, in_run, [size + ENTRY_HEADER for size in sizes[first:last]])
         first = last
 
 
@@ -150,7 +245,7 @@ def section_header(section: Section) -> bytes:
 def laid_out(log: int, offset: int, sequence: int, contents: Contents) -> Section:
     """Where the parts of a section are that begins at an offset."""
     entries = offset + HEADER + len(_encode(contents))
-    return Section(log, sequence, offset, entries, entries + sum(run.size for run in contents.runs), contents)
+    return Section(log, sequence, offset, entries, entries + Runs.of_bytes(contents.runs).size, contents)
 
 
 def entry_bytes(ledger: int, entry_id: int, body: bytes) -> bytes:
@@ -169,14 +264,12 @@ def entry_body(data: bytes, ledger: int, entry_id: int) -> bytes | None:
     return data[ENTRY_HEADER:] if _CHECKSUM.unpack_from(data) == (crc32c(fields),) else None
 
 
-def entries_of(section: Section, data: bytes) -> Iterator[tuple[int, int, bytes | None]]:
-    """Ledger, id and body of every entry of a section, given the bytes from its ``entries`` to its ``end``; None for a damaged body."""
+def entries_of(run: Run, data: bytes) -> Iterator[tuple[int, bytes | None]]:
+    """Id and body of every entry of a run, given the bytes from the first to the last; None for a damaged body."""
     at = 0
-    for run in section.contents.runs:
-        bounds = pairwise((0, *numbers(run.ends)))
-        for entry_id, (start, end) in zip(run.ids, bounds, strict=True):
-            yield run.ledger, entry_id, entry_body(data[at + start : at + end], run.ledger, entry_id)
-        at += run.size
+    for entry_id, size in zip(run.ids, run.sizes, strict=True):
+        yield entry_id, entry_body(data[at : at + size], run.ledger, entry_id)
+        at += size
 
 
 def is_file_header(data: bytes, log: int) -> bool:

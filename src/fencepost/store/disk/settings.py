@@ -41,7 +41,7 @@ class StorageSettings(
 
     journal_directory: str
     ledger_directory: str
-    """Where entry logs and their index are. It may be the directory of the journal too."""
+    """Where entry logs are. It may be the directory of the journal too."""
     journal_write_data: bool = True
     """Whether entries go to the journal. Fences, keys and limbo always do."""
     journal_sync_data: bool = True

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +27,7 @@ from fencepost.errors import SystemFailure
 from fencepost.store.disk.collection import Collected, Collection
 from fencepost.store.disk.entry_logs import EntryLogs
 from fencepost.store.disk.files import Files, Lock, OsFiles, Part, Room
-from fencepost.store.disk.index import Index, OrderedMap
+from fencepost.store.disk.index import Index
 from fencepost.store.disk.journal import Damage, laid_out
 from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
 from fencepost.store.disk.ledger_store import NO_LIMIT, Checkpoint, LedgerStore
@@ -73,10 +72,9 @@ class Storage:
         took: Callable[[str, float], None] = _ignore,
         journal_files: Files | None = None,
         ledger_files: Files | None = None,
-        places: OrderedMap | None = None,
         compiled: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Lock the directories and read what is in them. ``journal_files``, ``ledger_files`` and ``places`` stand in for them in tests.
+        """Lock the directories and read what is in them. ``journal_files`` and ``ledger_files`` stand in for them in tests.
 
         ``compiled()`` says whether :mod:`fencepost.store.rows.cache` can be imported at once, since its loops are compiled.
 
@@ -98,9 +96,8 @@ class Storage:
             self._held = _lock(settings.ledger_directory)
         try:
             with _one_line(settings.ledger_directory):
-                index = Index(places or _on_disk(settings.ledger_directory))
                 journals = set(journals_in(self._journal_files))
-                self._logs = EntryLogs(self._ledger_files, index, journals, settings.log_size_limit)
+                self._logs = EntryLogs(self._ledger_files, Index(), journals, settings.log_size_limit)
                 self.has_files = bool(journals or self._logs.logs)
             with _one_line(settings.journal_directory):
                 self._found = read_journal(self._journal_files, self._logs.journal_start)
@@ -189,7 +186,6 @@ class Storage:
             self._threads = []
         self._closing = True
         self._collection.wait()
-        self._logs.index.close()
         self._held.release()
 
     # -- what the role wants: called by one thread, and never blocks for a disk ---------------------------------------
@@ -524,12 +520,6 @@ class Storage:
         if is_full is not self.is_full:
             self.is_full = is_full
             self.full(is_full)
-
-
-def _on_disk(path: str) -> OrderedMap:
-    from fencepost.store.disk.lmdb_map import LmdbMap
-
-    return LmdbMap(os.path.join(path, "index"))
 
 
 def _lock(path: str) -> Lock:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fencepost.store.disk.entry_logs import CHUNK, Bodies, Entries
-from fencepost.store.disk.sections import ENTRY_HEADER, RUN, Run
+from fencepost.store.disk.sections import ENTRY_HEADER, Run, Runs, runs_of
 from fencepost.store.rows import entries as given
 from fencepost.store.rows import found
 from fencepost.store.rows.entries import EntryRows
@@ -290,26 +291,13 @@ class _RowsInOrder:
         count, side = loops.sort(rows, len(rows), orders, np.empty(len(rows) + 1, np.int64))
         self._order = orders[side, :count]
 
-    def runs(self) -> list[Run]:
-        loops, rows, order = self._loops, self._rows, self._order
-        ends, gaps = np.empty((2, 4 * len(order)), np.uint8)
-        cut = np.empty((len(order), 2), np.int64)
-        count = loops.find_runs(rows, order, RUN, ends, gaps, cut)
-        firsts = cut[:count, loops.FIRST_OF_RUN]
-        beginnings = rows[order[firsts]]
-        bounds = [*(4 * firsts).tolist(), len(ends)]
-        all_ends, all_gaps = ends.tobytes(), gaps.tobytes()
-        return [
-            Run(ledger, first, all_ends[start:stop], all_gaps[start:stop] if has_gaps else b"")
-            for ledger, first, has_gaps, start, stop in zip(
-                beginnings[:, loops.LEDGER].tolist(),
-                beginnings[:, loops.ENTRY_ID].tolist(),
-                cut[:count, loops.HAS_GAPS].tolist(),
-                bounds[:-1],
-                bounds[1:],
-                strict=True,
-            )
-        ]
+    def runs(self) -> Runs:
+        ledgers, ids, sizes = (self._rows[self._order, column] for column in (self._loops.LEDGER, self._loops.ENTRY_ID, self._loops.SIZE))
+        starts = np.concatenate([[0], np.flatnonzero(ledgers[1:] != ledgers[:-1]) + 1, [len(ledgers)]]).tolist()
+        found: list[Run] = []
+        for start, stop in pairwise(starts if len(ledgers) else []):
+            found += runs_of(int(ledgers[start]), ids[start:stop].tolist(), sizes[start:stop].tolist())
+        return Runs.of(found)
 
     def pieces(self) -> Iterator[memoryview]:
         rows, order = self._rows, self._order

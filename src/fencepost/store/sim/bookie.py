@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.store.disk.collection import Collection
 from fencepost.store.disk.entry_logs import EntryLogs
 from fencepost.store.disk.entry_logs import name_of as name_of_log
-from fencepost.store.disk.index import Index, MemoryMap, places_of
+from fencepost.store.disk.index import Index, places_of
 from fencepost.store.disk.journal import Damage
 from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
 from fencepost.store.disk.journal_files import name_of as name_of_journal
@@ -113,7 +113,7 @@ class BookieProcess:
         self._forget()
         self.role = Bookie(self.cluster.case.protections)
         try:
-            logs = EntryLogs(self.disk, Index(MemoryMap()), {*journals_in(self.disk)}, LOG_LIMIT)
+            logs = EntryLogs(self.disk, Index(), {*journals_in(self.disk)}, LOG_LIMIT)
             found = read_journal(self.disk, logs.journal_start)
         except Damage as damage:
             self.refuse(str(damage))
