@@ -75,8 +75,8 @@ def fill(directory: Path, shape: str, entries: int) -> None:
     content = random.bytes(1 << 20)
     files = OsFiles(used.ledger_directory)
     journals = {*journals_in(OsFiles(used.journal_directory))}
-    index = Index()
-    logs = EntryLogs(files, index, journals)
+
+    logs = EntryLogs(files, Index(), journals)
     first, written = 0, 0
     while written < entries:
         of_ledger = max(1, min(SECTION, entries - written) // ledgers)
@@ -94,7 +94,6 @@ def fill(directory: Path, shape: str, entries: int) -> None:
         first += of_ledger
         written += of_ledger * ledgers
     commit(logs, {})  # the last section is cut off when the bookie starts, since the journal has what should be in it
-    index.close()
     storage, _ = opened(directory)
     storage.journal(1, EntryAdded(ledgers, 0, -1, b"the last one"))
     storage.store(ledgers, 0, b"the last one")
