@@ -130,15 +130,15 @@ def test_a_length_out_of_range_is_refused_after_what_came_before(size: int) -> N
 
 
 def grouped(adds: list[m.AddEntry]) -> tuple[bytes, np.ndarray, np.ndarray, np.ndarray]:
-    """A buffer with adds, its rows, and their groups and order."""
+    """A buffer with adds, its rows, and the groups and the order of those that are in one."""
     data = b"".join(v3.encode_request(txn, each) for txn, each in enumerate(adds))
     table = np.zeros((len(adds), loops.COLUMNS), np.int64)
     assert loops.parse(array(data), 0, len(data), 1 << 20, 3, table)[0] == len(adds)
     slots = np.full(256, -1)
     groups, places, order = np.zeros((len(adds), loops.GROUP_COLUMNS), np.int64), np.zeros(len(adds), np.int64), np.zeros(len(adds), np.int64)
-    count = loops.group(array(data), table, 0, len(adds), slots, groups, places, order)
+    count, stop = loops.group(array(data), table, 0, len(adds), slots, groups, places, order)
     assert (slots == -1).all()
-    return data, table, groups[:count], order
+    return data, table, groups[:count], order[:stop]
 
 
 FEW = st.builds(
@@ -149,9 +149,9 @@ FEW = st.builds(
     st.integers(0, 9),
     st.integers(-1, 9),
     st.binary(max_size=9),
-    st.sampled_from([b"a" * 20, b"b" * 20, b"a" * 19]),
-    st.booleans(),
-    st.booleans(),
+    st.sampled_from([b"a" * 20] * 7 + [b"b" * 20, b"a" * 19]),
+    st.sampled_from([False] * 7 + [True]),
+    st.sampled_from([False] * 7 + [True]),
 )
 
 
@@ -159,9 +159,11 @@ FEW = st.builds(
 def test_groups_are_adds_of_one_ledger_key_and_flags_in_their_order(adds: list[m.AddEntry]) -> None:
     expected: dict[tuple[int, bytes, bool, bool], list[int]] = {}
     for place, add in enumerate(adds):
+        if any(key[0] == add.ledger and key[1:] != (add.master_key, add.recovery, add.deferred_sync) for key in expected):
+            break
         expected.setdefault((add.ledger, add.master_key, add.recovery, add.deferred_sync), []).append(place)
     data, table, groups, order = grouped(adds)
-    assert len(groups) == len(expected)
+    assert len(groups) == len(expected) and len(order) == sum(map(len, expected.values()))
     for group, ((ledger, key, recovery, deferred), members) in zip(groups.tolist(), expected.items(), strict=True):
         of_ledger, flags, at, size, lac, low, high, start, stop, total = group
         assert order[start:stop].tolist() == members
@@ -170,7 +172,7 @@ def test_groups_are_adds_of_one_ledger_key_and_flags_in_their_order(adds: list[m
         ids = [adds[n].entry_id for n in members]
         assert (lac, low, high) == (max(adds[n].lac for n in members), min(ids), max(ids))
         assert total == sum(len(adds[n].body) for n in members)
-    numbers = np.zeros((len(adds), 2), np.int64)
+    numbers = np.zeros((len(order), 2), np.int64)
     loops.ids(table, order, numbers)
     assert numbers.tolist() == [[n, adds[n].entry_id] for n in order.tolist()]
 
@@ -186,7 +188,7 @@ def test_many_ledgers_at_once() -> None:
 @given(st.lists(FEW, min_size=1, max_size=20), st.randoms())
 def test_entries_are_laid_out_as_the_journal_has_them(adds: list[m.AddEntry], drawn: random.Random) -> None:
     data, table, _, order = grouped(adds)
-    some = order[: drawn.randint(1, len(adds))]
+    some = order[: drawn.randint(1, len(order))]
     taken = [adds[n] for n in some.tolist()]
     rows = loops.lay_out(array(data), table, some, sum(len(add.body) for add in taken))
     assert rows.data.tobytes() == laid_out(encode(EntryAdded(add.ledger, add.entry_id, add.lac, add.body)) for add in taken)
@@ -213,4 +215,4 @@ def test_loops_take_no_other_types_and_so_are_never_compiled_again() -> None:
 @given(KEYS)
 def test_a_key_is_compared_as_a_whole(key: bytes) -> None:
     adds = [m.AddEntry(1, 0, -1, bytes(7) + b"\1" + bytes(16), each) for each in (key, key[:-1] + bytes([key[-1] ^ 1]))]
-    assert len(grouped(adds)[2]) == 2
+    assert len(grouped(adds)[3]) == 1 and len(grouped(adds[:1] * 2)[3]) == 2

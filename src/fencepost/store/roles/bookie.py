@@ -41,8 +41,11 @@ from fencepost.store.messages import (
 )
 from fencepost.store.records import EntryAdded, LacWritten, LedgerFenced, LimboChanged, MasterKeyLearnt, Record
 from fencepost.store.roles.interface import (
+    Adds,
     Answer,
+    AnswerAdds,
     Asked,
+    AskedToAdd,
     BatchFound,
     Call,
     ConnectionClosed,
@@ -53,6 +56,7 @@ from fencepost.store.roles.interface import (
     Forget,
     Found,
     Journal,
+    JournalAdds,
     JournalFailed,
     JournalSynced,
     LookUp,
@@ -125,10 +129,15 @@ class Bookie:
         self.synced = 0
         self.read_only = False
         self.stopped = False
-        self.waiting: deque[tuple[int, Answer | Result | None, tuple[int, int] | None]] = deque()
+        self.waiting: deque[tuple[int, Answer | AnswerAdds | Result | None, tuple[int, int] | None]] = deque()
         """What waits for the journal, in the order of the positions that have to be durable: an answer, and the entry that is durable then."""
         self.unsynced: dict[tuple[int, int], int] = {}
-        """Entries that are not durable yet, by ledger and id, and their positions."""
+        """Entries that came by themselves and are not durable yet, by ledger and id, and their positions."""
+        self.unsynced_adds: dict[int, deque[tuple[int, Adds]]] = {}
+        """Those that came together, by ledger, with the position of the first; and ``batches``: as they came, with that of the last."""
+        self.batches: deque[tuple[int, tuple[Adds, ...]]] = deque()
+        self.adds_under_way = 0
+        """The adds that are not durable yet."""
         self.look_ups: dict[int, Asked] = {}
         self.polls: dict[int, int] = {}
         """The ledgers of the long polls that wait, by the numbers of these."""
@@ -172,10 +181,48 @@ class Bookie:
         effects.append(Store(of_ledger, entry_id, body))
         answer, entry = Answer(asked.connection, asked.txn, response), (of_ledger, entry_id)
         self.unsynced[entry] = self.position
+        self.adds_under_way += 1
         self.waiting.append((self.position, None if request.deferred_sync else answer, entry))
         if request.deferred_sync:
             effects.append(answer)
         self._hear_of_lac(ledger, request.lac, effects)
+
+    def _adds(self, event: AskedToAdd, effects: list[Effect]) -> None:
+        """Take adds that came together. No add changes what another one is answered, but that the first key of a ledger is its key from
+        then on: keys are journalled first, and all entries after them."""
+        connection, taken = event.connection, list[Adds]()
+        for adds in event.adds:
+            ledger = self.ledgers.get(adds.ledger, _UNKNOWN)
+            code = answer_to_add(
+                key_matches=key_matches(ledger.master_key, adds.master_key),
+                fenced=ledger.fenced,
+                recovery=adds.recovery,
+                read_only=self.read_only,
+                protections=self.protections,
+            )
+            if code is not Code.OK:
+                self._reply(AnswerAdds(connection, (adds,), code), ledger.position, effects)
+                continue
+            taken.append(adds)
+            if ledger.master_key is None:
+                self._learn(adds.ledger, adds.master_key, effects)
+        if not taken:
+            return
+        for adds in taken:
+            self.unsynced_adds.setdefault(adds.ledger, deque()).append((self.position + 1, adds))
+            self.position += len(adds)
+            self.adds_under_way += len(adds)
+        batch = tuple(taken)
+        self.batches.append((self.position, batch))
+        effects.append(JournalAdds(self.position, batch))
+        at_once = tuple(adds for adds in batch if adds.deferred_sync)
+        if at_once:
+            effects.append(AnswerAdds(connection, at_once, Code.OK))
+            batch = tuple(adds for adds in batch if not adds.deferred_sync)
+        if batch:
+            self.waiting.append((self.position, AnswerAdds(connection, batch, Code.OK), None))
+        for adds in taken:
+            self._hear_of_lac(self.ledgers[adds.ledger], adds.lac, effects)
 
     def _read(self, asked: Asked, request: ReadEntry, effects: list[Effect]) -> None:
         ledger = self.ledgers.get(request.ledger, _UNKNOWN)
@@ -258,8 +305,17 @@ class Bookie:
             position, reply, entry = waiting.popleft()
             if reply is not None:
                 effects.append(reply)
-            if entry is not None and unsynced[entry] == position:  # and it was not added once more since
-                del unsynced[entry]
+            if entry is not None:
+                self.adds_under_way -= 1
+                if unsynced[entry] == position:  # and it was not added once more since
+                    del unsynced[entry]
+        while self.batches and self.batches[0][0] <= synced:
+            for adds in self.batches.popleft()[1]:
+                self.adds_under_way -= len(adds)
+                of_ledger = self.unsynced_adds[adds.ledger]
+                of_ledger.popleft()
+                if not of_ledger:
+                    del self.unsynced_adds[adds.ledger]
 
     def _journal_failed(self, event: JournalFailed, effects: list[Effect]) -> None:
         self.stopped = True
@@ -282,7 +338,7 @@ class Bookie:
             response = ReadLacResponse(request.ledger, code)
             if code is Code.OK:
                 response = ReadLacResponse(request.ledger, code, ledger.lac_body, event.body)
-        after = max(ledger.position, self.unsynced.get((request.ledger, event.entry_id), 0))
+        after = max(ledger.position, self._position_of(request.ledger, event.entry_id))
         self._reply(Answer(asked.connection, asked.txn, response), after, effects)
 
     def _answer_to_read(self, ledger: Ledger, found: Code) -> Code:
@@ -310,7 +366,7 @@ class Bookie:
         ledger, of_ledger, first = self.ledgers.get(request.ledger, _UNKNOWN), request.ledger, request.entry_id
         response = BatchReadResponse(of_ledger, first, self._answer_to_read(ledger, event.code), event.bodies)
         entries = range(first, first + len(event.bodies))
-        after = max([ledger.position, *(self.unsynced.get((of_ledger, entry_id), 0) for entry_id in entries)])
+        after = max([ledger.position, *(self._position_of(of_ledger, entry_id) for entry_id in entries)])
         self._reply(Answer(asked.connection, asked.txn, response), after, effects)
 
     def _runs_found(self, event: RunsFound, effects: list[Effect]) -> None:
@@ -387,7 +443,18 @@ class Bookie:
         self.position += 1
         effects.append(Journal(self.position, record))
 
-    def _reply(self, reply: Answer | Result, after: int, effects: list[Effect]) -> None:
+    def _position_of(self, of_ledger: int, entry_id: int) -> int:
+        """That of the last add of an entry, if it is not durable yet, and otherwise one that is."""
+        position = self.unsynced.get((of_ledger, entry_id), 0)
+        for first, adds in reversed(self.unsynced_adds.get(of_ledger, ())):
+            if first < position:
+                break
+            place = adds.last_place(entry_id)
+            if place >= 0:
+                return first + place
+        return position
+
+    def _reply(self, reply: Answer | AnswerAdds | Result, after: int, effects: list[Effect]) -> None:
         """Give an answer when all records up to a position are durable, and not ahead of what waits already."""
         if after <= self.synced:
             effects.append(reply)
@@ -520,6 +587,7 @@ _REQUESTS: dict[type, Callable[[Bookie, Asked, Any, list[Effect]], None]] = {
 }
 
 _EVENTS: dict[type, Callable[[Bookie, Any, list[Effect]], None]] = {
+    AskedToAdd: Bookie._adds,
     JournalSynced: Bookie._journal_synced,
     JournalFailed: Bookie._journal_failed,
     Found: Bookie._found,

@@ -214,6 +214,43 @@ class Answer(Effect, frozen=True, gc=False):
     response: Response
 
 
+class Adds(Protocol):
+    """Adds of one ledger that came together, with the same master key and flags. ``lac`` is the highest that they carry.
+
+    The entries themselves are the driver's: the role knows how many they are, and where among them one is.
+    """
+
+    ledger: int
+    master_key: bytes
+    recovery: bool
+    deferred_sync: bool
+    lac: int
+
+    def __len__(self) -> int:
+        """The number of adds."""
+        ...
+
+    def last_place(self, entry_id: int) -> int:
+        """The place among them of the last add of an entry, -1 if there is none."""
+        ...
+
+
+class AskedToAdd(Event, frozen=True, gc=False):
+    """Adds came over a connection one after another; those of a ledger are one of ``adds``. What comes of them is what would come of each
+    by itself."""
+
+    connection: int
+    adds: tuple[Adds, ...]
+
+
+class AnswerAdds(Effect, frozen=True, gc=False):
+    """Answer every one of these adds over the connection they came by; nothing happens if that is gone."""
+
+    connection: int
+    adds: tuple[Adds, ...]
+    code: Code
+
+
 class ConnectionClosed(Event, frozen=True, gc=False):
     """A connection is gone: whatever came by it need not be answered."""
 
@@ -225,6 +262,14 @@ class Journal(Effect, frozen=True, gc=False):
 
     position: int
     record: Record
+
+
+class JournalAdds(Effect, frozen=True, gc=False):
+    """Append the entries of these adds to the journal, one after another, the last one at ``position``, and keep them where
+    :class:`LookUp` finds them. They become durable together."""
+
+    position: int
+    adds: tuple[Adds, ...]
 
 
 class Replayed(Event, frozen=True, gc=False):

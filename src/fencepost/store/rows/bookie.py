@@ -27,7 +27,7 @@ COMPLETE, PARTIAL, REFUSED = range(3)
 """How a buffer ends: with a frame or the room in the table, in the midst of a frame, or with a length that is not taken."""
 
 GROUP_LEDGER, GROUP_FLAGS, GROUP_KEY, GROUP_KEY_SIZE, GROUP_LAC, GROUP_LOW, GROUP_HIGH, GROUP_START, GROUP_STOP, GROUP_BYTES = range(10)
-"""The columns of a group of requests: what is the same in all of them, the highest LAC, the lowest and the highest id, which rows they are,
+"""The columns of a group of requests of one ledger: what is the same in all of them, the highest LAC, the lowest and the highest id, which rows they are,
 and the bytes of all bodies."""
 GROUP_COLUMNS = 10
 
@@ -208,11 +208,9 @@ def stretch(table, first, count):
 
 @inner
 def _is_same(data, table, row, groups, group):
-    """Whether a request belongs to a group."""
-    if table[row, LEDGER] != groups[group, GROUP_LEDGER] or table[row, FLAGS] != groups[group, GROUP_FLAGS]:
-        return False
+    """Whether a request of the ledger of a group has the key and the flags of the group."""
     size, one, other = groups[group, GROUP_KEY_SIZE], table[row, KEY], groups[group, GROUP_KEY]
-    if table[row, KEY_SIZE] != size:
+    if table[row, FLAGS] != groups[group, GROUP_FLAGS] or table[row, KEY_SIZE] != size:
         return False
     for byte in range(size):
         if data[one + byte] != data[other + byte]:
@@ -220,19 +218,29 @@ def _is_same(data, table, row, groups, group):
     return True
 
 
-@njit("int64(uint8[::1], int64[:, ::1], int64, int64, int64[::1], int64[:, ::1], int64[::1], int64[::1])")
-def group(data, table, first, stop, slots, groups, places, order):
-    """Put adds together by ledger, master key and flags, in the order of the first of each; the number of groups.
+@inner
+def _slot(ledger, slots, groups):
+    """Where the group of a ledger is, or goes."""
+    mask = len(slots) - 1
+    slot = ((ledger * _SPREAD) >> 20) & mask
+    while slots[slot] >= 0 and groups[slots[slot], GROUP_LEDGER] != ledger:
+        slot = (slot + 1) & mask
+    return slot
 
-    ``slots``: twice as many as adds at least, a power of two, all of them -1, and so they are again afterwards. ``groups``: room for as many as
-    adds. ``places`` and ``order``: one for each add; the rows of the adds, by group, are left in ``order``.
+
+@njit("UniTuple(int64, 2)(uint8[::1], int64[:, ::1], int64, int64, int64[::1], int64[:, ::1], int64[::1], int64[::1])")
+def group(data, table, first, stop, slots, groups, places, order):
+    """Put adds together by ledger, in the order of the first of each: the number of groups, and the row after the last that is in one of them.
+
+    That is the first one that has not the key and the flags of those before it of its ledger, or ``stop``. ``slots``: twice as many as adds
+    at least, a power of two, all of them -1, and so they are again afterwards. ``groups``: room for as many as adds. ``places`` and ``order``: one
+    for each add; the rows of the adds, by group, are left in ``order``.
     """
-    mask, count, last = len(slots) - 1, np.int64(0), np.int64(0)
-    for row in range(first, stop):
-        if not count or not _is_same(data, table, row, groups, last):
-            slot = ((table[row, LEDGER] * _SPREAD) >> 20) & mask
-            while slots[slot] >= 0 and not _is_same(data, table, row, groups, slots[slot]):
-                slot = (slot + 1) & mask
+    count, last = np.int64(0), np.int64(0)
+    row = first
+    while row < stop:
+        if not count or table[row, LEDGER] != groups[last, GROUP_LEDGER]:
+            slot = _slot(table[row, LEDGER], slots, groups)
             last = slots[slot]
             if last < 0:
                 last = slots[slot] = count
@@ -241,26 +249,27 @@ def group(data, table, first, stop, slots, groups, places, order):
                 groups[last, GROUP_KEY], groups[last, GROUP_KEY_SIZE] = table[row, KEY], table[row, KEY_SIZE]
                 groups[last, GROUP_LAC], groups[last, GROUP_STOP], groups[last, GROUP_BYTES] = table[row, LAC], 0, 0
                 groups[last, GROUP_LOW] = groups[last, GROUP_HIGH] = table[row, ENTRY_ID]
+        if not _is_same(data, table, row, groups, last):
+            break
         places[row - first] = last
         groups[last, GROUP_STOP] += 1
         groups[last, GROUP_BYTES] += table[row, SIZE]
         groups[last, GROUP_LAC] = max(groups[last, GROUP_LAC], table[row, LAC])
         groups[last, GROUP_LOW] = min(groups[last, GROUP_LOW], table[row, ENTRY_ID])
         groups[last, GROUP_HIGH] = max(groups[last, GROUP_HIGH], table[row, ENTRY_ID])
+        row += 1
     start = np.int64(0)
+    for each in range(count - 1, -1, -1):  # the last first, as no group was put further than it had to be by one that came later
+        slots[_slot(groups[each, GROUP_LEDGER], slots, groups)] = -1
     for each in range(count):
-        slot = ((groups[each, GROUP_LEDGER] * _SPREAD) >> 20) & mask
-        while slots[slot] >= 0:
-            slots[slot] = -1
-            slot = (slot + 1) & mask
-        size, groups[each, GROUP_START] = groups[each, GROUP_STOP], start
-        groups[each, GROUP_STOP] = start
+        size = groups[each, GROUP_STOP]
+        groups[each, GROUP_START] = groups[each, GROUP_STOP] = start
         start += size
-    for row in range(first, stop):
-        into = places[row - first]
-        order[groups[into, GROUP_STOP]] = row
+    for each in range(first, row):
+        into = places[each - first]
+        order[groups[into, GROUP_STOP]] = each
         groups[into, GROUP_STOP] += 1
-    return count
+    return count, row
 
 
 @njit("void(int64[:, ::1], int64[::1], int64[:, ::1])")
