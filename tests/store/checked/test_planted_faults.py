@@ -75,7 +75,7 @@ FAULTS: list[tuple[str, Callable[[Rule], Rule], str, dict[str, Any], str]] = [
     ("may_append", always(True), "there is no limit to entries in flight", ONE_BOOKIE | {"send_limit": 2}, REFINEMENT),
     (
         "counts",
-        instead(lambda confirming, write_set, is_pending: is_pending),
+        instead(lambda is_asked, is_pending: is_pending),
         "a bookie counts that has left the ensemble",
         ONE_COPY | TWO_ENTRIES | ALONE,
         REFINEMENT,
@@ -107,7 +107,7 @@ FAULTS: list[tuple[str, Callable[[Rule], Rule], str, dict[str, Any], str]] = [
     ),
     (
         "is_committed",
-        instead(lambda confirmed, ack_quorum: len(confirmed) + 1 >= ack_quorum),
+        instead(lambda confirmations, ack_quorum: confirmations + 1 >= ack_quorum),
         "an entry is committed with one confirmation too few",
         STRICT,
         LOSS,

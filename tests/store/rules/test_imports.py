@@ -13,7 +13,7 @@ import fencepost
 SOURCE = Path(fencepost.__file__).parent.parent
 
 FOR_RULES = {"__future__", "typing", "enum", "collections", "collections.abc", "fencepost.spec.values"}
-FOR_ROLES = FOR_RULES | {"itertools", "struct", "zlib", "hashlib", "hmac", "msgspec", "google_crc32c", "fencepost.errors"}
+FOR_ROLES = FOR_RULES | {"array", "itertools", "struct", "zlib", "hashlib", "hmac", "msgspec", "google_crc32c", "fencepost.errors"}
 FORBIDDEN_NAMES = {"open", "print", "input", "exec", "eval", "__import__", "breakpoint", "id", "hash"}
 """What needs no import, and does input or output or differs from process to process."""
 

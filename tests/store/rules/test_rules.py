@@ -51,6 +51,7 @@ def test_write_sets_go_round_the_ensemble(sizes: tuple[str, int, int], entry_id:
     for place, bookie in enumerate(ensemble):
         behind = (place - entry_id) % len(ensemble)  # how many places after the first bookie of the entry
         assert (bookie in members) is (behind < write_quorum)
+        assert quorums.is_in_write_set(place, entry_id, len(ensemble), write_quorum) is (bookie in members)
 
 
 def test_write_sets_of_an_ensemble_of_three_and_a_write_quorum_of_two() -> None:
@@ -88,7 +89,7 @@ def test_once_fencing_is_complete_the_owner_commits_nothing(sizes: tuple[str, in
     if fencing.fencing(fenced, (), *sizes) is POSITIVE:
         for entry_id in range(len(sizes[0])):
             unfenced = set(quorums.write_set(entry_id, sizes[0], sizes[1])) - fenced
-            assert not quorums.is_committed(unfenced, sizes[2])
+            assert not quorums.is_committed(len(unfenced), sizes[2])
 
 
 def test_without_its_protection_one_fenced_bookie_is_enough() -> None:
@@ -188,12 +189,13 @@ def test_a_lac_never_falls(carried: list[int]) -> None:
 @pytest.mark.parametrize(("pushed", "confirmed", "may"), [(-1, -1, True), (0, -1, True), (1, -1, False), (5, 4, True), (6, 4, False)])
 def test_two_entries_may_be_in_flight(pushed: int, confirmed: int, may: bool) -> None:
     assert adding.may_append(pushed, confirmed, in_flight_limit=2) is may
+    assert (adding.room(pushed, confirmed, in_flight_limit=2) > 0) is may
 
 
 def test_which_confirmations_count() -> None:
-    assert adding.counts("a", "ab", is_pending=True)
-    assert not adding.counts("c", "ab", is_pending=True)
-    assert not adding.counts("a", "ab", is_pending=False)
+    assert adding.counts(is_asked=True, is_pending=True)
+    assert not adding.counts(is_asked=False, is_pending=True)
+    assert not adding.counts(is_asked=True, is_pending=False)
 
 
 def test_deferred_sync() -> None:

@@ -131,7 +131,7 @@ def changed_fragments(fragments: tuple[Fragment, ...], ensemble: Ensemble, first
 
 def lac_after(lac: int, last: int, confirmed: PerKey[int, Bookies], ack_quorum: int) -> int:
     """How far the LAC goes: up to the last entry that has an ack quorum together with all before it."""
-    return adding.lac_reached(lac, last, lambda entry_id: is_committed(confirmed[entry_id], ack_quorum))
+    return adding.lac_reached(lac, last, lambda entry_id: is_committed(len(confirmed[entry_id]), ack_quorum))
 
 
 # -- types of the parts of the state ----------------------------------------------------------------------------------

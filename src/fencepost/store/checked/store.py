@@ -385,7 +385,7 @@ def _lac(store: Store, c: ModelValue) -> int:
     client = store.client[c]
 
     def committed(entry_id: int) -> bool:
-        return is_committed(_confirmed(store, c, entry_id), store.ack_quorum)
+        return is_committed(len(_confirmed(store, c, entry_id)), store.ack_quorum)
 
     return lac_reached(client.lac, client.lap, committed)
 
@@ -1135,7 +1135,7 @@ class Store(LedgerProtocol):
         client = self.client[c]
         add = earliest_add(self.network, AddEntryResponse, b, c, where=lambda add: add.success)
         require(outcome_of_add(Code.OK) is AddOutcome.CONFIRMED)
-        require(counts(b, self._write_set(add.entry.id, self._ensemble(c)), is_pending=True))
+        require(counts(b in self._write_set(add.entry.id, self._ensemble(c)), is_pending=True))
         if self.lac_waits_for_change and self.confirmations_withdrawn:
             require(not self._is_leaving(c, b))
         client.confirmed[add.entry.id] |= {b}
@@ -1151,7 +1151,7 @@ class Store(LedgerProtocol):
 
     def _is_committed(self, c: ModelValue) -> Callable[[int], bool]:
         confirmed = self.client[c].confirmed
-        return lambda entry_id: is_committed(confirmed[entry_id], self.ack_quorum)
+        return lambda entry_id: is_committed(len(confirmed[entry_id]), self.ack_quorum)
 
     def _failed(self, c: ModelValue) -> Bookies:
         """The bookies of the ensemble that did not answer an add. Nothing may be left to send from the last change."""
@@ -1288,7 +1288,7 @@ class Store(LedgerProtocol):
         if metadata is None or metadata.status is not LedgerStatus.CLOSED or metadata.last_entry < entry_id:
             return True
         copies = [b for b in self._write_set_of(entry_id) if self.bookie[b].entry(entry_id) is not None]
-        return is_committed(copies, self.ack_quorum)
+        return is_committed(len(copies), self.ack_quorum)
 
     @invariant(c=clients)
     def whoever_closes_the_ledger_knows_its_end(self, c: ModelValue) -> bool:

@@ -2,27 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from itertools import count
+from typing import Protocol, TypeAlias
 
 import msgspec
 
+from fencepost.store.entries import Digests, Entry
 from fencepost.store.messages import AddEntry
-from fencepost.store.roles.interface import Effect, Received, Send, Unanswered
+from fencepost.store.roles.interface import AddBatch, AddsAnswered, Effect, Received, Send, SendAdds, Unanswered
 from fencepost.store.rules.adding import AddOutcome, counts, lac_reached, outcome_of_add
+from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import may_go_on, newly_asked, preferred, replaced, still_confirmed
 from fencepost.store.rules.protections import ALL, Protections
-from fencepost.store.rules.quorums import Ensemble, is_committed, write_set
+from fencepost.store.rules.quorums import is_committed, is_in_write_set, write_set
+
+Masks: TypeAlias = "array[int] | list[int]"
+"""A ring with a mask for each entry in flight, at its id modulo the length, a power of two: a bit for each bookie that has confirmed it."""
+
+_BITS = 63
+"""Bits that a mask in an array has. Ensembles that are larger have a list of masks, for which there are no loops."""
 
 
-class PendingAdd(msgspec.Struct):
-    """An entry that is not confirmed yet. ``length``: bytes of data of the ledger up to and including it; ``token``: of its call."""
+class PlainAdds:
+    """Entries that follow one another, an object for each. ``lengths``: bytes of data of the ledger up to and including each."""
 
-    request: AddEntry
-    length: int
+    __slots__ = ("first", "lengths", "requests")
+
+    def __init__(self, requests: Sequence[AddEntry], lengths: Sequence[int]) -> None:
+        self.first = requests[0].entry_id
+        self.requests = requests
+        self.lengths = lengths
+
+    def __repr__(self) -> str:
+        return f"entries {self.first} to {self.first + len(self) - 1}"
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def __getitem__(self, index: int) -> AddEntry:
+        return self.requests[index]
+
+    def length(self, index: int) -> int:
+        """Bytes of data of the ledger up to and including one of the entries."""
+        return self.lengths[index]
+
+
+class AddLoops(Protocol):
+    """What is done for many entries at once."""
+
+    def batch(
+        self, digests: Digests, first: AddEntry, length: int, entries: Sequence[bytes]
+    ) -> AddBatch:
+        """Entries that follow one another from ``first`` on, which has all that they share, and no body. ``length``: of the ledger before."""
+        ...
+
+    def confirm(
+        self, masks: Masks, entry_ids: Sequence[int], number: int, place: int, pending: tuple[int, int], quorums: tuple[int, int]
+    ) -> None:
+        """Set the bit ``number`` of entries that the bookie at a place has confirmed, of those that count.
+
+        ``pending``: the last entry that is confirmed, and the last that was sent. ``quorums``: ensemble size and write quorum.
+        """
+        ...
+
+    def reached(
+        self, masks: Masks, pending: tuple[int, int], ack_quorum: int, changing_ensemble: bool, protections: Protections
+    ) -> int:
+        """How far all entries are committed, as :func:`lac_reached` says."""
+        ...
+
+
+class PlainLoops:
+    """One entry after another."""
+
+    def batch(
+        self, digests: Digests, first: AddEntry, length: int, entries: Sequence[bytes]
+    ) -> AddBatch:
+        """See :class:`AddLoops`."""
+        requests, lengths = [], []
+        for entry_id, data in enumerate(entries, first.entry_id):
+            length += len(data)
+            body = digests.entry_body(Entry(first.ledger, entry_id, first.lac, length, data))
+            requests.append(
+                AddEntry(first.ledger, entry_id, first.lac, body, first.master_key, deferred_sync=first.deferred_sync)
+            )
+            lengths.append(length)
+        return PlainAdds(requests, lengths)
+
+    def confirm(
+        self, masks: Masks, entry_ids: Sequence[int], number: int, place: int, pending: tuple[int, int], quorums: tuple[int, int]
+    ) -> None:
+        """See :class:`AddLoops`."""
+        confirmed, pushed = pending
+        for entry_id in entry_ids:
+            if counts(is_in_write_set(place, entry_id, *quorums), confirmed < entry_id <= pushed):
+                masks[entry_id & len(masks) - 1] |= 1 << number
+
+    def reached(
+        self, masks: Masks, pending: tuple[int, int], ack_quorum: int, changing_ensemble: bool, protections: Protections
+    ) -> int:
+        """See :class:`AddLoops`."""
+
+        def committed(entry_id: int) -> bool:
+            return is_committed(masks[entry_id & len(masks) - 1].bit_count(), ack_quorum)
+
+        return lac_reached(*pending, committed, changing_ensemble, protections)
+
+
+PLAIN = PlainLoops()
+
+
+class PendingAdds(msgspec.Struct):
+    """Entries that were sent together and are not all confirmed. ``token``: of their call; ``is_batch``: the call may have had more of them."""
+
+    adds: AddBatch
     token: int
-    write_set: Ensemble[str]
-    confirmed: frozenset[str] = frozenset()
+    is_batch: bool = False
 
 
 class Adds:
@@ -41,69 +138,156 @@ class Adds:
         confirmed: int,
         length: int,
         protections: Protections = ALL,
+        loops: AddLoops = PLAIN,
     ) -> None:
         self.txns = txns
         self.ensemble = ensemble
         self.write_quorum = write_quorum
         self.ack_quorum = ack_quorum
         self.protections = protections
+        self.loops = loops
         self.confirmed = self.pushed = confirmed
         self.length = length
-        self.pending: dict[int, PendingAdd] = {}
+        self.pending: dict[int, PendingAdds] = {}
+        """What is not confirmed, in order, by its first entry."""
         self.failed: list[str] = []
         self.failed_before: list[str] = []
         self.sent: dict[int, int] = {}
-        """The entry that is in each request that is not answered."""
+        """The entry that is in each single request that is not answered."""
+        self.numbers: dict[str, int] = {}
+        """The bit of each bookie in a mask."""
+        self.masks: Masks = array("q", bytes(8 * 16))
+        self._number(ensemble)
 
     def __repr__(self) -> str:
         return f"Adds({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
+    # -- who has confirmed ---------------------------------------------------------------------------------------------
+
+    def _number(self, ensemble: Iterable[str]) -> None:
+        """Give a bit to each bookie that has none."""
+        taken = {*self.numbers.values()}
+        free = (number for number in count() if number not in taken)
+        for bookie in ensemble:
+            if bookie not in self.numbers:
+                self.numbers[bookie] = next(free)
+        if max(self.numbers.values(), default=0) >= _BITS:
+            self.masks = [*self.masks]
+
+    def confirmed_by(self, entry_id: int) -> frozenset[str]:
+        """The bookies that have confirmed an entry that is pending, as far as they count."""
+        mask = self.masks[entry_id & len(self.masks) - 1]
+        return frozenset(bookie for bookie, number in self.numbers.items() if mask >> number & 1)
+
+    def _make_room(self, entries: int) -> None:
+        """For the masks of so many more entries."""
+        masks, size = self.masks, len(self.masks)
+        in_flight = self.pushed - self.confirmed
+        if in_flight + entries <= size:
+            return
+        while in_flight + entries > size:
+            size *= 2
+        self.masks = array("q", bytes(8 * size)) if isinstance(masks, array) else [0] * size
+        for entry_id in range(self.confirmed + 1, self.pushed + 1):
+            self.masks[entry_id & size - 1] = masks[entry_id & len(masks) - 1]
+
+    # -- sending -------------------------------------------------------------------------------------------------------
+
     def push(self, request: AddEntry, length: int, token: int, effects: list[Effect]) -> None:
         """Send the next entry to its write set."""
+        self._make_room(1)
         entry_id = self.pushed = request.entry_id
-        bookies = write_set(entry_id, self.ensemble, self.write_quorum)
-        self.pending[entry_id] = PendingAdd(request, length, token, bookies)
-        for bookie in bookies:
+        self.pending[entry_id] = PendingAdds(PlainAdds((request,), (length,)), token)
+        for bookie in write_set(entry_id, self.ensemble, self.write_quorum):
             self._send(bookie, request, effects)
+
+    def push_batch(self, adds: AddBatch, token: int, effects: list[Effect]) -> None:
+        """Send the next entries, each to its write set."""
+        self._make_room(len(adds))
+        self.pushed = adds.first + len(adds) - 1
+        self.pending[adds.first] = PendingAdds(adds, token, is_batch=True)
+        size = len(self.ensemble)
+        for place, bookie in enumerate(self.ensemble):
+            effects.append(SendAdds(bookie, adds, place, size, self.write_quorum))
 
     def _send(self, bookie: str, request: AddEntry, effects: list[Effect]) -> None:
         txn = next(self.txns)
         self.sent[txn] = request.entry_id
         effects.append(Send(txn, bookie, request))
 
+    # -- answers -------------------------------------------------------------------------------------------------------
+
     def take(self, event: Received | Unanswered) -> AddOutcome | None:
         """Take the answer to an add, or that there is none; what it means. None if it means nothing any more."""
         entry_id = self.sent.pop(event.txn, None)
         if entry_id is None:
             return None
-        bookie = event.bookie
-        outcome = outcome_of_add(event.response.code if type(event) is Received else None)
-        if outcome is AddOutcome.CONFIRMED:
-            add = self.pending.get(entry_id)
-            if add is not None and counts(bookie, add.write_set, True):
-                add.confirmed |= {bookie}
-        elif bookie not in self.ensemble:
+        code = event.response.code if type(event) is Received else None
+        if outcome_of_add(code) is AddOutcome.CONFIRMED:
+            is_asked = event.bookie in write_set(entry_id, self.ensemble, self.write_quorum)
+            if counts(is_asked, self.confirmed < entry_id <= self.pushed):
+                self.masks[entry_id & len(self.masks) - 1] |= 1 << self.numbers[event.bookie]
+        return self._outcome(event.bookie, code)
+
+    def take_batch(self, event: AddsAnswered) -> AddOutcome | None:
+        """The same for adds that have the same answer."""
+        if outcome_of_add(event.code) is AddOutcome.CONFIRMED and event.bookie in self.ensemble:
+            self.loops.confirm(
+                self.masks,
+                event.entry_ids,
+                self.numbers[event.bookie],
+                self.ensemble.index(event.bookie),
+                (self.confirmed, self.pushed),
+                (len(self.ensemble), self.write_quorum),
+            )
+        return self._outcome(event.bookie, event.code)
+
+    def _outcome(self, bookie: str, code: Code | None) -> AddOutcome | None:
+        outcome = outcome_of_add(code)
+        if outcome is not AddOutcome.CONFIRMED and bookie not in self.ensemble:
             return None  # it was replaced since
-        elif outcome is AddOutcome.BOOKIE_FAILED and bookie not in self.failed:
+        if outcome is AddOutcome.BOOKIE_FAILED and bookie not in self.failed:
             self.failed.append(bookie)
         return outcome
 
-    def confirm(self, changing_ensemble: bool = False) -> list[PendingAdd]:
-        """The entries that are confirmed now, in order."""
-        following = self.pending.get(self.confirmed + 1)
-        if self.protections.confirmed_in_order and (
-            following is None or not is_committed(following.confirmed, self.ack_quorum)
-        ):
+    def confirm(self, changing_ensemble: bool = False) -> list[PendingAdds]:
+        """Go on with the entries that are confirmed now; those of which all that were sent together are, in order."""
+        masks, ring, before = self.masks, len(self.masks) - 1, self.confirmed
+        if self.protections.confirmed_in_order and not is_committed(masks[before + 1 & ring].bit_count(), self.ack_quorum):
             return []  # as after most answers
+        pending = before, self.pushed
+        reached = self.loops.reached(masks, pending, self.ack_quorum, changing_ensemble, self.protections)
+        if reached == before:
+            return []
+        over: list[PendingAdds] = []
+        for first, add in self.pending.items():
+            if first > reached:
+                break
+            self.length = add.adds.length(min(reached - first, len(add.adds) - 1))
+            if first + len(add.adds) - 1 > reached:
+                break
+            over.append(add)
+        for add in over:
+            del self.pending[add.adds.first]
+        self._clear(before + 1, reached)
+        self.confirmed = reached
+        return over
 
-        def committed(entry_id: int) -> bool:
-            return is_committed(self.pending[entry_id].confirmed, self.ack_quorum)
+    def _clear(self, first: int, last: int) -> None:
+        """Forget who has confirmed entries that are not pending any more."""
+        masks, size = self.masks, len(self.masks)
+        if isinstance(masks, list) or last - first < 4:
+            for entry_id in range(first, last + 1):
+                masks[entry_id & size - 1] = 0
+            return
+        start, stop = first & size - 1, last + 1 & size - 1
+        if start < stop:
+            masks[start:stop] = array("q", bytes(8 * (stop - start)))
+        else:
+            masks[start:] = array("q", bytes(8 * (size - start)))
+            masks[:stop] = array("q", bytes(8 * stop))
 
-        reached = lac_reached(self.confirmed, self.pushed, committed, changing_ensemble, self.protections)
-        adds = [self.pending.pop(entry_id) for entry_id in range(self.confirmed + 1, reached + 1)]
-        if adds:
-            self.confirmed, self.length = reached, adds[-1].length
-        return adds
+    # -- bookies that fail ---------------------------------------------------------------------------------------------
 
     def replacement(self, ensemble: tuple[str, ...], bookies: Sequence[str]) -> tuple[str, ...] | None:
         """An ensemble without as many as possible of those that failed, given all bookies that there are; None if none can be replaced."""
@@ -118,10 +302,11 @@ class Adds:
         """Whether the bookies that have not failed are enough."""
         return may_go_on(self.ensemble, self.failed, self.write_quorum, self.ack_quorum)
 
-    def give_up(self) -> list[PendingAdd]:
-        """The entries that are not confirmed, and will not be."""
+    def give_up(self) -> list[PendingAdds]:
+        """What is not confirmed, and will not be."""
         adds = [*self.pending.values()]
         self.pending.clear()
+        self._clear(self.confirmed + 1, self.pushed)
         self.pushed = self.confirmed
         return adds
 
@@ -131,8 +316,13 @@ class Adds:
         left = [bookie for bookie in before if bookie not in ensemble]
         self.failed_before += [bookie for bookie in left if bookie not in self.failed_before]
         self.failed = [bookie for bookie in self.failed if bookie in ensemble]
-        for entry_id, add in self.pending.items():
-            add.confirmed = still_confirmed(add.confirmed, left, self.protections)
-            add.write_set = write_set(entry_id, ensemble, self.write_quorum)
-            for bookie in newly_asked(entry_id, before, ensemble, self.write_quorum):
-                self._send(bookie, add.request, effects)
+        self._number(ensemble)
+        for first, add in self.pending.items():
+            for entry_id in range(max(first, self.confirmed + 1), first + len(add.adds)):
+                still = still_confirmed(self.confirmed_by(entry_id), left, self.protections)
+                self.masks[entry_id & len(self.masks) - 1] = sum(1 << self.numbers[bookie] for bookie in still)
+                for bookie in newly_asked(entry_id, before, ensemble, self.write_quorum):
+                    self._send(bookie, add.adds[entry_id - first], effects)
+        if self.protections.confirmations_withdrawn:
+            for bookie in left:
+                del self.numbers[bookie]

@@ -7,11 +7,12 @@ they are given. A request of a client is known by its number, ``txn``, on which 
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
 
-from fencepost.store.messages import Request, Response
+from fencepost.store.messages import AddEntry, Request, Response
 from fencepost.store.records import Record
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.metadata import LedgerMetadata
@@ -77,6 +78,41 @@ class Unanswered(Event, frozen=True, gc=False):
 
     txn: int
     bookie: str
+
+
+class AddBatch(Protocol):
+    """Adds of entries of one ledger that follow one another from ``first`` on."""
+
+    first: int
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> AddEntry:
+        """One of them as a request."""
+        ...
+
+    def length(self, index: int) -> int:
+        """Bytes of data of the ledger up to and including one of the entries."""
+        ...
+
+
+class SendAdds(Effect, frozen=True, gc=False):
+    """Send the adds of a batch that are for the bookie at this place of the ensemble; each of their entries is to come back once in an
+    :class:`AddsAnswered`."""
+
+    bookie: str
+    adds: AddBatch
+    place: int
+    ensemble_size: int
+    write_quorum: int
+
+
+class AddsAnswered(Event, frozen=True, gc=False):
+    """A bookie gave the same answer to the adds of some entries, or (None) did not answer in time, or the connection to it broke."""
+
+    bookie: str
+    entry_ids: Sequence[int]
+    code: Code | None
 
 
 class Disconnected(Event, frozen=True, gc=False):
@@ -164,6 +200,20 @@ class Call(Event, frozen=True, gc=False):
     token: int
     operation: str
     arguments: tuple[Any, ...] = ()
+
+
+class Append(Event, frozen=True, gc=False):
+    """The caller appends entries. What is confirmed of them comes as :class:`Confirmed`, and an error, if there is one, with the ``token``."""
+
+    token: int
+    entries: Sequence[bytes]
+
+
+class Confirmed(Effect, frozen=True, gc=False):
+    """Entries that were appended by :class:`Append` are confirmed up to this one, at which the ledger has so many bytes of data."""
+
+    entry_id: int
+    length: int
 
 
 class Error(enum.StrEnum):

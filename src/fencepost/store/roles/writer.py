@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -18,10 +18,13 @@ import msgspec
 
 from fencepost.store.entries import Digests, Entry, master_key
 from fencepost.store.messages import NO_ENTRY_YET, AddEntry, ForceLedger, WriteLac
-from fencepost.store.roles.adds import Adds
+from fencepost.store.roles.adds import PLAIN, AddLoops, Adds
 from fencepost.store.roles.interface import (
+    AddsAnswered,
+    Append,
     BookiesChanged,
     Call,
+    Confirmed,
     Disconnected,
     Effect,
     Error,
@@ -46,6 +49,7 @@ from fencepost.store.rules.adding import (
     may_replace_bookies,
     outcome_of_add,
     outlives_connection,
+    room,
 )
 from fencepost.store.rules.ensembles import Fragment, chosen, needs_change
 from fencepost.store.rules.metadata import (
@@ -117,14 +121,26 @@ class Force(msgspec.Struct):
     forced: list[str]
 
 
+class WaitingAppend(msgspec.Struct):
+    """Entries that wait for room, from the one at ``next`` on; ``is_batch``: they came by :class:`Append`."""
+
+    token: int
+    entries: Sequence[bytes]
+    is_batch: bool
+    next: int = 0
+
+
 class Writer:
     """The owner of one ledger.
 
     Calls: ``create`` (gives the ledger), or ``adopt`` of one that is reserved, with the settings that this has; ``append`` of data (the entry id), ``force`` (the LAC), ``close`` (the last entry). After an
-    error other than fencing, ``close`` still closes the ledger, at its LAC.
+    error other than fencing, ``close`` still closes the ledger, at its LAC. Many entries at once come by :class:`Append`, and ``loops``
+    do for them what is done for each.
     """
 
-    def __init__(self, ledger: int, settings: WriterSettings, protections: Protections = ALL) -> None:
+    def __init__(
+        self, ledger: int, settings: WriterSettings, protections: Protections = ALL, loops: AddLoops = PLAIN
+    ) -> None:
         quorums = (settings.ensemble_size, settings.write_quorum, settings.ack_quorum)
         if not are_quorums(*quorums):
             raise ValueError("a ledger can not have ensemble size {}, write quorum {} and ack quorum {}".format(*quorums))
@@ -139,11 +155,11 @@ class Writer:
         self.error = Error.NONE
         self.changing_ensemble = False
         self.txns = count(1)
+        self.loops = loops
         self.adds = Adds(self.txns, (), 0, 0, NO_ENTRY_YET, 0, protections)
         self.length = 0
         """Bytes of data up to the last entry that was sent."""
-        self.appends: deque[tuple[int, bytes]] = deque()
-        """Tokens and data that wait for room."""
+        self.appends: deque[WaitingAppend] = deque()
         self.closes: list[int] = []
         self.creation = 0
         """The token of the call that creates the ledger, or adopts it."""
@@ -174,7 +190,7 @@ class Writer:
 
     def _called(self, event: Call, effects: list[Effect]) -> None:
         if event.operation == "append" and self.status not in (WriterStatus.NEW, WriterStatus.CREATING):
-            self._append(event, effects)
+            self._append(WaitingAppend(event.token, event.arguments, False), effects)
         elif event.operation == "create" and self.status is WriterStatus.NEW:
             self._create(event, effects)
         elif event.operation == "adopt" and self.status is WriterStatus.NEW:
@@ -191,25 +207,51 @@ class Writer:
         self.status, self.creation = WriterStatus.CREATING, event.token
         self._create_metadata(effects)
 
-    def _append(self, event: Call, effects: list[Effect]) -> None:
+    def _batch_appended(self, event: Append, effects: list[Effect]) -> None:
+        if self.status in (WriterStatus.NEW, WriterStatus.CREATING):
+            effects.append(Result(event.token, error=self.error or Error.BAD_CALL))
+        else:
+            self._append(WaitingAppend(event.token, event.entries, True), effects)
+
+    def _append(self, append: WaitingAppend, effects: list[Effect]) -> None:
         if self.status is not WriterStatus.OPEN:
-            effects.append(Result(event.token, error=self.error or Error.LEDGER_CLOSED))
+            effects.append(Result(append.token, error=self.error or Error.LEDGER_CLOSED))
             return
-        self.appends.append((event.token, event.arguments[0]))
+        self.appends.append(append)
         self._send_appends(effects)
 
     def _send_appends(self, effects: list[Effect]) -> None:
         adds, appends = self.adds, self.appends
         while appends and may_append(adds.pushed, adds.confirmed, self.settings.in_flight_limit):
-            token, data = appends.popleft()
-            self.length += len(data)
+            append = appends[0]
             self.told = self.lac
+            if append.is_batch:
+                self._send_batch(append, room(adds.pushed, adds.confirmed, self.settings.in_flight_limit), effects)
+                if append.next == len(append.entries):
+                    appends.popleft()
+                continue
+            appends.popleft()
+            (data,) = append.entries
+            self.length += len(data)
             entry = Entry(self.ledger, adds.pushed + 1, self.told, self.length, data)
             body = self.digests.entry_body(entry)
             request = AddEntry(
                 self.ledger, entry.entry_id, entry.lac, body, self.key, deferred_sync=self.settings.deferred_sync
             )
-            adds.push(request, self.length, token, effects)
+            adds.push(request, self.length, append.token, effects)
+
+    def _send_batch(self, append: WaitingAppend, limit: int, effects: list[Effect]) -> None:
+        """Send as many of the entries as there is room for."""
+        entries, start = append.entries, append.next
+        append.next = min(len(entries), start + limit)
+        if append.next - start < len(entries):
+            entries = entries[start : append.next]
+        if entries:
+            deferred = self.settings.deferred_sync
+            first = AddEntry(self.ledger, self.adds.pushed + 1, self.told, b"", self.key, deferred_sync=deferred)
+            batch = self.loops.batch(self.digests, first, self.length, entries)
+            self.length = batch.length(len(batch) - 1)
+            self.adds.push_batch(batch, append.token, effects)
 
     # -- bookies -------------------------------------------------------------------------------------------------------
 
@@ -217,7 +259,13 @@ class Writer:
         if event.txn in self.forces:
             self._forced(self.forces.pop(event.txn), event, effects)
             return
-        outcome = self.adds.take(event)
+        self._learn(self.adds.take(event), effects)
+
+    def _adds_answered(self, event: AddsAnswered, effects: list[Effect]) -> None:
+        self._learn(self.adds.take_batch(event), effects)
+
+    def _learn(self, outcome: AddOutcome | None, effects: list[Effect]) -> None:
+        """Take what the answer to adds means."""
         if self.status not in (WriterStatus.OPEN, WriterStatus.DRAINING):
             return
         if outcome is AddOutcome.CONFIRMED:
@@ -235,11 +283,14 @@ class Writer:
             self._fail(Error.WRITE_FAILED, effects)
 
     def _confirm(self, effects: list[Effect]) -> None:
-        confirmed = self.adds.confirm(self.changing_ensemble)
-        if not confirmed:
+        adds, before = self.adds, self.adds.confirmed
+        over = adds.confirm(self.changing_ensemble)
+        if adds.confirmed == before:
             return
-        for add in confirmed:
-            effects.append(Result(add.token, add.request.entry_id))
+        effects.extend(Result(add.token, add.adds.first) for add in over if not add.is_batch)
+        first = next(iter(adds.pending), adds.confirmed + 1)  # of a batch that is confirmed in part, if there is one
+        if first <= adds.confirmed or any(add.is_batch for add in over):
+            effects.append(Confirmed(adds.confirmed, adds.length))
         self._send_appends(effects)
         self._lac_moved(effects)
         self._close_when_drained(effects)
@@ -362,8 +413,8 @@ class Writer:
         self.status, self.error = WriterStatus.FAILED, error
         self.changing_ensemble = False
         forces = {force.token: None for force in self.forces.values() if force.token is not None}
-        tokens = [add.token for add in self.adds.give_up()] + [token for token, _ in self.appends]
-        effects.extend(Result(token, error=error) for token in (*tokens, *forces, *self.closes))
+        tokens = [add.token for add in self.adds.give_up()] + [append.token for append in self.appends]
+        effects.extend(Result(token, error=error) for token in dict.fromkeys((*tokens, *forces, *self.closes)))
         self.appends.clear()
         self.forces.clear()
         self.closes.clear()
@@ -420,7 +471,8 @@ class Writer:
         """The ledger is this writer's, and empty."""
         self.status = WriterStatus.OPEN
         quorums = (metadata.write_quorum, metadata.ack_quorum)
-        self.adds = Adds(self.txns, current_ensemble(metadata), *quorums, NO_ENTRY_YET, 0, self.protections)
+        ensemble = current_ensemble(metadata)
+        self.adds = Adds(self.txns, ensemble, *quorums, NO_ENTRY_YET, 0, self.protections, self.loops)
         effects.append(Result(self.creation, self.ledger))
 
     def _not_own(self, error: Error, effects: list[Effect]) -> None:
@@ -461,6 +513,8 @@ class Writer:
 
 _EVENTS: dict[type, Callable[[Writer, Any, list[Effect]], None]] = {
     Call: Writer._called,
+    Append: Writer._batch_appended,
+    AddsAnswered: Writer._adds_answered,
     Received: Writer._answered,
     Unanswered: Writer._answered,
     Disconnected: Writer._disconnected,

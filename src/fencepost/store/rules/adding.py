@@ -53,6 +53,11 @@ def may_append(pushed: int, confirmed: int, in_flight_limit: int) -> bool:
     return pushed - confirmed < in_flight_limit
 
 
+def room(pushed: int, confirmed: int, in_flight_limit: int) -> int:
+    """How many entries the owner may send one after another: :func:`may_append` for each of them."""
+    return max(0, in_flight_limit - (pushed - confirmed))
+
+
 class AddOutcome(enum.Enum):
     """What the answer to an add, or that there is none, means to the client that sent it."""
 
@@ -72,9 +77,14 @@ def outcome_of_add(code: Code | None) -> AddOutcome:
     return AddOutcome.UNAUTHORIZED if code is Code.UNAUTHORIZED else AddOutcome.BOOKIE_FAILED
 
 
-def counts(confirming: B, write_set: Collection[B], is_pending: bool) -> bool:
+def counts(is_asked: bool, is_pending: bool) -> bool:
     """Whether a confirmation counts: of an entry that is not yet confirmed, by a bookie that is in its write set now."""
-    return is_pending and confirming in write_set
+    return is_pending and is_asked
+
+
+def goes_on(lac: int, pushed: int, is_next_committed: bool) -> bool:
+    """Whether the LAC goes on by one entry: there is one, and it is committed."""
+    return lac < pushed and is_next_committed
 
 
 def lac_reached(
@@ -93,7 +103,7 @@ def lac_reached(
         return lac
     if not protections.confirmed_in_order:
         return max((entry_id for entry_id in range(lac + 1, pushed + 1) if is_committed(entry_id)), default=lac)
-    while lac < pushed and is_committed(lac + 1):
+    while goes_on(lac, pushed, lac < pushed and is_committed(lac + 1)):
         lac += 1
     return lac
 

@@ -54,7 +54,7 @@ def may_go_on(ensemble: Ensemble[B], failed: Collection[B], write_quorum: int, a
     The Java client gives up there, unless it is told to delay changes of ensemble.
     """
     return all(
-        is_committed([b for b in write_set(entry_id, ensemble, write_quorum) if b not in failed], ack_quorum)
+        is_committed(sum(b not in failed for b in write_set(entry_id, ensemble, write_quorum)), ack_quorum)
         for entry_id in (range(1) if write_quorum == len(ensemble) else range(len(ensemble)))
     )
 

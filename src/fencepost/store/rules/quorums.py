@@ -33,9 +33,14 @@ def write_set(entry_id: int, ensemble: Ensemble[B], write_quorum: int) -> Ensemb
     return tuple(ensemble[(entry_id + place) % size] for place in range(write_quorum))
 
 
-def is_committed(confirmed: Collection[B], ack_quorum: int) -> bool:
+def is_in_write_set(place: int, entry_id: int, ensemble_size: int, write_quorum: int) -> bool:
+    """Whether the bookie at this place of the ensemble is one that an entry is sent to: :func:`write_set` by numbers."""
+    return (place - entry_id) % ensemble_size < write_quorum
+
+
+def is_committed(confirmations: int, ack_quorum: int) -> bool:
     """Whether so many bookies have confirmed an entry that it is committed, once all before it are."""
-    return len(confirmed) >= ack_quorum
+    return confirmations >= ack_quorum
 
 
 def covers(members: Collection[B], cohort: Collection[B], ack_quorum: int) -> bool:

@@ -1,0 +1,147 @@
+"""A batch of n entries is n batches of one, and n calls: the same requests, the same state, the same answers to the caller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fencepost.store.messages import AddEntry, AddEntryResponse
+from fencepost.store.roles import interface as i
+from fencepost.store.roles.writer import Writer, WriterSettings
+from fencepost.store.rules.codes import Code
+from fencepost.store.rules.quorums import is_in_write_set
+
+TOGETHER, ONE_BY_ONE, CALLS = range(3)
+BOOKIES = "abcdefg"
+
+
+class Driven:
+    """A writer that is given entries and answers together, one by one, or as calls and responses."""
+
+    def __init__(self, how: int, sizes: tuple[int, int, int], limit: int) -> None:
+        self.how = how
+        self.writer = Writer(1, WriterSettings(*sizes, in_flight_limit=limit, creation_token=7))
+        self.waiting: dict[str, list[tuple[int, int | None]]] = {bookie: [] for bookie in BOOKIES}
+        self.sent: dict[str, list[tuple[int, bytes, int]]] = {bookie: [] for bookie in BOOKIES}
+        self.metadata: Any = None
+        self.tokens = 0
+        self.batches: dict[int, int] = {}
+        """How many entries came with each token that has no error."""
+        self.errors: list[i.Error] = []
+        self.told = -1
+        self.happen(i.BookiesChanged(tuple(BOOKIES)))
+        self.happen(i.Call(0, "create"))
+        self.answer_metadata()
+
+    def happen(self, event: i.Event) -> None:
+        for effect in self.writer.receive(event, 0):
+            if isinstance(effect, i.SendAdds):
+                for at in range(len(effect.adds)):
+                    if is_in_write_set(effect.place, effect.adds.first + at, effect.ensemble_size, effect.write_quorum):
+                        self.send(effect.bookie, effect.adds[at], None)
+            elif isinstance(effect, i.Send):
+                assert isinstance(effect.request, AddEntry)
+                self.send(effect.bookie, effect.request, effect.txn)
+            elif isinstance(effect, (i.CreateMetadata, i.WriteMetadata)):
+                self.metadata = effect
+            elif isinstance(effect, i.Confirmed):
+                self.told = effect.entry_id
+                assert effect.length == self.writer.adds.length
+            elif isinstance(effect, i.Result) and effect.error:
+                self.errors += [effect.error] * self.batches.pop(effect.token)
+            elif isinstance(effect, i.Result) and effect.token:
+                assert effect.value == self.told + 1, "in order"
+                self.told = effect.value
+
+    def send(self, bookie: str, request: AddEntry, txn: int | None) -> None:
+        entry = self.writer.digests.open_entry(request.body, 1, request.entry_id)
+        assert entry is not None
+        self.sent[bookie].append((entry.entry_id, entry.data, entry.length))
+        self.waiting[bookie].append((entry.entry_id, txn))
+
+    def append(self, entries: list[bytes]) -> None:
+        for some in [entries] if self.how == TOGETHER else [[each] for each in entries]:
+            self.tokens += 1
+            self.batches[self.tokens] = len(some)
+            self.happen(i.Call(self.tokens, "append", (some[0],)) if self.how == CALLS else i.Append(self.tokens, some))
+
+    def answer(self, bookie: str, number: int, code: Code | None) -> None:
+        answered, self.waiting[bookie] = self.waiting[bookie][:number], self.waiting[bookie][number:]
+        together: list[int] = []
+        for entry_id, txn in answered:
+            if txn is None:
+                together.append(entry_id)
+            elif code is None:
+                self.happen(i.Unanswered(txn, bookie))
+            else:
+                self.happen(i.Received(txn, bookie, AddEntryResponse(1, entry_id, code)))
+        for some in [together] if self.how == TOGETHER else [[each] for each in together]:
+            if some:
+                self.happen(i.AddsAnswered(bookie, some, code))
+
+    def answer_metadata(self) -> None:
+        asked, self.metadata = self.metadata, None
+        if asked is not None:
+            version = asked.version + 1 if isinstance(asked, i.WriteMetadata) else 0
+            self.happen(i.MetadataAnswer(asked.txn, i.Outcome.OK, version))
+
+    def state(self) -> dict[str, Any]:
+        writer, adds = self.writer, self.writer.adds
+        return {
+            "sent": self.sent,
+            "told": self.told,
+            "errors": self.errors,
+            "status": (writer.status, writer.error, writer.length, writer.lac, writer.changing_ensemble),
+            "adds": (adds.pushed, adds.confirmed, adds.length, adds.ensemble, adds.failed, adds.failed_before),
+            "confirmed by": [adds.confirmed_by(entry_id) for entry_id in range(adds.confirmed + 1, adds.pushed + 1)],
+            "waiting": sum(len(append.entries) - append.next for append in writer.appends),
+        }
+
+
+APPENDS = st.tuples(st.just("append"), st.lists(st.binary(max_size=5), min_size=1, max_size=40))
+ANSWERS = st.tuples(
+    st.just("answer"), st.sampled_from(BOOKIES[:5]), st.integers(1, 40), st.sampled_from([*[Code.OK] * 12, Code.IO_ERROR, None, Code.FENCED])
+)
+METADATA = st.tuples(st.just("answer_metadata"))
+SIZES = st.sampled_from([(3, 3, 2), (3, 2, 2), (1, 1, 1), (5, 3, 2), (3, 3, 3), (4, 3, 1)])
+
+
+@settings(max_examples=150, deadline=None)
+@given(SIZES, st.sampled_from([1000, 7, 1]), st.lists(st.one_of(APPENDS, ANSWERS, ANSWERS, METADATA), max_size=30))
+def test_a_batch_is_as_many_batches_of_one_and_as_many_calls(
+    sizes: tuple[int, int, int], limit: int, steps: list[tuple[Any, ...]]
+) -> None:
+    one, *others = [Driven(how, sizes, limit) for how in (TOGETHER, ONE_BY_ONE, CALLS)]
+    for name, *arguments in steps:
+        for each in (one, *others):
+            getattr(each, name)(*arguments)
+        for other in others:
+            assert other.state() == one.state()
+
+
+def test_a_ledger_in_flight_of_more_entries_than_the_ring_began_with() -> None:
+    one = Driven(TOGETHER, (3, 3, 2), 10_000)
+    for _ in range(50):
+        one.append([b"data"] * 100)
+        one.answer("a", 37, Code.OK)
+        one.answer("b", 12, Code.OK)
+    assert one.told == one.writer.adds.confirmed == 12 * 50 - 1
+    assert one.writer.adds.confirmed_by(37 * 50 - 1) == {"a"} and not one.writer.adds.confirmed_by(37 * 50)
+    one.answer("c", 5000, Code.OK)
+    assert one.told == 37 * 50 - 1
+    one.answer("b", 5000, Code.OK)
+    assert one.told == 4999 and not one.writer.adds.pending and not any(one.writer.adds.masks)
+
+
+def test_an_ensemble_of_more_bookies_than_a_mask_has_bits() -> None:
+    bookies = tuple(f"b{number}" for number in range(80))
+    writer = Writer(1, WriterSettings(70, 70, 70, creation_token=7))
+    writer.receive(i.BookiesChanged(bookies), 0)
+    (create,) = writer.receive(i.Call(0, "create"), 0)
+    assert isinstance(create, i.CreateMetadata)
+    writer.receive(i.MetadataAnswer(create.txn, i.Outcome.OK, 0), 0)
+    writer.receive(i.Append(1, [b"data"] * 100), 0)
+    told = [effect for bookie in bookies[:70] for effect in writer.receive(i.AddsAnswered(bookie, range(100), Code.OK), 0)]
+    assert told == [i.Confirmed(99, 400)]
