@@ -15,9 +15,18 @@ from store.client.test_ledgers import contents, run, until
 
 from fencepost.store import errors
 from fencepost.store.client.connection import Connection
-from fencepost.store.messages import AddEntry, ListEntries, ListEntriesResponse, ReadEntry, Response
+from fencepost.store.messages import (
+    AddEntry,
+    AddEntryResponse,
+    ListEntries,
+    ListEntriesResponse,
+    ReadEntry,
+    ReadEntryResponse,
+    Response,
+)
 from fencepost.store.rules.codes import Code
 from fencepost.store.wire.frames import frame
+from fencepost.store.wire.v3 import encode_response
 
 
 class Asker:
@@ -139,6 +148,103 @@ def test_a_bookie_that_is_far_behind_gets_no_more() -> None:
         assert asker.told == [(2, None)] and home.events == ["failed"] and len(connection.waiting) == 2
         connection.close()
         server.close()
+
+    alone(test)
+
+
+class Line:
+    """A connection under a clock of its own, whose bookie answers what it is told to."""
+
+    def __init__(self, adds: int) -> None:
+        self.home, self.asker, self.time = Home(0), Asker(), 100.0
+        self.connection = Connection("b", self.home, msgspec.structs.replace(QUICK, request_timeout=4.0))
+        self.connection.now = lambda: self.time  # type: ignore[method-assign]
+        self.aborted: list[str] = []
+        self.connection.link = self  # type: ignore[assignment]
+        for txn in range(adds):
+            self.connection.send(self.asker, txn, AddEntry(1, txn, -1, b"entry", bytes(20)))
+
+    def write(self, frames: list[bytes]) -> None:
+        """Nobody reads it."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def abort(self, reason: str) -> None:
+        self.aborted.append(reason)
+
+    def answer(self, *txns: int) -> None:
+        responses = [encode_response(txn + 1, AddEntryResponse(1, txn, Code.OK)) for txn in txns]
+        self.connection.received([response[4:] for response in responses])
+
+    def sweep(self, after: float, held_up: float = 0.0) -> None:
+        """The time of a sweep comes, and then so much more."""
+        self.time += after
+        self.connection.sweeping_at = self.time
+        self.time += held_up
+        self.connection._sweep()
+
+    @property
+    def unanswered(self) -> list[int]:
+        return [txn for txn, response in self.asker.told if response is None]
+
+
+def test_whoever_stands_in_a_line_that_moves_is_not_late() -> None:
+    async def test() -> None:
+        line = Line(adds=8)
+        for txn in range(8):
+            line.sweep(after=3.0)
+            line.answer(txn)
+        assert not line.unanswered and not line.home.events, "the last was answered 24 s after it was sent"
+        assert len(line.asker.told) == 8 and line.connection.unanswered_size == 0
+        line.connection.close()
+
+    alone(test)
+
+
+def test_whoever_was_overtaken_is_late_and_so_is_a_line_that_stands() -> None:
+    async def test() -> None:
+        line = Line(adds=5)
+        line.sweep(after=3.0)
+        line.answer(0, 2)
+        line.sweep(after=1.5)
+        assert line.unanswered == [1] and line.home.events == ["failed"]
+        line.sweep(after=2.0)
+        assert line.unanswered == [1], "the bookie was heard 3.5 s ago, and two stand in line"
+        line.connection.heard_at = line.time  # of something else
+        line.sweep(after=1.0)
+        assert line.unanswered == [1, 3, 4] and not line.aborted
+        line.connection.close()
+
+    alone(test)
+
+
+def test_adds_are_not_overtaken_by_reads() -> None:
+    async def test() -> None:
+        line = Line(adds=2)
+        line.connection.send(line.asker, 2, ReadEntry(1, 0))
+        line.sweep(after=3.0)
+        line.answer(0)
+        line.connection.received([encode_response(3, ReadEntryResponse(1, 0, Code.NO_ENTRY))[4:]])
+        line.sweep(after=2.0)
+        assert not line.unanswered
+        line.answer(1)
+        line.connection.close()
+
+    alone(test)
+
+
+def test_a_client_that_was_held_up_reads_before_it_judges() -> None:
+    async def test() -> None:
+        line = Line(adds=3)
+        line.sweep(after=1.0, held_up=30.0)
+        assert not line.unanswered and not line.aborted, "the answers may be there"
+        line.answer(0)
+        line.sweep(after=1.0)
+        assert not line.unanswered
+        line.sweep(after=5.0)
+        assert line.aborted == ["nothing came for 4 s"], "it does not forget those that are not"
+        line.connection.close()
 
     alone(test)
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.errors import StoreError
-from fencepost.store.messages import ReadEntry, Request, Response, StartTls, StartTlsResponse
+from fencepost.store.messages import AddEntry, ReadEntry, Request, Response, StartTls, StartTlsResponse
 from fencepost.store.rules.codes import Code
 from fencepost.store.wire.frames import Frames, WireError
 from fencepost.store.wire.v3 import decode_response, encode_request
@@ -53,12 +53,17 @@ class Client(Protocol):
         ...
 
 
-_Waiting = tuple[Asking, int, float, int]
-"""A request without an answer: whose it is, the number it has there, when it is given up, and its bytes."""
+_Waiting = tuple[Asking, int, float, int, bool]
+"""A request without an answer: whose it is, the number it has there, when it is given up, its bytes, and whether it is an add."""
 
 
 class Connection:
-    """The requests of a client to one bookie."""
+    """The requests of a client to one bookie.
+
+    A bookie answers adds in the order in which they came, and other requests much so. An answer tells that the bookie works on what was sent
+    after it: that is late only if no answer comes for a whole ``request_timeout``, however long the line is in which it stands. What others of
+    its kind have overtaken is late a ``request_timeout`` after it was sent.
+    """
 
     def __init__(self, bookie: str, client: Client, settings: ClientSettings) -> None:
         self.bookie = bookie
@@ -78,8 +83,13 @@ class Connection:
         self.attempts = 0
         """Connections that failed one after another."""
         self.heard_at = 0.0
+        self.reached = [0, 0]
+        """The last request that was answered, of adds at 1 and of others at 0; and when that became so."""
+        self.reached_at = [0.0, 0.0]
         self.is_flushing = False
         self.sweeping: asyncio.TimerHandle | None = None
+        self.sweeping_at = 0.0
+        """When the sweep is due."""
         self.is_closed = False
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -95,7 +105,7 @@ class Connection:
         deadline = self.now() + self.request_timeout
         if type(request) is ReadEntry:
             deadline += request.wait / 1_000_000
-        self.waiting[number] = (asking, txn, deadline, size)
+        self.waiting[number] = (asking, txn, deadline, size, type(request) is AddEntry)
         self.unanswered_size += size
         self.outgoing.append(frame)
         if not self.is_flushing:
@@ -109,7 +119,7 @@ class Connection:
         elif self.connecting is None:
             self.connecting = self.loop.create_task(self._connect())
         if self.sweeping is None:
-            self.sweeping = self.loop.call_later(self.request_timeout / 4, self._sweep)
+            self._sweep_later()
 
     def _give_up(self, asking: Asking, txn: int) -> None:
         self.client.failed(self.bookie)
@@ -123,33 +133,52 @@ class Connection:
 
     def received(self, payloads: list[bytes]) -> None:
         """Responses arrived."""
-        self.heard_at = self.now()
-        waiting, bookie, client = self.waiting, self.bookie, self.client
+        now = self.heard_at = self.now()
+        waiting, bookie, client, reached = self.waiting, self.bookie, self.client, self.reached
         for payload in payloads:
             number, response = decode_response(payload)
             request = waiting.pop(number, None)
             if request is not None:
-                asking, txn, _, size = request
+                asking, txn, _, size, is_add = request
                 self.unanswered_size -= size
+                if number > reached[is_add]:
+                    reached[is_add] = number
+                    self.reached_at[is_add] = now
                 if response.code in _FAILURES:
                     client.failed(bookie)
                 asking.answered(txn, bookie, response)
+
+    def _sweep_later(self) -> None:
+        delay = self.request_timeout / 4
+        self.sweeping_at = self.now() + delay
+        self.sweeping = self.loop.call_later(delay, self._sweep)
 
     def _sweep(self) -> None:
         """Give up what was not answered in time; and a connection over which nothing came at all, which may be half open."""
         self.sweeping = None
         now = self.now()
-        late = [(number, request) for number, request in self.waiting.items() if request[2] <= now]
+        if now - self.sweeping_at > self.request_timeout / 4:
+            # It is this process that was held up: what came meanwhile is still to be read.
+            self.heard_at = now
+            self.reached_at = [now, now]
+            self._sweep_later()
+            return
+        late = [(number, request) for number, request in self.waiting.items() if self._is_late(number, request, now)]
         if late and self.link is not None and now - self.heard_at >= self.request_timeout:
             self.link.abort(f"nothing came for {self.request_timeout:g} s")
         elif late:
             self.client.failed(self.bookie)
-            for number, (asking, txn, _, size) in late:
+            for number, (asking, txn, _, size, _) in late:
                 if self.waiting.pop(number, None) is not None:
                     self.unanswered_size -= size
                     asking.unanswered(txn, self.bookie)
         if self.waiting and self.sweeping is None:
-            self.sweeping = self.loop.call_later(self.request_timeout / 4, self._sweep)
+            self._sweep_later()
+
+    def _is_late(self, number: int, request: _Waiting, now: float) -> bool:
+        _, _, deadline, _, is_add = request
+        is_in_line = number > self.reached[is_add] and self.reached_at[is_add] + self.request_timeout > now
+        return deadline <= now and not is_in_line
 
     # -- the connection ------------------------------------------------------------------------------------------------
 
@@ -192,7 +221,7 @@ class Connection:
         self.outgoing = []
         self.unanswered_size = 0
         self.client.failed(self.bookie)
-        for asking, txn, _, _ in unanswered.values():
+        for asking, txn, *_ in unanswered.values():
             asking.unanswered(txn, self.bookie)
         self.client.disconnected(self.bookie)
 

@@ -13,7 +13,8 @@ from fencepost.store.wire.frames import DEFAULT_LIMIT
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Times are in seconds, sizes in bytes.
 
-    ``request_timeout``: a bookie that has not answered by then has failed. ``connect_timeout``: for a connection to a bookie or to the metadata
+    ``request_timeout``: a bookie that has not answered by then has failed, and what stands in line behind other requests has as long
+    since the last answer. ``connect_timeout``: for a connection to a bookie or to the metadata
     service. ``reconnect_delay``: how long after a failed connection the next is tried, doubled each time up to ``reconnect_delay_limit``.
     ``quarantine``: how long a bookie that has failed is chosen last for new ensembles. ``session_timeout``: of the session with the metadata
     service. ``metadata_timeout``: operations that need the metadata service fail when it was not to be reached for so long.
