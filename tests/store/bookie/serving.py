@@ -19,10 +19,13 @@ from fencepost.store.bookie.settings import Settings
 from fencepost.store.disk.storage import Storage
 from fencepost.store.entries import Digests, Entry
 from fencepost.store.roles.bookie import Bookie
+from fencepost.store.rows import bookie as bookie_loops
 from fencepost.store.rules.metadata import DigestType
 from fencepost.store.wire import v2, v3
 from fencepost.store.wire.frames import Frames
 
+HOW: dict[str, Any] = {"loops": bookie_loops, "loop_factory": None}
+"""How a bookie runs: by compiled loops, or with None one message at a time; and on which event loop."""
 KEY = b"k" * 20
 DIGESTS = Digests(DigestType.CRC32, b"")
 
@@ -34,7 +37,8 @@ def run(main: Coroutine[Any, Any, None]) -> None:
         async with asyncio.timeout(PATIENCE):
             await main
 
-    asyncio.run(limited())
+    with asyncio.Runner(loop_factory=HOW["loop_factory"]) as runner:
+        runner.run(limited())
 
 
 async def until(condition: Callable[[], object], what: str) -> None:
@@ -69,7 +73,7 @@ async def serving(
     given = Settings.of(settings)
     served = Served.__new__(Served)
     stopped: list[str] = []
-    server = Server(Bookie(limits=given.of_role()), given, Metrics(), stopped.append, context)
+    server = Server(Bookie(limits=given.of_role()), given, Metrics(), stopped.append, context, HOW["loops"])
     storage = storage_of(
         given.of_storage(str(directory / "journal"), str(directory / "ledgers")),
         synced=server.synced,

@@ -20,6 +20,8 @@ from fencepost.store.rules.codes import Code
 from fencepost.store.wire import schema, v2, v3
 from fencepost.store.wire.frames import frame
 
+pytestmark = pytest.mark.usefixtures("every_way")
+
 OTHER_KEY = b"x" * 20
 
 

@@ -6,14 +6,18 @@ import asyncio
 import socket
 import struct
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from store.bookie.serving import KEY, add, entry, run, serving, until
 
 from fencepost.store import messages as m
+from fencepost.store.rows import bookie as loops
 from fencepost.store.rules.codes import Code
 from fencepost.store.wire import v2, v3
+
+pytestmark = pytest.mark.usefixtures("every_way")
 
 
 @pytest.mark.parametrize("codec", [v3, v2], ids=["v3", "v2"])
@@ -346,3 +350,94 @@ def test_a_connection_that_changes_its_version_in_the_midst_of_requests_is_close
 
     run(main())
     assert "changes to version 2" in caplog.text
+
+
+@pytest.mark.parametrize("codec", [v3, v2], ids=["v3", "v2"])
+def test_requests_in_any_pieces_are_answered_as_they_would_be_one_by_one(tmp_path: Path, codec: Any) -> None:
+    """Adds of several ledgers, keys and kinds between fences and reads, cut anywhere; some are larger than what is read at once."""
+    random = Random(7)
+    requests: list[m.Request] = []
+    expected: list[tuple[int, int, Code]] = []
+    keys: dict[int, bytes] = {}
+    fenced: set[int] = set()
+    stored: dict[tuple[int, int], bytes] = {}
+    for number in range(1_500):
+        ledger, entry_id, key = random.randrange(4), random.randrange(300), KEY if random.random() < 0.95 else b"o" * 20
+        if random.random() < 0.1:
+            fences = random.random() < 0.01
+            requests.append(m.ReadEntry(ledger, -1 if fences else entry_id, fences, KEY if fences else None))
+            if fences and keys.setdefault(ledger, KEY) == KEY:
+                fenced.add(ledger)
+            continue
+        size = random.choice([0, 10, 100, 1_000, 300_000]) if number % 100 == 0 else random.randrange(200)
+        recovery = random.random() < 0.1
+        request = add(ledger, entry_id, random.randbytes(size), key, recovery=recovery)
+        requests.append(request)
+        code = Code.UNAUTHORIZED if keys.get(ledger, key) != key else Code.FENCED if ledger in fenced and not recovery else Code.OK
+        expected.append((ledger, entry_id, code))
+        if code is Code.OK:
+            keys.setdefault(ledger, key)
+            stored[ledger, entry_id] = request.body
+
+    async def main() -> None:
+        async with serving(tmp_path, frameTimeoutMs=60_000) as served:
+            client = await served.client(codec)
+            stream = b"".join(codec.encode_request(txn, request) for txn, request in enumerate(requests))
+            answers: list[Any] = []
+
+            async def receive() -> None:
+                for _ in requests:
+                    answers.append((await client.receive())[1])
+
+            receiving = asyncio.create_task(receive())
+            at = 0
+            while at < len(stream):
+                size = random.choice([1, 3, 50, 1_000, 5_000, 100_000])
+                client.writer.write(stream[at : at + size])
+                await client.writer.drain()
+                if random.random() < 0.3:
+                    await asyncio.sleep(0)
+                at += size
+            await receiving
+            got = [(each.ledger, each.entry_id, each.code) for each in answers if type(each) is m.AddEntryResponse]
+            assert sorted(got, key=repr) == sorted(expected, key=repr)
+            reading = await served.client()
+            for (ledger, entry_id), body in stored.items():
+                assert (await reading.ask(m.ReadEntry(ledger, entry_id))).body == body
+            server = served.server
+            assert (server.in_flight_bytes, server.role.adds_under_way, len(server.role.unsynced_adds)) == (0, 0, 0)
+            assert server.metrics.answered[m.AddEntryResponse] == len(expected)
+            assert server.metrics.refused[m.AddEntryResponse] == sum(code is not Code.OK for *_, code in expected)
+
+    run(main())
+
+
+def test_a_bookie_goes_on_with_loops_when_they_are_ready(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            served.server.loops = None
+            client = await served.client()
+            half = v3.encode_request(100, add(2, 0))
+            assert (await client.ask(add(1, 0))).code is Code.OK
+            client.writer.write(half[:30])
+            await until(lambda: next(iter(served.server.connections.values())).held, "half a message")
+            await asyncio.to_thread(served.server.use, [loops])
+            await until(lambda: served.server.loops, "the loops")
+            client.writer.write(half[30:])
+            assert (await client.receive()) == (100, m.AddEntryResponse(2, 0, Code.OK))
+            client.send(*(add(1, entry_id) for entry_id in range(1, 100)))
+            assert {(await client.receive())[1].code for _ in range(1, 100)} == {Code.OK}
+
+    run(main())
+
+
+def test_idle_connections_hold_no_buffers(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            clients = [await served.client() for _ in range(100)]
+            for client in clients:
+                assert (await client.ask(add(1, 0))).code is Code.OK
+            for connection in served.server.connections.values():
+                assert (connection.held, connection.inbox._own, connection.inbox._kept) == (0, None, b"")
+
+    run(main())

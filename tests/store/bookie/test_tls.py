@@ -16,6 +16,8 @@ from fencepost.store.bookie import tls
 from fencepost.store.rules.codes import Code
 from fencepost.store.wire import v2, v3
 
+pytestmark = pytest.mark.usefixtures("every_way")
+
 FILES = Path(__file__).parent / "certificates"
 """Certificates for 127.0.0.1 that are good for a hundred years, and worth nothing anywhere else."""
 

@@ -18,13 +18,14 @@ from fencepost.store.bookie import cookies, metrics, tls
 from fencepost.store.bookie.directories import Directories, advertised, bind
 from fencepost.store.bookie.garbage import collect
 from fencepost.store.bookie.registration import Registration
-from fencepost.store.bookie.server import Server
+from fencepost.store.bookie.server import LOOPS, Server
 from fencepost.store.bookie.settings import Settings
 from fencepost.store.disk.storage import Storage
 from fencepost.store.errors import ClusterExistsError, MetadataServiceError, NoSuchCookieError
 from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.metadata.registration import BookieServiceInfo, Endpoint
 from fencepost.store.roles.bookie import Bookie
+from fencepost.store.rows import ready as loops
 from fencepost.store.rules.cookies import Boot, has_lost_all, may_boot
 
 SPARE_FILES = 256
@@ -82,6 +83,7 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
                 for task in tasks:
                     task.add_done_callback(ended.done)
                 ready(bookie_id)
+                loops.begin(LOOPS, server.use)
                 await ended.wait()
                 _log.info("bookie %s ends", bookie_id)
             finally:
@@ -245,7 +247,7 @@ def _serve_metrics(
     counts.gauges |= {
         "bookie_SERVER_STATUS": lambda: registration.status,
         "bookie_ledgers_count": lambda: len(server.role.ledgers),
-        "bookkeeper_server_ADD_ENTRY_IN_PROGRESS": lambda: len(server.role.unsynced),
+        "bookkeeper_server_ADD_ENTRY_IN_PROGRESS": lambda: server.role.adds_under_way,
         "bookkeeper_server_READ_ENTRY_IN_PROGRESS": lambda: len(server.role.look_ups),
         "bookkeeper_server_connections": lambda: len(server.connections),
         "bookkeeper_server_in_flight_bytes": lambda: server.in_flight_bytes,

@@ -1,6 +1,8 @@
 """The driver of a bookie's role: sockets and storage on one event loop.
 
-Whatever arrives in one read of a socket is one batch: its frames are decoded, given to the role one by one, and what the role answers
+Whatever arrives in one read of a socket is one batch. Compiled loops make rows of its frames; adds that come one after another are one event
+of the role, one block of records for the journal, and one block of answers once they are durable. Whatever is no plain add is decoded
+and given to the role by itself, in its turn, and so is everything until the loops are compiled (:mod:`fencepost.store.rows.ready`). What the role answers
 goes back in one write a connection. The journal and the look-ups that need the disk have threads, which come back to the loop once for
 a group. There is no task, future or timer for an entry.
 
@@ -11,24 +13,31 @@ with a line in the log when it sends what is no message, stops in the middle of 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from fencepost.store.bookie import tls
+from fencepost.store.bookie.inbox import ROOM, Inbox, Memory, address_of
 from fencepost.store.bookie.metrics import Metrics
 from fencepost.store.bookie.settings import Settings
 from fencepost.store.disk.storage import Storage
-from fencepost.store.messages import AddEntry, StartTls, StartTlsResponse
+from fencepost.store.messages import AddEntry, AddEntryResponse, StartTls, StartTlsResponse
 from fencepost.store.records import Record
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.roles.interface import (
     Answer,
+    AnswerAdds,
     Asked,
+    AskedToAdd,
     BatchFound,
     Call,
     ConnectionClosed,
@@ -38,6 +47,7 @@ from fencepost.store.roles.interface import (
     Forget,
     Found,
     Journal,
+    JournalAdds,
     JournalFailed,
     JournalSynced,
     LookUp,
@@ -52,16 +62,24 @@ from fencepost.store.roles.interface import (
     Store,
     TimerFired,
 )
+from fencepost.store.rows.entries import EntryRows
+from fencepost.store.rows.requests import AddRows
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.flow import is_crowded, reads_on, waits_for_others
 from fencepost.store.rules.reading import batch
 from fencepost.store.wire import is_version_2, v2, v3
-from fencepost.store.wire.frames import Frames, RefusedError, WireError
+from fencepost.store.wire.frames import LENGTH_SIZE, RefusedError, WireError, length_of, refused_length
 
 _OK = Code.OK
 
 LOOK_UPS_OF_JOB = 256
 """Look-ups that a thread does in one go."""
+
+LOOPS = ("fencepost.store.rows.bookie",)
+"""The modules of loops of a server."""
+
+ROWS = 4_096
+"""Requests of which rows are made at once."""
 
 SWEEP = 1.0
 """Seconds between two looks at connections that may have to be closed."""
@@ -78,7 +96,8 @@ class Server:
     """One bookie: its role, its storage and its connections.
 
     The storage is given to :meth:`open`, and calls :meth:`synced`, :meth:`failed` and :meth:`busy` from its threads. ``on_stop`` is called once,
-    with the reason, when the bookie can not go on; from then on nothing is answered any more.
+    with the reason, when the bookie can not go on; from then on nothing is answered any more. ``loops``: :mod:`fencepost.store.rows.bookie` once
+    it is compiled, and None before, when every message is decoded by itself; it may be set at any time.
     """
 
     def __init__(
@@ -88,7 +107,11 @@ class Server:
         metrics: Metrics,
         on_stop: Callable[[str], None],
         context: ssl.SSLContext | None = None,
+        loops: Any = None,
     ) -> None:
+        self.loops = loops
+        self.memory = Memory(ROOM)
+        """Where connections put what arrives."""
         self.role = role
         self.settings = settings
         self.metrics = metrics
@@ -108,9 +131,11 @@ class Server:
         self._calls: dict[int, asyncio.Future[Result]] = {}
         self._unsynced: deque[tuple[int, Connection, int, int, float]] = deque()
         """For each batch with records: the position of its last one, where it came from, its bytes, its adds, and when it came."""
-        self._records: list[tuple[int, Record]] = []
+        self._records: list[tuple[int, Record | EntryRows]] = []
         self._entries: list[tuple[int, int, bytes]] = []
         """What the storage is still to be given."""
+        self._rows: _Rows | None = None
+        """The memory that loops work in, from when they are compiled on."""
         self._touched: dict[Connection, None] = {}
         """Connections with answers that are not written yet."""
         self._reason = ""
@@ -122,6 +147,7 @@ class Server:
             Journal: lambda effect: self._records.append((effect.position, effect.record)),
             Store: lambda effect: self._entries.append((effect.ledger, effect.entry_id, effect.body)),
             Answer: self._answer,
+            AnswerAdds: self._answer_adds,
             LookUp: self._look,
             LookUpBatch: self._look,
             FindRuns: self._look,
@@ -145,6 +171,10 @@ class Server:
             records += 1
         storage.start()
         return records
+
+    def use(self, modules: Sequence[ModuleType]) -> None:
+        """Go on with compiled loops (:data:`LOOPS`). May be called by any thread."""
+        self._hop(setattr, self, "loops", modules[0])
 
     async def listen(self, bound: socket.socket) -> None:
         """Take connections on a socket that is bound, and closed by :meth:`close`."""
@@ -210,51 +240,170 @@ class Server:
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def take(self, connection: Connection, payloads: Sequence[bytes], size: int) -> None:
-        """The messages that arrived over a connection in one read, in so many bytes."""
+    def take(self, connection: Connection, memory: Memory, stop: int) -> None:
+        """The messages that have arrived over a connection as a whole; what is left of the next one is kept."""
         if self.stopped or self.closing:
             return
-        if connection.codec is v3 and is_version_2(payloads[0]):
+        view, start = memory.view, 0
+        length = length_of(view, start, stop)
+        if LENGTH_SIZE + length <= stop and 0 < length and connection.codec is v3 and is_version_2(bytes(view[LENGTH_SIZE : LENGTH_SIZE + 1])):
             if connection.in_flight:
                 connection.close("it changes to version 2 in the midst of requests")
                 return
             connection.codec = v2
-        decode, receive, carry, number = connection.codec.decode_request, self.role.receive, self._carry, connection.number
-        adds, before, microseconds = 0, self.role.position, self._now()
-        records, entries = self._records, self._entries
-        for place, payload in enumerate(payloads):
-            try:
-                txn, request = decode(payload)
-            except RefusedError as error:
-                _log.debug("connection from %s: %s", connection.peer, error)
-                connection.answers.append(error.answer)
-                continue
-            except WireError as error:
-                connection.close(str(error))
-                break
-            if type(request) is StartTls and self.context is not None:
-                self._start_tls(connection, txn, place == len(payloads) - 1)
-                break
-            if type(request) is AddEntry:
-                adds += 1
-            connection.in_flight += 1
-            for effect in receive(Asked(number, txn, request), microseconds):
-                kind = type(effect)
-                if kind is Journal:
-                    records.append((effect.position, effect.record))  # type: ignore[attr-defined]
-                elif kind is Store:
-                    entries.append((effect.ledger, effect.entry_id, effect.body))  # type: ignore[attr-defined]
-                else:
-                    carry[kind](effect)
+        connection.adds, before = 0, self.role.position
+        taken = self._take_rows(connection, memory, stop) if self.loops is not None else self._take_frames(connection, memory, stop)
         position = self.role.position
         if position != before:
-            self._unsynced.append((position, connection, size, adds, self.loop.time()))
-            connection.bytes += size
+            self._unsynced.append((position, connection, taken, connection.adds, self.loop.time()))
+            connection.bytes += taken
             connection.writes = True
-            self.in_flight_bytes += size
-        self._touched[connection] = None
-        self._flush()
+            self.in_flight_bytes += taken
+        if not connection.is_closed:
+            self._hold(connection, memory, taken, stop)
+        if taken:
+            self._touched[connection] = None
+            self._flush()
         self.regulate_all()
+
+    def _hold(self, connection: Connection, memory: Memory, start: int, stop: int) -> None:
+        """Keep what is no whole message yet."""
+        inbox = connection.inbox
+        before = inbox.held
+        length = length_of(memory.view, start, stop)
+        inbox.keep(memory, start, stop, LENGTH_SIZE + length)
+        if inbox.held != before:
+            if start or not before:
+                connection.began = connection.heard
+            self.in_flight_bytes += inbox.held - before
+
+    def _take_frames(self, connection: Connection, memory: Memory, stop: int) -> int:
+        """Decode and take one message after another; gives where the first one begins that is no whole one."""
+        view, limit, start = memory.view, self.settings.netty_max_frame_size_bytes, 0
+        while stop - start >= LENGTH_SIZE:
+            length = length_of(view, start, stop)
+            if not 0 < length <= limit:
+                connection.close(str(refused_length(length, limit)))
+                break
+            end = start + LENGTH_SIZE + length
+            if end > stop or not self._take_message(connection, bytes(view[start + LENGTH_SIZE : end]), end == stop):
+                break
+            start = end
+        return start
+
+    def _take_message(self, connection: Connection, payload: bytes, is_last: bool) -> bool:
+        """Decode and take a message; whether others may follow."""
+        try:
+            txn, request = connection.codec.decode_request(payload)
+        except RefusedError as error:
+            _log.debug("connection from %s: %s", connection.peer, error)
+            connection.answers.append(error.answer)
+            return True
+        except WireError as error:
+            connection.close(str(error))
+            return False
+        if type(request) is StartTls and self.context is not None:
+            self._start_tls(connection, txn, is_last)
+            return is_last
+        if type(request) is AddEntry:
+            connection.adds += 1
+        connection.in_flight += 1
+        records, entries, carry = self._records, self._entries, self._carry
+        for effect in self.role.receive(Asked(connection.number, txn, request), self._now()):
+            kind = type(effect)
+            if kind is Journal:
+                records.append((effect.position, effect.record))  # type: ignore[attr-defined]
+            elif kind is Store:
+                entries.append((effect.ledger, effect.entry_id, effect.body))  # type: ignore[attr-defined]
+            else:
+                carry[kind](effect)
+        return True
+
+    # -- events by rows -----------------------------------------------------------------------------------------------
+
+    def _take_rows(self, connection: Connection, memory: Memory, stop: int) -> int:
+        """As :meth:`_take_frames`, with all adds that come one after another as one event."""
+        loops, rows, start = self.loops, self._rows or self._make_rows(), 0
+        table, limit = rows.table, self.settings.netty_max_frame_size_bytes
+        while True:
+            count, after, ending = loops.parse(memory.array, start, stop, limit, connection.codec.VERSION, table)
+            row = 0
+            while row < count:
+                end = loops.stretch(table, row, count)
+                if table[row, loops.KIND] == loops.ADD:
+                    self._take_adds(connection, memory, rows, row, end)
+                else:
+                    for at, size in table[row:end, loops.FRAME : loops.FRAME_SIZE + 1].tolist():
+                        if not self._take_message(connection, bytes(memory.view[at : at + size]), at + size == stop):
+                            return start
+                row = end
+            start = int(after)
+            if ending == loops.REFUSED:
+                connection.close(str(refused_length(length_of(memory.view, start, stop), limit)))
+            if ending != loops.COMPLETE or start == stop:
+                return start
+
+    def _take_adds(self, connection: Connection, memory: Memory, rows: _Rows, first: int, stop: int) -> None:
+        """Give the role adds that came one after another, by ledger."""
+        loops, carry, table, data = self.loops, self._carry, rows.table, memory.array
+        connection.adds += stop - first
+        connection.in_flight += stop - first
+        while first < stop:
+            groups, after = loops.group(data, table, first, stop, rows.slots, rows.groups, rows.places, rows.order)
+            order = rows.order[: after - first]
+            requests = np.empty((after - first, 2), np.int64)
+            loops.ids(table, order, requests)
+            adds = tuple(
+                AddRows(
+                    ledger,
+                    bytes(memory.view[key : key + key_size]),
+                    bool(flags & loops.RECOVERY),
+                    bool(flags & loops.DEFERRED_SYNC),
+                    lac,
+                    requests[start:end],
+                    low,
+                    high,
+                    start,
+                    size,
+                )
+                for ledger, flags, key, key_size, lac, low, high, start, end, size in rows.groups[:groups].tolist()
+            )
+            for effect in self.role.receive(AskedToAdd(connection.number, adds), self._now()):
+                if type(effect) is JournalAdds:
+                    self._lay_out(effect, data, table, order)
+                else:
+                    carry[type(effect)](effect)
+            first = after
+
+    def _lay_out(self, effect: JournalAdds, data: Any, table: Any, order: Any) -> None:
+        """Put the entries of adds where the journal and the storage get them from."""
+        adds: tuple[AddRows, ...] = effect.adds  # type: ignore[assignment]
+        if sum(map(len, adds)) < len(order):
+            order = np.concatenate([order[each.first : each.first + len(each)] for each in adds])
+        if self._entries:
+            self._hand_over()  # what came before is stored before
+        self._records.append((effect.position, self.loops.lay_out(data, table, order, sum(each.size for each in adds))))
+
+    def _answer_adds(self, answer: AnswerAdds) -> None:
+        adds: tuple[AddRows, ...] = answer.adds  # type: ignore[assignment]
+        count = sum(map(len, adds))
+        self.metrics.answered[AddEntryResponse] += count
+        if answer.code is not _OK:
+            self.metrics.refused[AddEntryResponse] += count
+        connection = self.connections.get(answer.connection)
+        if connection is None:
+            return
+        connection.in_flight -= count
+        codec, loops, end = connection.codec, self.loops, 0
+        out = Memory(count * loops.ANSWER)
+        for each in adds:
+            end = loops.answer_adds(out.array, end, each.requests, each.ledger, codec.number_of(answer.code), codec.VERSION)
+        connection.answers.append(out.view[:end])
+        self._touched[connection] = None
+
+    def _make_rows(self) -> _Rows:
+        self._rows = rows = _Rows(self.loops)
+        return rows
 
     def call(self, operation: str, *arguments: Any) -> asyncio.Future[Result]:
         """Ask something of the role; done when it has answered."""
@@ -397,7 +546,7 @@ class Server:
         self._flush()
 
     def _hop(self, call: Callable[..., None], *arguments: Any) -> None:
-        if not self.loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(call, *arguments)
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -415,7 +564,8 @@ class Server:
                 self._look_up(connection)
                 touched.pop(connection, None)
             if connection.answers:
-                connection.transport.write(b"".join(connection.answers))
+                answers = connection.answers
+                connection.transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
                 connection.answers.clear()
                 if (connection.looks or connection.misses) and not connection.has_job and not connection.is_blocked:
                     self.loop.call_soon(self.go_on, connection)
@@ -459,7 +609,7 @@ class Server:
     def disconnected(self, connection: Connection) -> None:
         """A connection is gone."""
         self.in_flight_bytes -= connection.held
-        connection.held = 0
+        connection.inbox.held = 0
         self.regulate_all()
         if self.connections.pop(connection.number, None) is not None and not self.stopped:
             if connection.in_flight:
@@ -513,7 +663,7 @@ class Server:
 
     def _start_tls(self, connection: Connection, txn: int, is_last: bool) -> None:
         """Go on under TLS, unless anything else is under way: what came before TLS must not be taken for what came under it."""
-        if not is_last or not connection.frames.is_between or connection.in_flight or connection.is_secure:
+        if not is_last or connection.in_flight or connection.is_secure:
             connection.close("it asks for TLS in the midst of other requests")
             return
         connection.answers.append(connection.codec.encode_response(txn, StartTlsResponse(Code.OK)))
@@ -533,15 +683,26 @@ class Server:
         self.regulate(connection)
 
 
-class Connection(asyncio.Protocol):
+class _Rows:
+    """The memory that loops work in: requests, their groups and their order."""
+
+    def __init__(self, loops: Any) -> None:
+        self.table = np.zeros((ROWS, loops.COLUMNS), np.int64)
+        self.groups = np.zeros((ROWS, loops.GROUP_COLUMNS), np.int64)
+        self.slots = np.full(2 * ROWS, -1, np.int64)
+        self.places = np.zeros(ROWS, np.int64)
+        self.order = np.zeros(ROWS, np.int64)
+
+
+class Connection(asyncio.BufferedProtocol):
     """One client's connection. ``peer``: its address, for the log."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.number = 0
         self.codec: Any = v3
-        self.frames = Frames(server.settings.netty_max_frame_size_bytes)
-        self.answers: list[bytes] = []
+        self.inbox = Inbox(server.memory)
+        self.answers: list[bytes | memoryview] = []
         self.looks: deque[Look] = deque()
         """What is still to be found."""
         self.misses: deque[Look] = deque()
@@ -559,15 +720,19 @@ class Connection(asyncio.Protocol):
         self.is_secure = False
         self.is_closed = False
         self.heard = server.loop.time()
-        self.held = 0
-        """The bytes of a message that has not arrived as a whole."""
         self.began = 0.0
-        """When it began to."""
+        """When the message began to arrive that has not arrived as a whole."""
+        self.adds = 0
+        """Those that came in the last read."""
+
+    @property
+    def held(self) -> int:
+        """The bytes of a message that has not arrived as a whole."""
+        return self.inbox.held
 
     def connection_made(self, transport: Any) -> None:
         self.transport: asyncio.Transport = transport
-        address = transport.get_extra_info("peername") or ("?", 0)
-        self.peer = f"{address[0]}:{address[1]}"
+        self.peer = address_of(transport)
         self.number = self.server.connected(self)
         if not self.number:
             self.is_closed = True
@@ -575,25 +740,14 @@ class Connection(asyncio.Protocol):
             return
         self.server.limit_writing(self)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.inbox.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self.is_closed:
             return
         self.heard = self.server.loop.time()
-        try:
-            payloads = self.frames.feed(data)
-        except WireError as error:
-            self.close(str(error))
-            return
-        held = self.frames.held
-        if held != self.held:
-            if payloads or not self.held:
-                self.began = self.heard
-            self.server.in_flight_bytes += held - self.held
-            self.held = held
-        if payloads:
-            self.server.take(self, payloads, len(data))
-        else:
-            self.server.regulate_all()
+        self.server.take(self, *self.inbox.arrived(nbytes))
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closed = True

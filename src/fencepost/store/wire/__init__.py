@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 def is_version_2(payload: bytes) -> bool:
-    """Whether a payload is in version 2, by its first byte: one in version 3 begins with the tag of its header.
+    """Whether a payload, or the beginning of one, is in version 2, by its first byte: one in version 3 begins with the tag of its header.
 
     A client may begin in version 3, to ask for TLS, and go on in version 2; never the other way round: a connection stays in version 2.
     """

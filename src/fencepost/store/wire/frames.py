@@ -30,6 +30,16 @@ def frame(payload: bytes) -> bytes:
     return _LENGTH.pack(len(payload)) + payload
 
 
+def length_of(data: bytes | memoryview, start: int, stop: int) -> int:
+    """The length of the payload of the frame that begins at ``start``, as it says; 0 if that is not there yet."""
+    return int(_LENGTH.unpack_from(data, start)[0]) if stop - start >= LENGTH_SIZE else 0
+
+
+def refused_length(length: int, limit: int) -> WireError:
+    """The error for a frame whose length is negative, zero or over the limit."""
+    return WireError(f"a frame says that it has {length:,} bytes, and from 1 to {limit:,} are taken")
+
+
 class Frames:
     """Cuts the bytes that arrive on one connection into the payloads of frames. ``limit``: the largest payload, in bytes."""
 
@@ -62,7 +72,7 @@ class Frames:
         while end - start >= LENGTH_SIZE:
             (length,) = _LENGTH.unpack_from(data, start)
             if not 0 < length <= self.limit:
-                raise WireError(f"a frame says that it has {length:,} bytes, and from 1 to {self.limit:,} are taken")
+                raise refused_length(length, self.limit)
             stop = start + LENGTH_SIZE + length
             if stop > end:
                 self._needed = LENGTH_SIZE + length

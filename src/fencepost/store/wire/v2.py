@@ -69,6 +69,11 @@ def key_of(txn: int, message: m.Request | m.Response) -> tuple[int, ...]:
     return (BATCH_READ, txn) if isinstance(message, m.BatchRead | m.BatchReadResponse) else (AUTH,)
 
 
+def number_of(code: Code) -> int:
+    """The number that stands for a code."""
+    return _NUMBERS[code]
+
+
 # -- requests ---------------------------------------------------------------------------------------------------------
 
 

@@ -48,6 +48,11 @@ _parse_request = schema.Request.FromString
 _parse_response = schema.Response.FromString
 
 
+def number_of(code: Code) -> int:
+    """The number that stands for a code."""
+    return code.value
+
+
 # -- requests ---------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,19 @@
+"""Fixtures for tests of the server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import uvloop
+from store.bookie.serving import HOW
+
+from fencepost.store.rows import bookie as loops
+
+
+@pytest.fixture(params=["rows", "plain", "uvloop"])
+def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The test is made of bookies with compiled loops, of bookies without, and of bookies on uvloop, as they run in earnest."""
+    monkeypatch.setitem(HOW, "loops", None if request.param == "plain" else loops)
+    monkeypatch.setitem(HOW, "loop_factory", uvloop.new_event_loop if request.param == "uvloop" else None)
+    return request.param
