@@ -105,6 +105,10 @@ class Digests:
         head = _HEADER.pack(entry.ledger, entry.entry_id, entry.lac, entry.length)
         return b"".join((head, self._digest(head, data), data))
 
+    def digest(self, ledger: int, entry_id: int, lac: int, length: int, data: bytes) -> bytes:
+        """The digest of an entry alone."""
+        return self._digest(_HEADER.pack(ledger, entry_id, lac, length), data)
+
     def open_entry(self, body: bytes | None, ledger: int, entry_id: int | None = None) -> Entry | None:
         """The entry that a body holds; None if it is damaged, or not the entry that was asked for (None: any of the ledger)."""
         start = self._start

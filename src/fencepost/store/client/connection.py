@@ -1,7 +1,8 @@
 """The connection of a client to one bookie: opened when it is needed, anew when it broke, and shared by all that the client does.
 
 Requests that are sent in one turn of the loop go out in one write, and all responses that arrive in one read are handed on at once. A
-connection numbers its requests itself. What is not answered in time, or when the connection breaks, is unanswered.
+connection numbers its requests itself. What is not answered in time, or when the connection breaks, is unanswered. Adds and reads of many
+entries go by rows (:mod:`fencepost.store.client.pipeline`) once the loops for that are loaded, and one by one before.
 """
 
 from __future__ import annotations
@@ -9,15 +10,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from itertools import count
+from collections.abc import Sequence
+from itertools import chain, count
 from typing import Any, Protocol
 
+from fencepost.store.client.loops import LOOPS, AddRows
+from fencepost.store.client.pipeline import Pipeline
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.errors import StoreError
-from fencepost.store.messages import AddEntry, ReadEntry, Request, Response, StartTls, StartTlsResponse
+from fencepost.store.messages import (
+    AddEntry,
+    AddEntryResponse,
+    ReadEntry,
+    Request,
+    Response,
+    StartTls,
+    StartTlsResponse,
+)
+from fencepost.store.roles.interface import SendAdds
 from fencepost.store.rules.codes import Code
-from fencepost.store.wire.frames import Frames, WireError
+from fencepost.store.rules.quorums import is_in_write_set
+from fencepost.store.wire.frames import WireError, cut, needed, refused_length
 from fencepost.store.wire.v3 import decode_response, encode_request
+
+_BUFFER, _BUFFER_LIMIT = 64 * 1024, 1024 * 1024
+"""Bytes for what arrives: of a connection at first, and of one over which much comes, unless a single frame is larger."""
+
+_LARGE = 8 * 1024
+"""Bytes of frames that are written without waiting for others to be written with."""
 
 _log = logging.getLogger("fencepost.store.client")
 
@@ -35,6 +55,29 @@ class Asking(Protocol):
     def unanswered(self, txn: int, bookie: str) -> None:
         """It did not, and whether it did what was asked is not known."""
         ...
+
+
+class AskingForAdds(Protocol):
+    """Who sends adds of many entries, and is told of the fate of each once."""
+
+    def adds_answered(self, bookie: str, entry_ids: Sequence[int], code: Code | None) -> None:
+        """The bookie answered all of these alike, or (None) did not answer. ``entry_ids`` may be used again after the call."""
+        ...
+
+
+class _PlainAdds:
+    """Adds of many entries that are sent one by one, each under the id of its entry."""
+
+    def __init__(self, asking: AskingForAdds) -> None:
+        self.asking = asking
+
+    def answered(self, txn: int, bookie: str, response: Response) -> None:
+        """The bookie answered."""
+        self.asking.adds_answered(bookie, (txn,), response.code)
+
+    def unanswered(self, txn: int, bookie: str) -> None:
+        """It did not."""
+        self.asking.adds_answered(bookie, (txn,), None)
 
 
 class Client(Protocol):
@@ -70,13 +113,14 @@ class Connection:
         self.client = client
         self.settings = settings
         self.loop = asyncio.get_running_loop()
-        self.txns = count(1)
+        self.txns = chain(range(1, 1 << 28), count(1 << 35))  # those between are for requests by rows
         self.now = self.loop.time
         self.request_timeout = settings.request_timeout
         self.unanswered_limit = settings.unanswered_limit
         self.waiting: dict[int, _Waiting] = {}
         self.unanswered_size = 0
-        self.outgoing: list[bytes] = []
+        self.pipeline: Pipeline | None = None
+        self.outgoing: list[bytes | memoryview] = []
         """Frames that are written at the end of this turn of the loop, or once there is a connection."""
         self.link: _Link | None = None
         self.connecting: asyncio.Task[None] | None = None
@@ -111,6 +155,45 @@ class Connection:
         if not self.is_flushing:
             self._flush_later()
 
+    def send_adds(self, asking: AskingForAdds, send: SendAdds) -> None:
+        """Send adds. What comes of each is told later, never before this returns."""
+        adds, bookie = send.adds, self.bookie
+        if self.unanswered_size > self.unanswered_limit or self.is_closed:
+            self.loop.call_soon(self._give_up_adds, asking, self._entries_of(send))
+        elif type(adds) is AddRows and not self._pipeline().is_full(len(adds)):
+            deadline = self.now() + self.request_timeout
+            place = send.place, send.ensemble_size, send.write_quorum
+            self._write_rows(self._pipeline().adds(asking, adds, *place, deadline))
+        else:
+            assert bookie == send.bookie
+            plain = _PlainAdds(asking)
+            for entry_id in self._entries_of(send):
+                self.send(plain, entry_id, adds[entry_id - adds.first])
+
+    def _entries_of(self, send: SendAdds) -> list[int]:
+        """The entries of a batch that this bookie is sent."""
+        place, size, quorum = send.place, send.ensemble_size, send.write_quorum
+        first = send.adds.first
+        return [each for each in range(first, first + len(send.adds)) if is_in_write_set(place, each, size, quorum)]
+
+    def _pipeline(self) -> Pipeline:
+        if self.pipeline is None:
+            self.pipeline = Pipeline(LOOPS.module)
+        return self.pipeline
+
+    def _write_rows(self, frames: memoryview) -> None:
+        """Write many frames: large ones at once, so that nobody puts them together with others."""
+        size = len(frames)
+        self.unanswered_size += size
+        if size >= _LARGE and self.link is not None and not self.outgoing:
+            self.link.write([frames])
+            if self.sweeping is None:
+                self._sweep_later()
+            return
+        self.outgoing.append(frames)
+        if not self.is_flushing:
+            self._flush_later()
+
     def _flush_later(self) -> None:
         """Write at the end of this turn of the loop, or once there is a connection; and look after what is not answered."""
         if self.link is not None:
@@ -125,28 +208,115 @@ class Connection:
         self.client.failed(self.bookie)
         asking.unanswered(txn, self.bookie)
 
+    def _give_up_adds(self, asking: AskingForAdds, entry_ids: Sequence[int]) -> None:
+        self.client.failed(self.bookie)
+        asking.adds_answered(self.bookie, entry_ids, None)
+
     def _flush(self) -> None:
         self.is_flushing = False
         if self.link is not None and self.outgoing:
             self.link.write(self.outgoing)
             self.outgoing = []
 
+    def take(self, data: bytearray, view: Any, start: int, stop: int, limit: int) -> int:
+        """Take the responses that are complete in ``data[start:stop]``; where the next begins. ``view``: the data as an array, if there are loops.
+
+        Raises :class:`WireError` for what is no response.
+        """
+        self.heard_at = self.now()
+        if self.pipeline is None:
+            payloads, start = cut(data, start, stop, limit)
+            self.received(payloads)
+            return start
+        loops, pipeline = self.pipeline.loops, self.pipeline
+        while start < stop:
+            count, start, how = pipeline.parse(view, start, stop, limit)
+            self._received_rows(pipeline, data, view, count)
+            if how == loops.REFUSED:
+                raise refused_length(needed(data, start, stop) - 4, limit)
+            if how == loops.PARTIAL:
+                break
+        return start
+
+    def _received_rows(self, pipeline: Pipeline, data: bytearray, view: Any, count: int) -> None:
+        """Responses arrived, of which there are rows."""
+        loops, responses, row = pipeline.loops, pipeline.responses, 0
+        while row < count:
+            kind = responses[row, loops.KIND]
+            if kind == loops.OTHER:
+                start = int(responses[row, loops.PAYLOAD])
+                self.received([bytes(data[start : start + int(responses[row, loops.PAYLOAD_SIZE])])])
+                row += 1
+                continue
+            row, owner, taken, size = pipeline.settle(row, count, self.heard_at)
+            self.unanswered_size -= size
+            if taken and kind == loops.ADDED:
+                owner.adds_answered(self.bookie, pipeline.answered[0, :taken], Code.OK)
+            elif taken:
+                entry_ids, rows = pipeline.answered[:, :taken]
+                owner.entries_read(self.bookie, view, responses, entry_ids, rows)
+
     def received(self, payloads: list[bytes]) -> None:
         """Responses arrived."""
         now = self.heard_at = self.now()
         waiting, bookie, client, reached = self.waiting, self.bookie, self.client, self.reached
-        for payload in payloads:
-            number, response = decode_response(payload)
-            request = waiting.pop(number, None)
-            if request is not None:
+        confirming: AskingForAdds | None = None
+        confirmed: list[int] = []
+        try:
+            for payload in payloads:
+                number, response = decode_response(payload)
+                request = waiting.pop(number, None)
+                if request is None:
+                    if self.pipeline is not None:
+                        self._received_of_rows(self.pipeline, number, response)
+                    continue
                 asking, txn, _, size, is_add = request
                 self.unanswered_size -= size
                 if number > reached[is_add]:
                     reached[is_add] = number
                     self.reached_at[is_add] = now
+                of_batch = asking.asking if type(asking) is _PlainAdds and response.code is Code.OK else None
+                if confirming is not None and of_batch is not confirming:
+                    told, confirming = confirming, None
+                    told.adds_answered(bookie, confirmed, Code.OK)
+                    confirmed = []
                 if response.code in _FAILURES:
                     client.failed(bookie)
-                asking.answered(txn, bookie, response)
+                if of_batch is not None:
+                    confirming = of_batch
+                    confirmed.append(txn)
+                else:
+                    asking.answered(txn, bookie, response)
+        finally:  # also if what follows is no response
+            if confirming is not None:
+                confirming.adds_answered(bookie, confirmed, Code.OK)
+
+    def _received_of_rows(self, pipeline: Pipeline, number: int, response: Response) -> None:
+        """A response arrived to a request by rows, and it is not a plain success."""
+        request = pipeline.take(number, self.heard_at)
+        if request is None:
+            return
+        owner, entry_id, size = request
+        self.unanswered_size -= size
+        if response.code in _FAILURES:
+            self.client.failed(self.bookie)
+        if isinstance(response, AddEntryResponse):
+            owner.adds_answered(self.bookie, (entry_id,), response.code)
+        else:
+            owner.read_answered(self.bookie, entry_id, response)
+
+    def _unanswered_rows(self, stretches: list[tuple[int, int]]) -> None:
+        """Requests by rows with numbers in these stretches are unanswered."""
+        for first, stop in stretches:
+            if self.pipeline is None:
+                return
+            given_up, size = self.pipeline.give_up(first, stop)
+            self.unanswered_size -= size
+            for owner, entry_ids, is_add in given_up:
+                if is_add:
+                    owner.adds_answered(self.bookie, entry_ids, None)
+                else:
+                    owner.entries_unanswered(self.bookie, entry_ids)
 
     def _sweep_later(self) -> None:
         delay = self.request_timeout / 4
@@ -161,18 +331,24 @@ class Connection:
             # It is this process that was held up: what came meanwhile is still to be read.
             self.heard_at = now
             self.reached_at = [now, now]
+            if self.pipeline is not None:
+                self.pipeline.reached_at = [now, now]
             self._sweep_later()
             return
         late = [(number, request) for number, request in self.waiting.items() if self._is_late(number, request, now)]
-        if late and self.link is not None and now - self.heard_at >= self.request_timeout:
+        late_rows = self.pipeline.late(now, self.request_timeout) if self.pipeline is not None else []
+        is_late = bool(late or late_rows)
+        if is_late and self.link is not None and now - self.heard_at >= self.request_timeout:
             self.link.abort(f"nothing came for {self.request_timeout:g} s")
-        elif late:
+        elif is_late:
             self.client.failed(self.bookie)
+            self._unanswered_rows(late_rows)
             for number, (asking, txn, _, size, _) in late:
                 if self.waiting.pop(number, None) is not None:
                     self.unanswered_size -= size
                     asking.unanswered(txn, self.bookie)
-        if self.waiting and self.sweeping is None:
+        is_waiting = self.waiting or (self.pipeline is not None and self.pipeline.is_waiting)
+        if is_waiting and self.sweeping is None and not self.is_closed:
             self._sweep_later()
 
     def _is_late(self, number: int, request: _Waiting, now: float) -> bool:
@@ -219,8 +395,10 @@ class Connection:
             return
         unanswered, self.waiting = self.waiting, {}
         self.outgoing = []
-        self.unanswered_size = 0
         self.client.failed(self.bookie)
+        if self.pipeline is not None:
+            self._unanswered_rows(self.pipeline.all())
+        self.unanswered_size = 0
         for asking, txn, *_ in unanswered.values():
             asking.unanswered(txn, self.bookie)
         self.client.disconnected(self.bookie)
@@ -229,6 +407,7 @@ class Connection:
         """Close the connection; nothing more is told of requests."""
         self.is_closed = True
         self.waiting.clear()
+        self.pipeline = None
         for timer in (self.connecting, self.sweeping):
             if timer is not None:
                 timer.cancel()
@@ -237,12 +416,16 @@ class Connection:
             self.link = None
 
 
-class _Link(asyncio.Protocol):
-    """One connection, while it lasts."""
+class _Link(asyncio.BufferedProtocol):
+    """One connection, while it lasts. What has arrived and is no complete frame yet is in ``data[start:stop]``."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.frames = Frames(connection.settings.frame_limit)
+        self.limit = connection.settings.frame_limit
+        self.data = bytearray()
+        self.view: Any = None
+        self.start = self.stop = 0
+        self._resize(_BUFFER)
         self.transport: Any = None
         self.tls_answer: asyncio.Future[None] | None = None
         self.reason = "the bookie closed it"
@@ -254,20 +437,59 @@ class _Link(asyncio.Protocol):
         if of_socket is not None and of_socket.family != getattr(socket, "AF_UNIX", None):
             of_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
-    def write(self, frames: list[bytes]) -> None:
+    def write(self, frames: list[bytes | memoryview]) -> None:
         """Write frames at once."""
         self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
-    def data_received(self, data: bytes) -> None:
+    # -- what arrives --------------------------------------------------------------------------------------------------
+
+    def _resize(self, size: int) -> None:
+        """Have another buffer, with what has arrived at its beginning."""
+        before, self.data = self.data, bytearray(size)
+        held = self.stop - self.start
+        self.data[:held] = memoryview(before)[self.start : self.stop]
+        self.start, self.stop = 0, held
+        self.view = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where what arrives next is put."""
+        return memoryview(self.data)[self.stop :]
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Hand on the responses that are complete. Whatever is none breaks the connection."""
+        self.stop += nbytes
+        was_filled = self.stop == len(self.data)
         try:
-            payloads = self.frames.feed(data)
             if self.tls_answer is not None:
+                payloads, self.start = cut(self.data, self.start, self.stop, self.limit)
                 self._take_tls_answer(payloads)
-            elif payloads:
-                self.connection.received(payloads)
+            else:
+                if self.view is None and self.connection.pipeline is not None:
+                    self.view = self.connection.pipeline.np.frombuffer(self.data, self.connection.pipeline.np.uint8)
+                self.start = self.connection.take(self.data, self.view, self.start, self.stop, self.limit)
+            self._make_room(was_filled)
         except WireError as error:
+            self.start = self.stop = 0
             self.abort(str(error))
+
+    def _make_room(self, was_filled: bool) -> None:
+        """For a whole frame at least; for more of them where they come faster than they are taken."""
+        size = len(self.data)
+        if self.start == self.stop:
+            self.start = self.stop = 0
+            wanted = min(2 * size, _BUFFER_LIMIT) if was_filled else min(size, _BUFFER_LIMIT)
+            if wanted != size:
+                self._resize(wanted)
+            return
+        wanted = max(needed(self.data, self.start, self.stop), min(2 * size, _BUFFER_LIMIT) if was_filled else _BUFFER)
+        if wanted > size:
+            self._resize(wanted)
+        elif was_filled or self.start + wanted > size:
+            held = self.stop - self.start
+            self.data[:held] = self.data[self.start : self.stop]
+            self.start, self.stop = 0, held
+
+    # -- its life ------------------------------------------------------------------------------------------------------
 
     def connection_lost(self, error: Exception | None) -> None:
         """Tell of it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fencepost.store.client.connection import Connection
@@ -26,8 +26,11 @@ from fencepost.store.messages import Request, Response
 from fencepost.store.metadata.client import Bookies, LedgerInService, MetadataClient, Session
 from fencepost.store.metadata.registration import address_of
 from fencepost.store.roles.interface import (
+    AddsAnswered,
+    Append,
     BookiesChanged,
     Call,
+    Confirmed,
     CreateMetadata,
     Disconnected,
     Effect,
@@ -40,12 +43,14 @@ from fencepost.store.roles.interface import (
     Result,
     Role,
     Send,
+    SendAdds,
     SessionExpired,
     SetTimer,
     TimerFired,
     Unanswered,
     WriteMetadata,
 )
+from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import preferred
 
 _OUTCOMES: dict[type[StoreError], Outcome] = {
@@ -217,16 +222,23 @@ class _Question:
 class Actor:
     """A role at work: its events go in one after another, and its effects are carried out.
 
-    ``results`` takes what comes of its calls, and ``failed``, once, why no more will come of those that are under way.
+    ``results`` takes what comes of its calls, and ``failed``, once, why no more will come of those that are under way. ``confirmed`` is told how
+    far entries are confirmed that were appended together.
     """
 
     def __init__(
-        self, driver: Driver, role: Role, results: Callable[[Result], None], failed: Callable[[StoreError], None]
+        self,
+        driver: Driver,
+        role: Role,
+        results: Callable[[Result], None],
+        failed: Callable[[StoreError], None],
+        confirmed: Callable[[Confirmed], None] | None = None,
     ) -> None:
         self.driver = driver
         self.role = role
         self.results = results
         self.failed = failed
+        self._told = confirmed
         self.calls = 0
         self._time = driver.loop.time
         self._receive = role.receive
@@ -234,8 +246,10 @@ class Actor:
         self.is_closed = False
         self._carry: dict[type[Effect], Callable[[Any], None]] = {
             Send: self._send,
+            SendAdds: self._send_adds,
             SetTimer: self._set_timer,
             Result: results,
+            Confirmed: self._confirmed,
             CreateMetadata: self._metadata,
             ReadMetadata: self._metadata,
             WriteMetadata: self._metadata,
@@ -248,6 +262,11 @@ class Actor:
         self.calls += 1
         self.deliver(Call(self.calls, operation, arguments))
         return self.calls
+
+    def append(self, entries: Sequence[bytes]) -> None:
+        """Append entries, under the number that is ``calls`` then."""
+        self.calls += 1
+        self.deliver(Append(self.calls, entries))
 
     def close(self) -> None:
         """The role is gone. What it has sent is on its way."""
@@ -278,6 +297,10 @@ class Actor:
         """A bookie did not answer."""
         self.deliver(Unanswered(txn, bookie))
 
+    def adds_answered(self, bookie: str, entry_ids: Sequence[int], code: Code | None) -> None:
+        """A bookie answered adds alike, or did not answer."""
+        self.deliver(AddsAnswered(bookie, entry_ids, code))
+
     def _metadata_changed(self, ledger: int) -> None:
         self.deliver(MetadataChanged(ledger))
 
@@ -286,6 +309,14 @@ class Actor:
     def _send(self, send: Send) -> None:
         connection = self._connections.get(send.bookie) or self.driver.connection(send.bookie)
         connection.send(self, send.txn, send.request)
+
+    def _send_adds(self, send: SendAdds) -> None:
+        connection = self._connections.get(send.bookie) or self.driver.connection(send.bookie)
+        connection.send_adds(self, send)
+
+    def _confirmed(self, confirmed: Confirmed) -> None:
+        assert self._told is not None
+        self._told(confirmed)
 
     def _set_timer(self, timer: SetTimer) -> None:
         delay = timer.delay + random.random() * timer.jitter if timer.jitter else timer.delay

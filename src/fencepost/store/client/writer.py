@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Iterable, Sequence
+from itertools import chain, islice
 from typing import Any, Self
 
 from fencepost.store.client.driver import Actor, Driver
+from fencepost.store.client.loops import LOOPS, RowLoops
 from fencepost.store.client.outcomes import error_of
 from fencepost.store.errors import IllegalOperationError, LedgerClosedError, StoreError
-from fencepost.store.roles.interface import Result
+from fencepost.store.roles.interface import Confirmed, Result
 from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.metadata import LedgerMetadata
 
@@ -19,6 +21,9 @@ Data = bytes | bytearray | memoryview
 
 _OVERHEAD = 1024
 """Bytes of a frame besides the data of an entry, at most."""
+
+_AT_ONCE = 1024
+"""Entries that are taken at once from whoever appends many."""
 
 
 class LedgerWriter:
@@ -32,7 +37,7 @@ class LedgerWriter:
         self.id = ledger
         """The ledger."""
         self._driver = driver
-        self._role = Writer(ledger, settings)
+        self._role = Writer(ledger, settings, loops=RowLoops(LOOPS))
         self._in_flight_limit = settings.in_flight_limit
         self._in_flight_bytes_limit = in_flight_bytes
         self._largest = driver.settings.frame_limit - _OVERHEAD
@@ -40,11 +45,22 @@ class LedgerWriter:
         self._in_flight_bytes = 0
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
         """Those who wait for room, and the sizes of their entries."""
-        self._sinks: dict[int, tuple[Any, int | None]] = {}
-        """Who is told what comes of a call, a future or several appends; and the size of the entry if it is an append."""
+        self._entries: list[bytes] = []
+        """What was appended in this turn of the loop."""
+        self._sinks: list[Any] = []
+        """Who is told what comes of each: a future, or several appends."""
+        self._entries_size = 0
+        self._is_pushing = False
+        self._batches: dict[int, _Batch] = {}
+        """Entries that are not confirmed, in their order, by the numbers of the calls that they went by."""
+        self._told = -1
+        """The last entry that somebody was told of."""
+        self._told_length = 0
+        self._calls: dict[int, asyncio.Future[Any]] = {}
         self._error: StoreError | None = None
         """Why the writer can not go on, though its ledger is not closed."""
-        self._actor = Actor(driver, self._role, self._result, self._failed)
+        self._new_future = driver.loop.create_future
+        self._actor = Actor(driver, self._role, self._result, self._failed, self._confirmed)
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
@@ -61,7 +77,7 @@ class LedgerWriter:
     @property
     def length(self) -> int:
         """Bytes of data that were appended, confirmed or not."""
-        return self._role.length
+        return self._role.length + self._entries_size
 
     @property
     def in_flight(self) -> int:
@@ -94,8 +110,8 @@ class LedgerWriter:
             await self._room(size)
         else:
             self._reserve(size)
-        future: asyncio.Future[int] = self._driver.loop.create_future()
-        self._send(data, size, future)
+        future: asyncio.Future[int] = self._new_future()
+        self._put(data, size, future)
         return await future
 
     def submit(self, data: Data) -> asyncio.Future[int]:
@@ -105,8 +121,8 @@ class LedgerWriter:
         """
         size = len(data)
         self._reserve(size)
-        future: asyncio.Future[int] = self._driver.loop.create_future()
-        self._send(data, size, future)
+        future: asyncio.Future[int] = self._new_future()
+        self._put(data, size, future)
         return future
 
     async def append_many(self, entries: Iterable[Data] | AsyncIterable[Data]) -> list[int]:
@@ -114,16 +130,24 @@ class LedgerWriter:
 
         Raises as :meth:`append`, at the first that fails. Those up to :attr:`last_add_confirmed` are in the ledger then.
         """
-        several = _Several(self._driver.loop)
+        several = self._several()
         if isinstance(entries, AsyncIterable):
             async for data in entries:
                 if not await self._send_one_of(several, data):
                     break
         else:
-            for data in entries:
-                if not await self._send_one_of(several, data):
-                    break
+            drawn = (data if type(data) is bytes else _copy(data) for data in entries)
+            goes_on = True
+            while goes_on:
+                some: list[bytes] = []
+                try:
+                    some.extend(islice(drawn, self._worth_drawing(several)))
+                finally:  # what came before an error is sent
+                    goes_on = await self._send_some_of(several, some) and bool(some)
         return await several.ids()
+
+    def _several(self) -> _Several:
+        return _Several(self._driver.loop)
 
     async def _send_one_of(self, several: _Several, data: Data) -> bool:
         """Send one of several entries, unless an earlier one has failed."""
@@ -133,18 +157,117 @@ class LedgerWriter:
         else:
             self._reserve(size)
         if several.error is not None:
-            self._release(size)
+            self._release(1, size)
             return False
         several.missing += 1
-        self._send(data, size, several)
+        self._put(data, size, several)
         return True
 
-    def _send(self, data: Data, size: int, sink: Any) -> None:
-        """Append an entry for which room is reserved."""
+    def _worth_drawing(self, several: _Several) -> int:
+        """How many of several entries to take at once: not many more than can be sent now."""
+        free, free_bytes = self._in_flight_limit - self._in_flight, self._in_flight_bytes_limit - self._in_flight_bytes
+        return max(1, min(free, _AT_ONCE, free_bytes // max(1, several.mean)))
+
+    async def _send_some_of(self, several: _Several, entries: list[bytes]) -> bool:
+        """Send some of several entries as there is room for them, unless an earlier one has failed."""
+        at, sizes = 0, [*map(len, entries)]
+        several.mean = sum(sizes) // max(1, len(sizes))
+        while at < len(entries):
+            size = sizes[at]
+            if size > self._largest:
+                raise self._too_large(size)
+            if not self._has_room(size):
+                await self._room(size)
+            else:
+                self._reserve(size)
+            if several.error is not None:
+                self._release(1, size)
+                return False
+            stop, more = (at + 1, 0) if self._waiting else self._fitting(sizes, at + 1)
+            self._in_flight += stop - at - 1
+            self._in_flight_bytes += more
+            several.missing += stop - at
+            self._push()
+            self._give(_Batch(entries[at:stop], size + more, several))
+            at = stop
+        return several.error is None
+
+    def _fitting(self, sizes: list[int], at: int) -> tuple[int, int]:
+        """Up to where entries of these sizes fit besides what is under way, and their bytes."""
+        some = sizes[at : at + self._in_flight_limit - self._in_flight]
+        free, total = self._in_flight_bytes_limit - self._in_flight_bytes, sum(some)
+        if total <= free and max(some, default=0) <= self._largest:
+            return at + len(some), total
+        total = 0
+        for size in some:
+            if total + size > free or size > self._largest:
+                break
+            total += size
+            at += 1
+        return at, total
+
+    def _put(self, data: Data, size: int, sink: Any) -> None:
+        """Append an entry for which room is reserved, together with all that are appended in this turn of the loop."""
         if size > self._largest:
-            self._release(size)
-            raise IllegalOperationError(f"an entry of {size:,} bytes is too large: at most {self._largest:,} are taken")
-        self._call(sink, size, "append", data if type(data) is bytes else bytes(data))
+            self._release(1, size)
+            raise self._too_large(size)
+        if self._actor.is_closed:
+            self._release(1, size)
+            raise self._closed()
+        self._entries.append(data if type(data) is bytes else bytes(data))
+        self._sinks.append(sink)
+        self._entries_size += size
+        if self._in_flight == 1:  # there is nothing to wait for
+            self._push()
+        elif not self._is_pushing:
+            self._is_pushing = True
+            self._driver.loop.call_soon(self._push)
+
+    def _too_large(self, size: int) -> IllegalOperationError:
+        return IllegalOperationError(f"an entry of {size:,} bytes is too large: at most {self._largest:,} are taken")
+
+    def _push(self) -> None:
+        """Send what has been appended one by one."""
+        self._is_pushing = False
+        if self._entries:
+            batch = _Batch(self._entries, self._entries_size, self._sinks)
+            self._entries, self._sinks, self._entries_size = [], [], 0
+            self._give(batch)
+
+    def _give(self, batch: _Batch) -> None:
+        """Have entries sent for which room is reserved."""
+        actor = self._actor
+        if actor.is_closed:
+            self._give_back(batch, self._closed())
+            return
+        self._batches[actor.calls + 1] = batch  # the role may answer before its call returns
+        entries, batch.entries = batch.entries, ()
+        actor.append(entries)
+
+    def _confirmed(self, confirmed: Confirmed) -> None:
+        """Entries are confirmed: whoever waits for them is told, in their order."""
+        entry_id, self._told = self._told + 1, confirmed.entry_id
+        size, self._told_length = confirmed.length - self._told_length, confirmed.length
+        missing, left = confirmed.entry_id - entry_id + 1, size
+        self._in_flight -= missing
+        self._in_flight_bytes -= size
+        over = []
+        for token, batch in self._batches.items():
+            if not missing:
+                break
+            number, some = (batch.left, batch.size) if batch.left <= missing else (missing, left)
+            batch.tell(entry_id, number, some)
+            entry_id, missing, left = entry_id + number, missing - number, left - some
+            if not batch.left:
+                over.append(token)
+        for token in over:
+            del self._batches[token]
+        self._let_in()
+
+    def _give_back(self, batch: _Batch, error: StoreError) -> None:
+        """What is left of entries will not be confirmed."""
+        batch.fail(error)
+        self._release(batch.left, batch.size)
 
     # -- room ----------------------------------------------------------------------------------------------------------
 
@@ -162,9 +285,13 @@ class LedgerWriter:
         self._in_flight += 1
         self._in_flight_bytes += size
 
-    def _release(self, size: int) -> None:
-        self._in_flight -= 1
+    def _release(self, entries: int, size: int) -> None:
+        self._in_flight -= entries
         self._in_flight_bytes -= size
+        self._let_in()
+
+    def _let_in(self) -> None:
+        """Give room to those who wait for it, as far as there is some."""
         while self._waiting and self._fits(self._waiting[0][1]):
             turn, wanted = self._waiting.popleft()
             if not turn.done():
@@ -179,7 +306,7 @@ class LedgerWriter:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._release(size)
+                self._release(1, size)
             raise
 
     # -- force and close -----------------------------------------------------------------------------------------------
@@ -213,49 +340,99 @@ class LedgerWriter:
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     async def _ask(self, operation: str) -> Any:
-        future: asyncio.Future[Any] = self._driver.loop.create_future()
-        self._call(future, None, operation)
+        self._push()
+        if self._actor.is_closed:
+            raise self._closed()
+        future: asyncio.Future[Any] = self._new_future()
+        self._calls[self._actor.calls + 1] = future  # the role may answer before its call returns
+        self._actor.call(operation)
         return await self._driver.patiently(future)
 
-    def _call(self, sink: Any, size: int | None, operation: str, *arguments: Any) -> None:
-        actor = self._actor
-        if actor.is_closed:
-            if size is not None:
-                self._release(size)
-            raise self._error or LedgerClosedError(f"ledger {self.id} is closed")
-        self._sinks[actor.calls + 1] = (sink, size)  # the role may answer before its call returns
-        actor.call(operation, *arguments)
+    def _closed(self) -> StoreError:
+        return self._error or LedgerClosedError(f"ledger {self.id} is closed")
 
     def _result(self, result: Result) -> None:
-        sink, size = self._sinks.pop(result.token)
-        if size is not None:
-            self._release(size)
-        if sink.done():
+        batch = self._batches.pop(result.token, None)
+        if batch is not None:
+            self._give_back(batch, error_of(result.error, self.id))
+            return
+        future = self._calls.pop(result.token)
+        if future.done():
             return
         if result.error:
-            sink.set_exception(error_of(result.error, self.id))
+            future.set_exception(error_of(result.error, self.id))
         else:
-            sink.set_result(result.value)
-
+            future.set_result(result.value)
 
     def _failed(self, error: StoreError) -> None:
         """Nothing comes of the calls that are under way, and nobody who waits for room gets it."""
         self._error = error
-        sinks, self._sinks = self._sinks, {}
-        for sink, size in sinks.values():
-            if size is not None:
-                self._release(size)  # whoever gets the room is told when he uses it
+        self._push()
+        calls, self._calls = self._calls, {}
+        batches, self._batches = self._batches, {}
+        for batch in batches.values():
+            self._give_back(batch, error)  # whoever gets the room is told when he uses it
+        for future in calls.values():
+            if not future.done():
+                future.set_exception(error)
+
+
+def _copy(data: Data) -> bytes:
+    """What may change is copied when it is drawn."""
+    len(data)
+    return bytes(data)
+
+
+class _Batch:
+    """Entries that were appended together: how many are not confirmed, with how many bytes, and who is told of them."""
+
+    __slots__ = ("entries", "left", "sinks", "size", "told")
+
+    def __init__(self, entries: Sequence[bytes], size: int, sinks: list[Any] | _Several) -> None:
+        self.entries = entries
+        self.left = len(entries)
+        self.size = size
+        self.sinks = sinks
+        self.told = 0
+
+    def tell(self, entry_id: int, number: int, size: int) -> None:
+        """The next entries are confirmed, with ids from this one on."""
+        self.left -= number
+        self.size -= size
+        sinks, start = self.sinks, self.told
+        self.told += number
+        if type(sinks) is _Several:
+            sinks.confirm(entry_id, number)
+            return
+        assert type(sinks) is list
+        for sink in sinks if number == len(sinks) else sinks[start : start + number]:
+            if not sink.done():
+                sink.set_result(entry_id)
+            entry_id += 1
+
+    def fail(self, error: StoreError) -> None:
+        """The entries that are left will not be confirmed."""
+        sinks = self.sinks
+        if type(sinks) is _Several:
+            sinks.fail(error, self.left)
+            return
+        assert type(sinks) is list
+        for sink in sinks[self.told :]:
             if not sink.done():
                 sink.set_exception(error)
 
 
 class _Several:
-    """Appends that are waited for together. It takes what comes of each as a future would."""
+    """Appends that are waited for together. It takes what comes of each as a future would, and of many at once.
+
+    ``missing``: how many of them are not confirmed; ``mean``: the bytes of one, lately.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.missing = 0
-        self.confirmed: list[int] = []
+        self.mean = 1024
+        self.confirmed: list[range] = []
         self.error: StoreError | None = None
         self.over: asyncio.Future[None] | None = None
 
@@ -265,16 +442,27 @@ class _Several:
 
     def set_result(self, entry_id: int) -> None:
         """An append is confirmed."""
-        self.confirmed.append(entry_id)
-        self._one_less()
+        self.confirm(entry_id, 1)
 
     def set_exception(self, error: StoreError) -> None:
         """An append has failed, and all after it will."""
-        self.error = self.error or error
-        self._one_less()
+        self.fail(error, 1)
 
-    def _one_less(self) -> None:
-        self.missing -= 1
+    def confirm(self, first: int, number: int) -> None:
+        """Appends are confirmed that have ids from ``first`` on."""
+        if self.confirmed and self.confirmed[-1].stop == first:
+            self.confirmed[-1] = range(self.confirmed[-1].start, first + number)
+        else:
+            self.confirmed.append(range(first, first + number))
+        self._fewer(number)
+
+    def fail(self, error: StoreError, number: int) -> None:
+        """So many appends have failed, and all after them will."""
+        self.error = self.error or error
+        self._fewer(number)
+
+    def _fewer(self, number: int) -> None:
+        self.missing -= number
         if not self.missing and self.over is not None and not self.over.done():
             self.over.set_result(None)
 
@@ -285,4 +473,4 @@ class _Several:
             await self.over
         if self.error is not None:
             raise self.error
-        return self.confirmed
+        return [*chain.from_iterable(self.confirmed)]

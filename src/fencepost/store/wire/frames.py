@@ -30,9 +30,32 @@ def frame(payload: bytes) -> bytes:
     return _LENGTH.pack(len(payload)) + payload
 
 
-def length_of(data: bytes | memoryview, start: int, stop: int) -> int:
+def length_of(data: bytes | bytearray | memoryview, start: int, stop: int) -> int:
     """The length of the payload of the frame that begins at ``start``, as it says; 0 if that is not there yet."""
     return int(_LENGTH.unpack_from(data, start)[0]) if stop - start >= LENGTH_SIZE else 0
+
+
+def cut(data: bytearray, start: int, stop: int, limit: int) -> tuple[list[bytes], int]:
+    """The payloads of the frames of ``data[start:stop]`` that are complete, and where the next frame begins.
+
+    Raises :class:`WireError` as :meth:`Frames.feed`, also if a frame is refused that comes after others.
+    """
+    payloads = []
+    while stop - start >= LENGTH_SIZE:
+        (length,) = _LENGTH.unpack_from(data, start)
+        if not 0 < length <= limit:
+            raise refused_length(length, limit)
+        end = start + LENGTH_SIZE + length
+        if end > stop:
+            break
+        payloads.append(bytes(data[start + LENGTH_SIZE : end]))
+        start = end
+    return payloads, start
+
+
+def needed(data: bytes | bytearray | memoryview, start: int, stop: int) -> int:
+    """The bytes that the frame takes that begins at ``start``, as far as that is known, its length included."""
+    return LENGTH_SIZE + length_of(data, start, stop)
 
 
 def refused_length(length: int, limit: int) -> WireError:
