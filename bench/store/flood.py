@@ -131,7 +131,7 @@ def serve(folder: str, core: int | None, plain: bool, told: Any, profile: str) -
     import uvloop
 
     from fencepost.store.bookie.metrics import Metrics
-    from fencepost.store.bookie.server import LOOPS, Server
+    from fencepost.store.bookie.server import LOOPS, OF_STORAGE, Server
     from fencepost.store.bookie.settings import Settings
     from fencepost.store.disk.storage import Storage
     from fencepost.store.roles.bookie import Bookie
@@ -141,15 +141,18 @@ def serve(folder: str, core: int | None, plain: bool, told: Any, profile: str) -
         os.sched_setaffinity(0, {core})
 
     async def main() -> None:
+        os.environ[ready.ENVIRONMENT] = "plain" if plain else "compiled"
         settings = Settings()
         server = Server(Bookie(limits=settings.of_role()), settings, Metrics(), sys.exit)
+        ready.begin(LOOPS, server.use)
         storage = Storage(
-            settings.of_storage(f"{folder}/journal", f"{folder}/ledgers"), synced=server.synced, failed=server.failed, busy=server.busy
+            settings.of_storage(f"{folder}/journal", f"{folder}/ledgers"),
+            synced=server.synced,
+            failed=server.failed,
+            busy=server.busy,
+            compiled=lambda: ready.has(OF_STORAGE),
         )
         server.open(storage)
-        if not plain:
-            os.environ[ready.ENVIRONMENT] = "compiled"
-            ready.begin(LOOPS, server.use)
         bound = socket.create_server(("127.0.0.1", 0))
         await server.listen(bound)
         told.send(bound.getsockname()[1])

@@ -18,7 +18,7 @@ from fencepost.store.bookie import cookies, metrics, tls
 from fencepost.store.bookie.directories import Directories, advertised, bind
 from fencepost.store.bookie.garbage import collect
 from fencepost.store.bookie.registration import Registration
-from fencepost.store.bookie.server import LOOPS, Server
+from fencepost.store.bookie.server import LOOPS, OF_STORAGE, Server
 from fencepost.store.bookie.settings import Settings
 from fencepost.store.disk.storage import Storage
 from fencepost.store.errors import ClusterExistsError, MetadataServiceError, NoSuchCookieError
@@ -66,6 +66,7 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
                 busy=server.busy,
                 full=registration.full,
                 took=counts.storage_took,
+                compiled=lambda: loops.has(OF_STORAGE),
             )
             end_metrics = None
             tasks: list[asyncio.Task[None]] = []

@@ -75,8 +75,9 @@ _OK = Code.OK
 LOOK_UPS_OF_JOB = 256
 """Look-ups that a thread does in one go."""
 
-LOOPS = ("fencepost.store.rows.bookie",)
-"""The modules of loops of a server."""
+OF_STORAGE = "fencepost.store.rows.cache"
+LOOPS = ("fencepost.store.rows.bookie", OF_STORAGE)
+"""The modules of loops of a server, and of its storage."""
 
 ROWS = 4_096
 """Requests of which rows are made at once."""

@@ -34,6 +34,9 @@ Ready = Callable[[list[ModuleType]], None]
 _log = logging.getLogger("fencepost.store.rows")
 
 
+_had: set[str] = set()
+
+
 class _NotCompiledError(Exception):
     """A loop is not in the cache."""
 
@@ -42,9 +45,19 @@ def begin(names: Sequence[str], ready: Ready) -> None:
     """Get modules of loops ready without letting the caller wait; ``ready`` is called once all of them are, or never."""
     wish = os.environ.get(ENVIRONMENT, "")
     if wish == "compiled":
-        ready([importlib.import_module(name) for name in names])
+        _hand_over([importlib.import_module(name) for name in names], ready)
     elif wish != "plain":
         threading.Thread(target=_get, args=(list(names), ready), name="loops", daemon=True).start()
+
+
+def has(name: str) -> bool:
+    """Whether a module of loops was got ready: it may be imported by anybody without waiting."""
+    return name in _had
+
+
+def _hand_over(modules: list[ModuleType], ready: Ready) -> None:
+    _had.update(module.__name__ for module in modules)
+    ready(modules)
 
 
 def _get(names: list[str], ready: Ready) -> None:
@@ -63,7 +76,7 @@ def _get(names: list[str], ready: Ready) -> None:
     except Exception as error:  # whatever it is: nobody depends on it
         _log.warning("the loops can not be had, and the process goes on without them: %s (NUMBA_CACHE_DIR says where they are kept)", error)
     else:
-        ready(modules)
+        _hand_over(modules, ready)
 
 
 def load(names: Sequence[str]) -> list[ModuleType]:
