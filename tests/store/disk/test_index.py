@@ -136,8 +136,21 @@ def test_runs_are_read_back_as_they_were(entry_ids: list[int], data: st.DataObje
     runs = list(runs_of(3, entry_ids, sizes))
     again = list(Runs.of_bytes(Runs.of(runs).data))
     assert [(each.ledger, [*each.ids], each.sizes) for each in again] == [(each.ledger, [*each.ids], each.sizes) for each in runs]
+    by_loops = Runs.of_rows(np.full(len(entry_ids), 3), np.array(entry_ids), np.array(sizes))
+    assert by_loops.data == Runs.of(runs).data
     assert [entry_id for run in again for entry_id in run.ids] == entry_ids
     assert [size - ENTRY_HEADER for run in again for size in run.sizes] == sizes
+
+
+def test_loops_lay_out_the_runs_of_many_ledgers_as_they_are_one_by_one() -> None:
+    random, runs, rows = Random(6), [], []
+    for ledger in range(300):
+        ids = sorted({int(random.random() * 10 ** int(random.random() * 12)) - 5 for _ in range(int(random.random() * 400))})
+        sizes = [int(random.random() * 10 ** int(random.random() * 6)) for _ in ids]
+        runs += runs_of(ledger, ids, sizes)
+        rows += [(ledger, entry_id, size) for entry_id, size in zip(ids, sizes, strict=True)]
+    assert Runs.of_rows(*(np.array(column) for column in zip(*rows, strict=True))).data == Runs.of(runs).data
+    assert Runs.of_rows(*np.zeros((3, 0), np.int64)).data == b""
 
 
 @given(st.binary(max_size=50), st.integers(min_value=0))

@@ -31,10 +31,12 @@ _MOST_DETAILS = (1 << 32) - 1
 _GATHERED = 1 << 18
 """Runs whose bits are gathered together."""
 
-_PLACED = np.dtype(
+PLACED = np.dtype(
     [("offset", "i8"), ("log", "u4"), ("span", "u4"), ("size", "u4"), ("base", "u4"), ("details", "u4"), ("count", "u2"), ("size_bits", "u1"), ("gap_bits", "u1")]
 )
 """A run in a table, besides its ledger and first id: as in :data:`fencepost.store.disk.sections.ROW`, with its place, and that of its bits."""
+SPARE = 8
+"""Bytes after the bits of all runs of a table, since the loops take bits by the word."""
 
 Numbers = NDArray[np.int64]
 
@@ -92,14 +94,18 @@ class Index:
                 return None
 
     def find_rows(self, ledgers: Numbers, entry_ids: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-        """Where many entries are: entry logs, offsets, and bytes with the header; all 0 for an entry that is nowhere."""
-        found = np.zeros((3, len(ledgers)), np.int64)
-        for row, (ledger, entry_id) in enumerate(zip(ledgers.tolist(), entry_ids.tolist(), strict=True)):
-            place = self.find(ledger, entry_id)
-            if place is not None:
-                found[:, row] = place
-        logs, offsets, sizes = found
-        return logs, offsets, sizes
+        """Where many entries are, by compiled loops: entry logs, offsets, and bytes with the header; all 0 for an entry that is nowhere."""
+        from fencepost.store.rows import runs as loops
+
+        logs, offsets, sizes = np.zeros((3, len(ledgers)), np.int64)
+        ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
+        while True:
+            tables = self._tables
+            for table in tables:
+                if not loops.find(*table.columns, ledgers, entry_ids, logs, offsets, sizes):
+                    return logs, offsets, sizes
+            if tables is self._tables:
+                return logs, offsets, sizes
 
     def last(self, ledger: int) -> int | None:
         """The id of the last entry of a ledger, None if it has none."""
@@ -257,8 +263,14 @@ class _Table:
         return len(self.firsts)
 
     @property
+    def columns(self) -> tuple[Numbers, Numbers, Numbers, NDArray[Any], NDArray[np.uint8]]:
+        """All that there is of it."""
+        return self.ledgers, self.starts, self.firsts, self.runs, self.details
+
+    @property
     def bytes(self) -> int:
-        return sum(each.nbytes for each in (self.ledgers, self.starts, self.firsts, self.runs, self.details))
+        """The memory that it takes."""
+        return sum(each.nbytes for each in self.columns)
 
     def all_ledgers(self) -> Numbers:
         """The ledger of each run."""
@@ -388,12 +400,12 @@ def _table_of(given: Runs, logs: Numbers, offsets: Numbers) -> tuple[_Table, Num
     rows = given.rows
     ledgers, firsts = rows["ledger"].astype(np.int64), rows["first"].astype(np.int64)
     order = np.lexsort((firsts, ledgers))
-    runs = np.zeros(len(rows), _PLACED)
+    runs = np.zeros(len(rows), PLACED)
     for name in ("span", "size", "base", "count", "size_bits", "gap_bits"):
         runs[name] = rows[name]
     runs["log"], runs["offset"] = logs, offsets
     runs["details"][1:] = np.cumsum(_detail_bytes(runs))[:-1]
-    return _Table(ledgers[order], firsts[order], runs[order], np.frombuffer(given.details, np.uint8)), order
+    return _Table(ledgers[order], firsts[order], runs[order], np.frombuffer(given.details + bytes(SPARE), np.uint8)), order
 
 
 def _detail_bytes(runs: NDArray[Any]) -> Numbers:
@@ -428,7 +440,7 @@ def _needed(runs: NDArray[Any], details: NDArray[np.uint8]) -> tuple[NDArray[Any
         bases = runs["details"][some] - (ends[some] - lengths[some] - (ends[at] - lengths[at]))
         parts.append(details[np.repeat(bases, lengths[some]) + np.arange(lengths[some].sum())])
     runs["details"] = ends - lengths
-    return runs, np.concatenate(parts) if parts else np.empty(0, np.uint8)
+    return runs, np.concatenate([*parts, np.zeros(SPARE, np.uint8)])
 
 
 def _overlapping(table: _Table) -> NDArray[np.bool_]:

@@ -124,6 +124,15 @@ class Runs:
         return cls(np.frombuffer(b"".join(rows), ROW), b"".join(details))
 
     @classmethod
+    def of_rows(cls, ledgers: NDArray[np.int64], ids: NDArray[np.int64], sizes: NDArray[np.int64]) -> Runs:
+        """The runs of entries, given in order with the bytes of their bodies, by compiled loops."""
+        from fencepost.store.rows import runs as loops
+
+        rows, details = np.empty(len(ids) * _RUN.size, np.uint8), np.empty(len(ids) * loops.MOST_DETAILS, np.uint8)
+        count, size = loops.lay_out(ledgers, ids, sizes, ENTRY_HEADER, RUN, rows, details)
+        return cls(np.frombuffer(rows[: count * _RUN.size].tobytes(), ROW), details[:size].tobytes())
+
+    @classmethod
     def of_bytes(cls, data: bytes) -> Runs:
         """Those that :attr:`data` stands for."""
         if not data:
@@ -218,8 +227,8 @@ def runs_of(ledger: int, ids: list[int], sizes: list[int]) -> Iterator[Run]:
     first = 0
     while first < len(ids):
         last = min(first + RUN, len(ids))
-        while ids[last - 1] - ids[first] >= _SPAN or sum(sizes[first:last]) + RUN * ENTRY_HEADER >= _SPAN:
-            last -= (last - first) // 2 or 1
+        while last - first > 1 and not (ids[last - 1] - ids[first] < _SPAN > sum(sizes[first:last]) + (last - first) * ENTRY_HEADER):
+            last -= 1
         contiguous = ids[last - 1] - ids[first] == last - first - 1
         in_run = range(ids[first], ids[first] + last - first) if contiguous else ids[first:last]
         yield Run(ledger, in_run, [size + ENTRY_HEADER for size in sizes[first:last]])

@@ -9,14 +9,13 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fencepost.store.disk.entry_logs import CHUNK, Bodies, Entries
-from fencepost.store.disk.sections import ENTRY_HEADER, Run, Runs, runs_of
+from fencepost.store.disk.sections import ENTRY_HEADER, Runs
 from fencepost.store.rows import entries as given
 from fencepost.store.rows import found
 from fencepost.store.rows.entries import EntryRows
@@ -292,12 +291,8 @@ class _RowsInOrder:
         self._order = orders[side, :count]
 
     def runs(self) -> Runs:
-        ledgers, ids, sizes = (self._rows[self._order, column] for column in (self._loops.LEDGER, self._loops.ENTRY_ID, self._loops.SIZE))
-        starts = np.concatenate([[0], np.flatnonzero(ledgers[1:] != ledgers[:-1]) + 1, [len(ledgers)]]).tolist()
-        found: list[Run] = []
-        for start, stop in pairwise(starts if len(ledgers) else []):
-            found += runs_of(int(ledgers[start]), ids[start:stop].tolist(), sizes[start:stop].tolist())
-        return Runs.of(found)
+        columns = (self._loops.LEDGER, self._loops.ENTRY_ID, self._loops.SIZE)
+        return Runs.of_rows(*(self._rows[self._order, column] for column in columns))
 
     def pieces(self) -> Iterator[memoryview]:
         rows, order = self._rows, self._order

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numba import types
 
 from fencepost.store.rows import found
+from fencepost.store.rows import runs as _runs  # noqa: F401 - whoever has these loops needs those of runs, too
 from fencepost.store.rows.entries import ENTRY_ID as GIVEN_ENTRY_ID
 from fencepost.store.rows.entries import LEDGER as GIVEN_LEDGER
 from fencepost.store.rows.entries import OFFSET as GIVEN_OFFSET
@@ -186,16 +186,11 @@ def drop(rows, counts, ledger):
 
 _HEADER = 24
 """Bytes of an entry in an entry log before its body: checksum and bytes of the body, 4 each, ledger and entry id, 8 each."""
-_SPAN = 1 << 32
 
 FIRST, LOG, START, LENGTH, AT, READ = range(6)
 """The columns of a stretch of an entry log that is read at once: its first entry, as a place in the order; the entry log, its offset in that,
 and its bytes; where it goes in a buffer; and how many of its bytes could be read."""
 STRETCH_COLUMNS = 6
-
-FIRST_OF_RUN, HAS_GAPS = range(2)
-"""The columns of a run: its first entry, as a place in the order, and whether its ids have gaps."""
-
 
 @inner
 def _follows(rows, one, other):
@@ -251,33 +246,6 @@ def sort(rows, count, orders, starts):
         stretches = merged
         side = 1 - side
     return found_rows, side
-
-
-@_loop(_INT, _ROWS, _GIVEN, _INT, _BUFFER, _BUFFER, _ROWS, nogil=True)
-def find_runs(rows, order, most, ends, gaps, runs):
-    """Cut entries, given in order, into runs of up to ``most``; gives how many there are. For each entry ``ends`` and ``gaps`` get 4 bytes,
-    as runs have them, and ``runs`` a row for each run. A run ends before numbers would be too large for it."""
-    count, first, end = 0, 0, 0
-    for at in range(len(order)):
-        row = order[at]
-        size = rows[row, SIZE] + _HEADER
-        begins = order[first]
-        if (
-            not at
-            or at - first == most
-            or rows[row, LEDGER] != rows[begins, LEDGER]
-            or np.uint64(rows[row, ENTRY_ID] - rows[begins, ENTRY_ID]) >= _SPAN
-            or end + size >= _SPAN
-        ):
-            first, end, begins = at, 0, row
-            runs[count, FIRST_OF_RUN], runs[count, HAS_GAPS] = at, 0
-            count += 1
-        end += size
-        gap = rows[row, ENTRY_ID] - rows[begins, ENTRY_ID]
-        runs[count - 1, HAS_GAPS] |= gap != at - first
-        store_int32(ends, 4 * at, end)
-        store_int32(gaps, 4 * at, gap)
-    return count
 
 
 @_loop(types.UniTuple(_INT, 2), _ROWS, _GIVEN, _INT, _BUFFER, nogil=True)
