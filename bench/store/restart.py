@@ -14,10 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bench.store.usage import resident_kinds
 from fencepost.store.disk.entry_logs import EntryLogs, name_of
@@ -130,14 +132,19 @@ def opened(directory: Path) -> tuple[Storage, dict[str, float]]:
     return storage, took | {kind: after[kind] - before[kind] for kind in after}
 
 
-def timed(reads: list[tuple[int, int]], read: Callable[[int, int], object]) -> dict[str, float]:
-    """A second and the 99th percentile in milliseconds of reads one after another."""
+def timed(reads: Sequence[Callable[[], object]]) -> NDArray[np.float64]:
+    """The seconds that each of some reads takes, one after another."""
     times = np.empty(len(reads))
-    for nth, (one, other) in enumerate(reads):
+    for nth, read in enumerate(reads):
         since = time.perf_counter()
-        read(one, other)
+        read()
         times[nth] = time.perf_counter() - since
-    return {"rate": len(reads) / times.sum(), "p99": float(np.percentile(times, 99)) * 1e3}
+    return times
+
+
+def told(times: NDArray[np.float64]) -> dict[str, float]:
+    """Reads a second, and their 99th percentile in milliseconds."""
+    return {"rate": len(times) / times.sum(), "p99": float(np.percentile(times, 99)) * 1e3}
 
 
 def measure(directory: Path, reads: int) -> dict[str, dict[str, float]]:
@@ -153,8 +160,12 @@ def measure(directory: Path, reads: int) -> dict[str, dict[str, float]]:
     random = np.random.default_rng(2)
     chosen = random.integers(0, ledgers, 2 * reads), random.integers(0, shape["of_ledger"], 2 * reads)
     keys = [(ledger, nth_id(nth, with_gaps)) for ledger, nth in zip(*(each.tolist() for each in chosen), strict=True)]
+    index = storage._logs.index
+    found["index"] = {"bytes": index.bytes}
+    columns = [np.array(each) for each in zip(*keys, strict=True)]
+    index.find_rows(*columns)
     since = time.process_time()
-    logs, offsets, sizes = storage._logs.index.find_rows(*(np.array(each) for each in zip(*keys, strict=True)))
+    logs, offsets, sizes = index.find_rows(*columns)
     found["finding"] = {"us": (time.process_time() - since) / len(keys) * 1e6}
     assert logs.all()
     files = {log: os.open(directory / "ledgers" / name_of(log), os.O_RDONLY) for log in {*logs.tolist()}}
@@ -163,16 +174,16 @@ def measure(directory: Path, reads: int) -> dict[str, dict[str, float]]:
     def look_up(ledger: int, entry_id: int) -> None:
         assert storage.look_up(ledger, entry_id)[0] is Code.OK
 
-    def raw(nth: int, _: int) -> None:
-        log, offset, size = places[nth]
+    def raw(log: int, offset: int, size: int) -> None:
         os.pread(files[log], size, offset)
 
     for state in ("cold", "warm"):
         if state == "cold":
             drop(directory)
-        half = range(0, len(keys), 2), range(1, len(keys), 2)  # one half for each, so that neither reads what the other one has
-        found[f"{state} pread"] = timed([(nth, 0) for nth in half[0]], raw)
-        found[f"{state} reads"] = timed([keys[nth] for nth in half[1]], look_up)
+        # By turns, each its own half: neither reads what the other one has, and what else the machine does hurts both.
+        turns = [partial(raw, *places[nth]) if nth % 2 else partial(look_up, *keys[nth]) for nth in range(len(keys))]
+        times = timed(turns)
+        found[f"{state} reads"], found[f"{state} pread"] = told(times[::2]), told(times[1::2])
     storage.close()
     return found
 
@@ -185,7 +196,7 @@ def tell(shape: str, entries: int, directory: Path, found: dict[str, dict[str, f
         took = found[f"{state} start"]
         kinds = ", ".join(f"{kind} {took[kind] / entries:.2f}" for kind in took if kind not in ("seconds", "cpu"))
         print(f"  {state} start   {took['seconds']:>8.2f} s, {took['cpu']:.2f} s of CPU; bytes of memory an entry: {kinds}")
-    print(f"  finding      {found['finding']['us']:>8.2f} us of CPU an entry")
+    print(f"  index        {found['index']['bytes'] / entries:>8.2f} bytes an entry, {found['finding']['us']:.2f} us of CPU to find one of many")
     for state in ("cold", "warm"):
         reads, raw = found[f"{state} reads"], found[f"{state} pread"]
         print(

@@ -25,7 +25,7 @@ _FIRST = -(1 << 63)
 _LAST = (1 << 63) - 1
 _GROWTH = 8
 """A table is put together with the next one if that is at most so many times as long."""
-_BATCH = 1 << 28
+_BATCH = 1 << 26
 """Bytes of contents of sections that are put into the index together."""
 _MOST_DETAILS = (1 << 32) - 1
 _GATHERED = 1 << 18

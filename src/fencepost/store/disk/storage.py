@@ -15,6 +15,7 @@ more, and the process must end.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
 import threading
 import time
@@ -99,6 +100,7 @@ class Storage:
                 journals = set(journals_in(self._journal_files))
                 self._logs = EntryLogs(self._ledger_files, Index(), journals, settings.log_size_limit)
                 self.has_files = bool(journals or self._logs.logs)
+            _give_memory_back()
             with _one_line(settings.journal_directory):
                 self._found = read_journal(self._journal_files, self._logs.journal_start)
         except BaseException:
@@ -520,6 +522,13 @@ class Storage:
         if is_full is not self.is_full:
             self.is_full = is_full
             self.full(is_full)
+
+
+def _give_memory_back() -> None:
+    """Let the operating system have the memory in which entry logs were read; the C library keeps it otherwise."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _lock(path: str) -> Lock:
