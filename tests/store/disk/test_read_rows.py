@@ -17,9 +17,11 @@ from small_bookie import SmallBookie
 from fencepost.store.disk import entry_logs
 from fencepost.store.disk.faults import FaultyFiles
 from fencepost.store.disk.ledger_store import NO_LIMIT
+from fencepost.store.disk.read_cache import ReadCache
 from fencepost.store.disk.settings import StorageSettings
 from fencepost.store.disk.storage import Storage
 from fencepost.store.records import EntryAdded
+from fencepost.store.rows import found
 from fencepost.store.rows.found import MISS, FoundRows
 from fencepost.store.rules.codes import Code
 from fencepost.store.sim.disk import SimDisk
@@ -58,6 +60,18 @@ def check(bookie: SmallBookie, keys: Keys, most: int = NO_LIMIT) -> None:
             assert row == one and key[1] >= 0
 
 
+def scan(bookie: SmallBookie, ledger: int, stride: int = 1, at_once: int = 5) -> int:
+    """Read a ledger from one entry to the next; how many entries were in no write cache and were in memory all the same."""
+    ids = range(0, 42, stride)
+    ahead = 0
+    for first in range(0, len(ids), at_once):
+        keys = [(ledger, entry_id) for entry_id in ids[first : first + at_once]]
+        cached = unpacked(bookie.ledgers.cached_rows(*columns(keys)))
+        ahead += sum(code is Code.OK and bookie.ledgers.cached(*key) is None for (code, _, _), key in zip(cached, keys, strict=True))
+        check(bookie, keys)
+    return ahead
+
+
 def nothing() -> None:
     """No checkpoint is under way."""
 
@@ -88,6 +102,7 @@ def live(bookie: SmallBookie, steps: int, random: Random) -> None:
             places = [place for ledger in LEDGERS for entry_id in range(40) if (place := bookie.logs.index.find(ledger, entry_id))]
             if places:
                 place = random.choice(places)
+                bookie.ledgers.ahead.clear()  # what was read before was right
                 bookie.files.files[f"{place.log:08}.log"].flip(8 * place.offset + int(random.random() * 8 * place.size))
 
 
@@ -100,11 +115,12 @@ def test_many_are_as_one_by_one(seed: int, gap: int, monkeypatch: pytest.MonkeyP
     compiled = itertools.cycle([True, True, seed % 3 > 0, True])
     bookie = SmallBookie(SimDisk(), compiled=lambda: next(compiled)).begin()
     seen = set()
-    for _ in range(12):
+    for step in range(12):
         live(bookie, 6, random)
         check(bookie, KEYS)
         check(bookie, random.sample(KEYS, 20) + random.sample(KEYS, 20), most=int(random.random() * 1_500))
         check(bookie, [])
+        scan(bookie, random.choice(LEDGERS), stride=1 + step % 3, at_once=1 + step % 7)
         seen.update(bookie.ledgers.look_up(*key)[0] for key in KEYS)
     assert {Code.OK, Code.NO_ENTRY} <= seen
 
@@ -127,6 +143,55 @@ def test_a_limit_ends_with_the_entry_that_goes_beyond() -> None:
         bookie.checkpoint()
         for most, rows in ((1, 1), (1_500, 2), (10_500, 11), (1 << 20, 20)):
             assert len(bookie.ledgers.read_rows(*columns([(1, each) for each in range(20)]), most)) == rows
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+@pytest.mark.parametrize("stride", [1, 3])
+def test_entries_are_read_ahead_of_a_scan_and_forgotten_with_what_they_rely_on(stride: int, at_once: int) -> None:
+    bookie = SmallBookie(SimDisk(), compiled=lambda: True).begin()
+    for text in (b"first", b"second"):
+        bookie.write([EntryAdded(1, each, -1, text + b" %d" % each) for each in range(42)])
+        bookie.checkpoint()
+        assert scan(bookie, 1, stride, at_once) >= len(range(0, 42, stride)) - 5 - at_once
+        assert scan(bookie, 2) == 0
+    rows = bookie.ledgers.cached_rows(*columns([(1, 39)]))
+    assert unpacked(rows) == [(Code.OK, 39, b"second 39")]
+    bookie.ledgers.forget(1)
+    assert unpacked(bookie.ledgers.cached_rows(*columns([(1, 39)])))[0][0] is Code.NO_ENTRY
+    bookie.checkpoint()
+    assert unpacked(bookie.ledgers.read_rows(*columns([(1, 39)])))[0][0] is Code.NO_ENTRY
+
+
+def test_nothing_is_read_ahead_of_reads_in_no_order() -> None:
+    bookie = SmallBookie(SimDisk(), compiled=lambda: True).begin()
+    bookie.write([EntryAdded(1, each, -1, b"%d" % each) for each in range(42)])
+    bookie.checkpoint()
+    for entry_id in Random(1).sample(range(42), 42):
+        assert bookie.ledgers.cached_rows(*columns([(1, entry_id)])).table[0, found.CODE] == MISS
+        check(bookie, [(1, entry_id)])
+
+
+def test_what_was_looked_up_before_the_index_changed_is_not_kept() -> None:
+    cache, block = ReadCache(), np.frombuffer(b"body", np.uint8)
+    table = np.array([[Code.OK.value, 7, block.ctypes.data, 4], [Code.IO_ERROR.value, 8, 0, 0]])
+    for epoch, is_kept in ((0, True), (0, False), (1, True)):
+        cache.keep(epoch, 1, table, block, 1)
+        asked = np.array([[MISS, 7, 0, 0], [MISS, 8, 0, 0]])
+        rows = FoundRows(asked, cache.find(np.array([1, 1]), np.array([7, 8]), asked))
+        assert [code for code, _, _ in unpacked(rows)] == [Code.OK if is_kept else None, None]
+        if is_kept:
+            cache.clear()
+
+
+def test_the_older_half_goes_when_the_newer_one_is_full() -> None:
+    cache = ReadCache(10_000)
+    for entry_id in range(40):
+        block = np.zeros(1_000, np.uint8)
+        cache.keep(0, 1, np.array([[Code.OK.value, entry_id, block.ctypes.data, 1_000]]), block, 1)
+    asked = np.array([[MISS, entry_id, 0, 0] for entry_id in range(40)])
+    cache.find(np.ones(40, np.int64), np.arange(40), asked)
+    kept = np.flatnonzero(asked[:, found.CODE] == Code.OK.value)
+    assert 4 <= len(kept) <= 16 and kept[-1] == 39
 
 
 def test_neighbours_of_what_the_disk_can_not_read_are_read() -> None:

@@ -300,7 +300,7 @@ class EntryLogs:
         entry_ids: NDArray[np.int64],
         table: NDArray[np.int64],
         most: int,
-    ) -> tuple[int, int, object]:
+    ) -> tuple[int, int, NDArray[np.uint8] | None]:
         """Read entries by compiled loops: those that have an id and whose rows in a table of :class:`fencepost.store.rows.found.FoundRows` are
         a ``MISS``.
 

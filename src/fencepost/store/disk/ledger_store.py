@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fencepost.store.disk.entry_logs import EntryLogs
 from fencepost.store.disk.journal import Damage
 from fencepost.store.disk.ledgers import LedgerState
+from fencepost.store.disk.read_cache import MOST, ReadCache, bytes_ahead
 from fencepost.store.disk.sections import Section
 from fencepost.store.disk.write_cache import WriteCache, write_cache
 from fencepost.store.records import EntryAdded, Record
@@ -52,6 +53,7 @@ class LedgerStore:
         self.compiled = compiled
         self.states = {ledger: copy.copy(state) for ledger, state in logs.states.items()}
         self.cache = write_cache(compiled())
+        self.ahead = ReadCache()
         self.flushing: Checkpoint | None = None
         self.forgotten: set[int] = set()
         self._changed: set[int] = set()
@@ -117,6 +119,7 @@ class LedgerStore:
     def end(self, section: Section) -> None:
         """End the checkpoint that wrote a section: it is durable, and what is in it is found there from now on."""
         self.logs.commit(section)
+        self.ahead.clear()  # before anybody looks behind the cache that was flushed
         self.flushing = None
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -164,20 +167,45 @@ class LedgerStore:
         if flushing is not None:
             blocks = (blocks, flushing.cache.find(ledgers, entry_ids, table))
             _deny(flushing.forgotten, ledgers, table)
-        return FoundRows(table, blocks)
+        return FoundRows(table, (blocks, self.ahead.find(ledgers, entry_ids, table)))
 
     def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
         """What :meth:`look_up` finds, for many entries: for so many of the first ones that their bodies come to ``most`` bytes, or all."""
         ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
         if not self.compiled():
             return self._one_by_one(ledgers, entry_ids, FoundRows(_missing(entry_ids), ()), most)
+        epoch = self.ahead.epoch
         table, cached = self.cached_rows(ledgers, entry_ids)
+        is_missing = (table[:, found.CODE] == MISS) & (entry_ids >= 0)
         try:
             count, errors, block = self.logs.read_rows(ledgers, entry_ids, table, most)
+            missing = np.flatnonzero(is_missing[:count])
+            if len(missing) and not errors:
+                size = bytes_ahead(int(table[:count, found.SIZE].sum()), count)
+                if size:
+                    self._read_ahead(epoch, ledgers[missing], entry_ids[missing], size)
         except Damage:
             return self._one_by_one(ledgers, entry_ids, FoundRows(table, (cached,)), most)
         rows = FoundRows(table[:count], (cached, block))
         return self._one_by_one(ledgers, entry_ids, rows, most) if errors or entry_ids.min(initial=0) < 0 else rows
+
+    def _read_ahead(self, epoch: int, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], size: int) -> None:
+        """Read up to so many bytes of what is likely to be asked for after entries that were not in memory.
+
+        Raises :class:`fencepost.store.disk.journal.Damage`.
+        """
+        ledger = int(ledgers[-1])
+        expected = self.ahead.next_of(ledger, entry_ids[ledgers == ledger].tolist())
+        if expected is None:
+            return
+        first, stride = expected
+        last = self.logs.index.last(ledger)
+        if last is not None and last >= first:
+            following = first + stride * np.arange(min(MOST, (last - first) // stride + 1))
+            table = _missing(following)
+            count, _, block = self.logs.read_rows(np.full(len(following), ledger), following, table, size)
+            if block is not None:
+                self.ahead.keep(epoch, ledger, table[:count], block, stride)
 
     def _one_by_one(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], rows: FoundRows, most: int) -> FoundRows:
         """Look up by itself what was missed so far, or could not be read."""
