@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -24,6 +25,7 @@ from fencepost.store.records import EntryAdded
 from fencepost.store.rows import found
 from fencepost.store.rows.found import MISS, FoundRows
 from fencepost.store.rules.codes import Code
+from fencepost.store.rules.reading import batch
 from fencepost.store.sim.disk import SimDisk
 
 Keys = list[tuple[int, int]]
@@ -229,27 +231,46 @@ def test_a_damaged_index_costs_only_what_is_damaged() -> None:
     check(bookie, KEYS)
 
 
-def test_reads_go_on_while_entry_logs_are_written_compacted_and_removed(tmp_path: Path) -> None:
-    small = {"journal_pre_alloc_size_mb": 1, "write_cache_max_size_mb": 1, "log_size_limit": 1 << 18}
+def opened(folder: Path, **settings: object) -> tuple[Storage, Callable[[int, range], None]]:
+    """A storage that is empty, and what adds entries of a ledger to it."""
+    small = {"journal_pre_alloc_size_mb": 1, "write_cache_max_size_mb": 1, "log_size_limit": 1 << 18, **settings}
     storage = Storage(
-        StorageSettings(
-            journal_directory=str(tmp_path / "journal"),
-            ledger_directory=str(tmp_path / "ledgers"),
-            major_compaction_interval=0,
-            compaction_rate_by_bytes=1 << 30,
-            **small,  # type: ignore[arg-type]
-        ),
+        StorageSettings(journal_directory=str(folder / "journal"), ledger_directory=str(folder / "ledgers"), **small),  # type: ignore[arg-type]
         compiled=lambda: True,
     )
     assert not [*storage.records()]
     storage.start()
     position = itertools.count(1)
 
-    def add(ledger: int, count: int) -> None:
-        entries = [(ledger, each, b"%d/%d." % (ledger, each) * 50) for each in range(count)]
+    def add(ledger: int, ids: range) -> None:
+        entries = [(ledger, each, b"%d/%d." % (ledger, each) * 50) for each in ids]
         storage.take([(next(position), EntryAdded(*entry[:2], -1, entry[2])) for entry in entries], entries)
 
-    add(1, 1_000)
+    return storage, add
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_batch_read_is_as_one_by_one(tmp_path: Path, in_memory: bool) -> None:
+    storage, add = opened(tmp_path)
+    add(1, range(20))
+    add(1, range(25, 30))
+    if not in_memory:
+        storage.checkpoint()
+
+    def one(entry_id: int) -> tuple[Code, bytes | None]:
+        code, _, body = storage.look_up(1, entry_id)
+        return code, body
+
+    for first, count, size in itertools.product((0, 18, 20, 25, 29, 30, 2**63 - 1), (1, 3, 1_000), (1, 700, 1 << 20)):
+        assert batch(storage.following(1, first, count, size), first, count, size) == batch(one, first, count, size)
+    assert storage.following(2, 0, 10, 100)(0) == (Code.NO_ENTRY, None)
+    assert storage.following(1, -1, 10, 100)(-1) == (Code.OK, b"1/29." * 50)
+    storage.close()
+
+
+def test_reads_go_on_while_entry_logs_are_written_compacted_and_removed(tmp_path: Path) -> None:
+    storage, add = opened(tmp_path, major_compaction_interval=0, compaction_rate_by_bytes=1 << 30)
+    add(1, range(1_000))
     keys = columns([(1, each) for each in range(0, 1_000, 7)] + [(1, -1)])
     wrong: list[object] = []
     ended = threading.Event()
@@ -265,7 +286,7 @@ def test_reads_go_on_while_entry_logs_are_written_compacted_and_removed(tmp_path
     for reader in readers:
         reader.start()
     for ledger in range(2, 10):
-        add(ledger, 500)
+        add(ledger, range(500))
         storage.checkpoint()
         storage.forget(ledger)
         storage.collect()

@@ -36,7 +36,7 @@ from fencepost.store.disk.records import decode, encode
 from fencepost.store.disk.settings import MIB, StorageSettings
 from fencepost.store.records import EntryAdded, Record
 from fencepost.store.rows.entries import EntryRows
-from fencepost.store.rows.found import FoundRows
+from fencepost.store.rows.found import CODE, FoundRows
 from fencepost.store.rules.codes import Code
 
 _log = logging.getLogger("fencepost.store.disk")
@@ -269,6 +269,26 @@ class Storage:
         Only so many of the first rows are answered that their bodies come to ``most`` bytes: the last of them may go beyond.
         """
         return self._ledgers.read_rows(ledgers, entry_ids, most)
+
+    def following(self, ledger: int, first: int, count: int, size: int) -> Callable[[int], tuple[Code, bytes | None]]:
+        """What looks entries of a ledger up by their ids, for a batch read from the ``first`` one on: up to ``count`` of them, or ``size`` bytes, are
+        read at once."""
+        codes: list[int] = []
+        with contextlib.suppress(Damage, OSError):
+            last = self._ledgers.last(ledger)
+            if first >= 0 and last is not None and first <= last:
+                ids = first + np.arange(min(count, last - first + 1))
+                rows = self.read_rows(np.full(len(ids), ledger), ids, size)
+                codes = rows.table[:, CODE].tolist()
+
+        def look_up(entry_id: int) -> tuple[Code, bytes | None]:
+            row = entry_id - first
+            if 0 <= row < len(codes):
+                return Code(codes[row]), rows.body(row) if codes[row] == Code.OK.value else None
+            code, _, body = self.look_up(ledger, entry_id)
+            return code, body
+
+        return look_up
 
     def entries_of(self, ledger: int) -> list[int]:
         """The ids of the entries of a ledger, in order. Raises :class:`fencepost.SystemFailure` if the index can not be read."""
