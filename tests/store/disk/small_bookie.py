@@ -76,7 +76,7 @@ class SmallBookie:
 
     def collect(self, threshold: float = 1.0) -> Collected:
         """Collect garbage."""
-        return Collection(self.logs).run(threshold, threading.Lock(), 0)
+        return Collection(self.logs, self.ledgers.compiled).run(threshold, threading.Lock(), 0)
 
     def read(self, ledger: int, entry_id: int) -> tuple[Code, bytes | None]:
         """An entry."""

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from random import Random
 
 import pytest
-from small_bookie import SmallBookie
+from small_bookie import SmallBookie as PlainBookie
 
 from fencepost.store.disk.faults import FaultyFiles
+from fencepost.store.disk.files import Files
 from fencepost.store.records import EntryAdded
 from fencepost.store.rules.codes import Code
 from fencepost.store.sim.disk import SimDisk
 
 STEPS = 30
+
+
+class SmallBookie(PlainBookie):
+    """Has its entries as rows and as objects by turns."""
+
+    def __init__(self, files: Files) -> None:
+        super().__init__(files, compiled=itertools.cycle([True, True, False]).__next__)
+
 
 
 class Crash(BaseException):

@@ -22,7 +22,7 @@ Confirmed = dict[tuple[int, int], bytes]
 def filled(compacted: bool) -> tuple[SimDisk, Confirmed]:
     """A disk with entries in several entry logs and in the journal, all durable, and proven to be."""
     disk, confirmed = SimDisk(), {}
-    bookie = SmallBookie(disk).begin()
+    bookie = SmallBookie(disk, compiled=lambda: compacted).begin()
     for number in range(60):
         body = b"entry %d " % number * (1 + number % 9)
         bookie.write([EntryAdded(ledger, number, number - 1, body) for ledger in (1, 2, 3)])

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from small_bookie import SmallBookie
 
 from fencepost.store.disk import entry_logs
+from fencepost.store.disk.entry_logs import NO_LIMIT
 from fencepost.store.disk.faults import FaultyFiles
-from fencepost.store.disk.ledger_store import NO_LIMIT
 from fencepost.store.disk.read_cache import ReadCache
 from fencepost.store.disk.settings import StorageSettings
 from fencepost.store.disk.storage import Storage

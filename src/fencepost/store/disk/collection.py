@@ -13,9 +13,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fencepost.store.disk.entry_logs import CHUNK, Bodies, EntryLogs, name_of, scan
-from fencepost.store.disk.index import places_of
+import numpy as np
+
+from fencepost.store.disk.entry_logs import CHUNK, Bodies, Entries, EntryLogs, name_of, scan
+from fencepost.store.disk.index import Located, places_of
 from fencepost.store.disk.journal import Damage
+from fencepost.store.disk.read_cache import entries_of
+from fencepost.store.disk.write_cache import RowsWriteCache
+from fencepost.store.rows.found import missing
 
 
 @dataclass
@@ -32,8 +37,10 @@ class Collected:
 class Collection:
     """Collects the garbage of entry logs."""
 
-    def __init__(self, logs: EntryLogs) -> None:
+    def __init__(self, logs: EntryLogs, compiled: Callable[[], bool] = lambda: False) -> None:
+        """``compiled()`` says whether there are compiled loops by now."""
         self._logs = logs
+        self._compiled = compiled
         self._running = threading.Lock()
 
     def run(
@@ -90,28 +97,45 @@ class Collection:
         collected.bytes_removed += size
 
     def _copy(self, log: int, runs: deque[tuple[int, int, int]]) -> int:
-        """Copy some of these runs, given by their ledgers, first and last ids, which are taken out of the queue; with the last of them, remove the entry log. The bytes copied."""
+        """Copy some of these runs, given by their ledgers, first and last ids, which are taken out of the queue; with the last of them, remove
+        the entry log. The bytes copied."""
         logs = self._logs
-        entries: dict[int, dict[int, bytes]] = {}
+        chosen: dict[int, Located] = {}
         size = 0
         while runs and size < CHUNK:
-            ledger, first, last = runs.popleft()
-            for located in logs.index.runs(ledger, first, last):
-                if located.log != log:
-                    continue
-                for entry_id, place in places_of(located):
-                    if entry_id not in entries.get(ledger, ()):
-                        body = logs.read_at(place, ledger, entry_id)
-                        if body is None:
-                            raise Damage(f"entry {entry_id} of ledger {ledger} in {name_of(log)} can not be read")
-                        entries.setdefault(ledger, {})[entry_id] = body
-                        size += place.size
+            for located in logs.index.runs(*runs.popleft()):
+                if located.log == log and located.offset not in chosen:
+                    chosen[located.offset] = located
+                    size += located.run.size
         if not runs and logs.index.live[log] != size:
             raise Damage(f"{name_of(log)} has entries that its sections do not tell of")
+        entries = self._read([*chosen.values()])
         without = () if runs else (log,)
         states = [] if runs else [logs.states[ledger] for ledger, told_in in sorted(logs.told_in.items()) if told_in == log]
-        section = logs.write(Bodies(entries), states, without=without)
+        section = logs.write(entries, states, without=without)
         logs.sync(section)
         logs.commit(section)
         logs.remove(without)
         return size
+
+    def _read(self, chosen: list[Located]) -> Entries:
+        """The entries of runs, which nobody moves meanwhile. Raises :class:`Damage` if one can not be read."""
+        logs = self._logs
+        if chosen and self._compiled():
+            ledgers = np.repeat([located.run.ledger for located in chosen], [len(located.run) for located in chosen])
+            ids = np.concatenate([np.asarray(located.run.ids) for located in chosen])
+            table = missing(ids)
+            _, errors, block = logs.read_rows(ledgers, ids, table)
+            if block is not None and not errors:
+                cache = RowsWriteCache(len(ids))
+                cache.put_rows(entries_of(ledgers, table, block))
+                return cache.in_order()
+        entries: dict[int, dict[int, bytes]] = {}
+        for located in chosen:
+            ledger = located.run.ledger
+            for entry_id, place in places_of(located):
+                body = logs.read_at(place, ledger, entry_id)
+                if body is None:
+                    raise Damage(f"entry {entry_id} of ledger {ledger} in {name_of(place.log)} can not be read")
+                entries.setdefault(ledger, {})[entry_id] = body
+        return Bodies(entries)

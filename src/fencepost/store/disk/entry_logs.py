@@ -51,6 +51,9 @@ STRETCH = 1 << 20
 GAP = 1 << 12
 """Bytes between two entries that are read for nothing rather than to read twice."""
 
+NO_LIMIT = 1 << 62
+"""More bytes than there are."""
+
 _TRIES = 10
 
 
@@ -299,7 +302,7 @@ class EntryLogs:
         ledgers: NDArray[np.int64],
         entry_ids: NDArray[np.int64],
         table: NDArray[np.int64],
-        most: int,
+        most: int = NO_LIMIT,
     ) -> tuple[int, int, NDArray[np.uint8] | None]:
         """Read entries by compiled loops: those that have an id and whose rows in a table of :class:`fencepost.store.rows.found.FoundRows` are
         a ``MISS``.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from fencepost.store.disk.entry_logs import EntryLogs
+from fencepost.store.disk.entry_logs import NO_LIMIT, EntryLogs
 from fencepost.store.disk.journal import Damage
 from fencepost.store.disk.ledgers import LedgerState
 from fencepost.store.disk.read_cache import MOST, ReadCache, bytes_ahead
@@ -20,12 +20,9 @@ from fencepost.store.disk.write_cache import WriteCache, write_cache
 from fencepost.store.records import EntryAdded, Record
 from fencepost.store.rows import found
 from fencepost.store.rows.entries import LAC, LEDGER, EntryRows
-from fencepost.store.rows.found import MISS, FoundRows
+from fencepost.store.rows.found import MISS, FoundRows, missing
 from fencepost.store.rules.adding import is_beyond, lac_of_bookie
 from fencepost.store.rules.codes import Code
-
-NO_LIMIT = 1 << 62
-"""More bytes than there are."""
 
 
 class Checkpoint:
@@ -160,7 +157,7 @@ class LedgerStore:
     def cached_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64]) -> FoundRows:
         """Entries that are in memory, or are known to be nowhere. The others are a ``MISS``, and so is the last entry of a ledger (-1)."""
         ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
-        table = _missing(entry_ids)
+        table = missing(entry_ids)
         blocks = self.cache.find(ledgers, entry_ids, table)
         _deny(self.forgotten, ledgers, table)
         flushing = self.flushing
@@ -173,17 +170,17 @@ class LedgerStore:
         """What :meth:`look_up` finds, for many entries: for so many of the first ones that their bodies come to ``most`` bytes, or all."""
         ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
         if not self.compiled():
-            return self._one_by_one(ledgers, entry_ids, FoundRows(_missing(entry_ids), ()), most)
+            return self._one_by_one(ledgers, entry_ids, FoundRows(missing(entry_ids), ()), most)
         epoch = self.ahead.epoch
         table, cached = self.cached_rows(ledgers, entry_ids)
         is_missing = (table[:, found.CODE] == MISS) & (entry_ids >= 0)
         try:
             count, errors, block = self.logs.read_rows(ledgers, entry_ids, table, most)
-            missing = np.flatnonzero(is_missing[:count])
-            if len(missing) and not errors:
+            asked = np.flatnonzero(is_missing[:count])
+            if len(asked) and not errors:
                 size = bytes_ahead(int(table[:count, found.SIZE].sum()), count)
                 if size:
-                    self._read_ahead(epoch, ledgers[missing], entry_ids[missing], size)
+                    self._read_ahead(epoch, ledgers[asked], entry_ids[asked], size)
         except Damage:
             return self._one_by_one(ledgers, entry_ids, FoundRows(table, (cached,)), most)
         rows = FoundRows(table[:count], (cached, block))
@@ -202,7 +199,7 @@ class LedgerStore:
         last = self.logs.index.last(ledger)
         if last is not None and last >= first:
             following = first + stride * np.arange(min(MOST, (last - first) // stride + 1))
-            table = _missing(following)
+            table = missing(following)
             count, _, block = self.logs.read_rows(np.full(len(following), ledger), following, table, size)
             if block is not None:
                 self.ahead.keep(epoch, ledger, table[:count], block, stride)
@@ -250,13 +247,6 @@ class LedgerStore:
         """Whether what entry logs have of a ledger does not count any more."""
         flushing = self.flushing
         return ledger in self.forgotten or (flushing is not None and ledger in flushing.forgotten)
-
-
-def _missing(entry_ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The table of look-ups that have found nothing so far."""
-    table = np.zeros((len(entry_ids), found.COLUMNS), np.int64)
-    table[:, found.CODE], table[:, found.ENTRY_ID] = MISS, entry_ids
-    return table
 
 
 def _deny(forgotten: set[int], ledgers: NDArray[np.int64], table: NDArray[np.int64]) -> None:

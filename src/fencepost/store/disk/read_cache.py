@@ -68,17 +68,14 @@ class ReadCache:
         """Keep entries of a ledger that were read ahead, given as a table of :class:`fencepost.store.rows.found.FoundRows` with all that is in a
         block, and the epoch from before they were looked up."""
         read = table[table[:, found.CODE] == Code.OK.value]
-        rows = np.empty((len(read), entries.COLUMNS), np.int64)
-        rows[:, entries.LEDGER], rows[:, entries.LAC] = ledger, -1
-        rows[:, entries.ENTRY_ID], rows[:, entries.SIZE] = read[:, found.ENTRY_ID], read[:, found.SIZE]
-        rows[:, entries.OFFSET] = read[:, found.ADDRESS] - block.ctypes.data
+        rows = entries_of(np.full(len(read), ledger), read, block)
         with self._lock:
             if epoch != self.epoch or not len(rows):
                 return
             if not self._halves or self._halves[0].size >= self._half:
                 self._halves = (RowsWriteCache(), *self._halves[:1])
-            self._halves[0].put_rows(EntryRows(block, rows))
-            self._remember(ledger, int(rows[-1, entries.ENTRY_ID]), stride)
+            self._halves[0].put_rows(rows)
+            self._remember(ledger, int(read[-1, found.ENTRY_ID]), stride)
 
     def clear(self) -> None:
         """Forget all entries: the index has changed."""
@@ -91,6 +88,15 @@ class ReadCache:
         self._readers[ledger] = last, stride
         while len(self._readers) > _READERS:
             self._readers.pop(next(iter(self._readers)), None)
+
+
+def entries_of(ledgers: NDArray[np.int64], table: NDArray[np.int64], block: NDArray[np.uint8]) -> EntryRows:
+    """Entries that were found, given their ledgers, as :class:`fencepost.store.rows.found.FoundRows` has them, all in one block."""
+    rows = np.empty((len(table), entries.COLUMNS), np.int64)
+    rows[:, entries.LEDGER], rows[:, entries.LAC] = ledgers, -1
+    rows[:, entries.ENTRY_ID], rows[:, entries.SIZE] = table[:, found.ENTRY_ID], table[:, found.SIZE]
+    rows[:, entries.OFFSET] = table[:, found.ADDRESS] - block.ctypes.data
+    return EntryRows(block, rows)
 
 
 def bytes_ahead(size: int, count: int) -> int:

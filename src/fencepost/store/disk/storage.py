@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 
 from fencepost.errors import SystemFailure
 from fencepost.store.disk.collection import Collected, Collection
-from fencepost.store.disk.entry_logs import EntryLogs
+from fencepost.store.disk.entry_logs import NO_LIMIT, EntryLogs
 from fencepost.store.disk.files import Files, Lock, OsFiles, Part, Room
 from fencepost.store.disk.index import Index
 from fencepost.store.disk.journal import Damage, laid_out
 from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
-from fencepost.store.disk.ledger_store import NO_LIMIT, Checkpoint, LedgerStore
+from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
 from fencepost.store.disk.records import decode, encode
 from fencepost.store.disk.settings import MIB, StorageSettings
 from fencepost.store.records import EntryAdded, Record
@@ -106,7 +106,7 @@ class Storage:
         except BaseException:
             self._held.release()
             raise
-        self._collection = Collection(self._logs)
+        self._collection = Collection(self._logs, compiled)
         self._next_minor = time.monotonic() + settings.minor_compaction_interval
         self._next_major = time.monotonic() + settings.major_compaction_interval
         self._ledgers = LedgerStore(self._logs, compiled)

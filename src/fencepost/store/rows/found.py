@@ -34,3 +34,10 @@ class FoundRows(NamedTuple):
     def body(self, row: int) -> bytes:
         """A copy of the body that a row has found."""
         return ctypes.string_at(int(self.table[row, ADDRESS]), int(self.table[row, SIZE]))
+
+
+def missing(entry_ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The table of look-ups that have found nothing so far."""
+    table = np.zeros((len(entry_ids), COLUMNS), np.int64)
+    table[:, CODE], table[:, ENTRY_ID] = MISS, entry_ids
+    return table
