@@ -247,17 +247,32 @@ def test_entries_are_opened_as_one_by_one(digest, asked):
     data = np.frombuffer(bytearray(stream), np.uint8)
     rows.parse(data, 0, len(data), LIMIT, table)
     which, entry_ids = np.arange(len(bodies)), np.array([entry_id for entry_id, _, _ in asked])
-    block, entries = np.empty(len(stream), np.uint8), np.empty((len(bodies), rows.ENTRY_COLUMNS), np.int64)
-    is_crc32c = digest is DigestType.CRC32C
-    taken, end, lac = rows.take_entries(data, table, which, entry_ids, 7, digests.size, is_crc32c, block, entries)
+    entries = np.full((4, rows.ENTRY_COLUMNS), -1, np.int64)
+    block, is_crc32c = np.empty(rows.bytes_of(table, which), np.uint8), digest is DigestType.CRC32C
+    taken, end, lac = rows.take_entries(data, table, which, entry_ids, 7, digests.size, is_crc32c, 0, block, 0, entries)
     opened = [digests.open_entry(body, 7, entry_id) for (entry_id, _, _), body in zip(asked, bodies, strict=True)]
-    found = [(entry_id, block[start : start + size].tobytes()) for entry_id, start, size in entries[:taken].tolist()]
-    assert (which >= 0).sum() == taken and end == sum(len(data) for _, data in found)
+    found = {at: block[start:stop].tobytes() for at, (start, stop) in enumerate(entries.tolist()) if start >= 0}
+    assert taken == len(found) and end == sum(map(len, found.values()))
+    assert len(block) == sum(map(len, bodies))
     if is_crc32c or digest is DigestType.DUMMY:
-        assert found == [(entry.entry_id, entry.data) for entry in opened if entry is not None]
+        assert [row >= 0 for row in which] == [entry is not None for entry in opened]
+        assert found == {entry.entry_id: entry.data for entry in reversed(opened) if entry is not None}
         assert lac == max([3, *(entry.lac for entry in opened if entry)] if taken else [-1])
     else:
-        assert {(entry.entry_id, entry.data) for entry in opened if entry is not None} <= {*found}
+        assert {entry.entry_id for entry in opened if entry is not None} <= {*found}
+
+
+@given(st.permutations(range(6)), st.lists(st.binary(max_size=9), min_size=6, max_size=6))
+def test_entries_are_put_in_order(order, data):
+    block = np.frombuffer(bytearray(b"".join(data[at] for at in order)), np.uint8)
+    table, at = np.empty((6, rows.ENTRY_COLUMNS), np.int64), 0
+    for entry_id in order:
+        table[entry_id] = at, at + len(data[entry_id])
+        at += len(data[entry_id])
+    out, offsets = np.empty(len(block), np.uint8), np.empty(7, np.int64)
+    dense = out if rows.in_order(block, table, out, offsets) else block
+    assert dense.tobytes() == b"".join(data)
+    assert [dense[start:stop].tobytes() for start, stop in zip(offsets, offsets[1:], strict=False)] == data
 
 
 def test_what_stands_in_a_line_that_moves_is_not_late():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from fencepost.store.client.driver import Actor, Driver
@@ -18,16 +19,28 @@ class Calls:
         self.driver = driver
         self.ledger = ledger
         self.waiting: dict[int, asyncio.Future[Any]] = {}
+        self.on_failure: list[Callable[[StoreError], None]] = []
+        """Who else is told why nothing more comes."""
         self.actor = Actor(driver, role, self._result, self._failed)
 
     def start(self, operation: str, *arguments: Any) -> asyncio.Future[Any]:
         """Ask the role for something. Whoever cancels the future only does not hear of it."""
-        if self.actor.is_closed:
-            raise IllegalOperationError(f"the handle of ledger {self.ledger} is closed")
+        self.require_open()
         future: asyncio.Future[Any] = self.driver.loop.create_future()
         self.waiting[self.actor.calls + 1] = future  # the role may answer before its call returns
         self.actor.call(operation, *arguments)
         return future
+
+    def require_open(self) -> None:
+        """Raise :class:`IllegalOperationError` if the handle is closed."""
+        if self.actor.is_closed:
+            raise IllegalOperationError(f"the handle of ledger {self.ledger} is closed")
+
+    def expect(self) -> tuple[int, asyncio.Future[Any]]:
+        """A token for an event, and what comes of it."""
+        self.actor.calls += 1
+        future = self.waiting[self.actor.calls] = self.driver.loop.create_future()
+        return self.actor.calls, future
 
     async def ask(self, operation: str, *arguments: Any) -> Any:
         """What a call comes to. Raises :class:`MetadataServiceError` if the metadata service can not be reached for too long meanwhile."""
@@ -42,6 +55,8 @@ class Calls:
         for future in waiting.values():
             if not future.done():
                 future.set_exception(error)
+        for told in self.on_failure:
+            told(error)
 
     def _result(self, result: Result) -> None:
         future = self.waiting.pop(result.token)

@@ -65,6 +65,22 @@ class AskingForAdds(Protocol):
         ...
 
 
+class AskingForReads(Asking, Protocol):
+    """Who asks for many entries, and is told of the fate of each request once. Arrays may be used again after the call."""
+
+    def entries_read(self, bookie: str, view: Any, responses: Any, entry_ids: Any, rows: Any) -> None:
+        """The bookie sent entries: they are in rows of ``responses``, whose places are in ``view``, and not looked at yet."""
+        ...
+
+    def read_answered(self, bookie: str, entry_id: int, response: Response) -> None:
+        """It answered otherwise."""
+        ...
+
+    def entries_unanswered(self, bookie: str, entry_ids: Sequence[int]) -> None:
+        """It did not answer."""
+        ...
+
+
 class _PlainAdds:
     """Adds of many entries that are sent one by one, each under the id of its entry."""
 
@@ -170,6 +186,17 @@ class Connection:
             for entry_id in self._entries_of(send):
                 self.send(plain, entry_id, adds[entry_id - adds.first])
 
+    def send_reads(self, asking: AskingForReads, ledger: int, entry_ids: Sequence[int]) -> None:
+        """Ask for entries. What comes of each is told later, never before this returns. It takes loops that are loaded."""
+        if self.unanswered_size > self.unanswered_limit or self.is_closed:
+            self.loop.call_soon(self._give_up_reads, asking, entry_ids)
+        elif self._pipeline().is_full(len(entry_ids)):
+            for entry_id in entry_ids:
+                self.send(asking, entry_id, ReadEntry(ledger, entry_id))
+        else:
+            deadline = self.now() + self.request_timeout
+            self._write_rows(self._pipeline().reads(asking, ledger, entry_ids, deadline))
+
     def _entries_of(self, send: SendAdds) -> list[int]:
         """The entries of a batch that this bookie is sent."""
         place, size, quorum = send.place, send.ensemble_size, send.write_quorum
@@ -211,6 +238,10 @@ class Connection:
     def _give_up_adds(self, asking: AskingForAdds, entry_ids: Sequence[int]) -> None:
         self.client.failed(self.bookie)
         asking.adds_answered(self.bookie, entry_ids, None)
+
+    def _give_up_reads(self, asking: AskingForReads, entry_ids: Sequence[int]) -> None:
+        self.client.failed(self.bookie)
+        asking.entries_unanswered(self.bookie, entry_ids)
 
     def _flush(self) -> None:
         self.is_flushing = False
@@ -316,7 +347,7 @@ class Connection:
                 if is_add:
                     owner.adds_answered(self.bookie, entry_ids, None)
                 else:
-                    owner.entries_unanswered(self.bookie, entry_ids)
+                    owner.entries_unanswered(self.bookie, entry_ids.tolist())
 
     def _sweep_later(self) -> None:
         delay = self.request_timeout / 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fencepost.store.client.loops import AddRows
@@ -70,11 +71,12 @@ class Pipeline:
         )
         return self._sent(out, size, after, deadline, 1)
 
-    def reads(self, owner: Any, ledger: int, entry_ids: NDArray[np.int64], deadline: float) -> memoryview:
+    def reads(self, owner: Any, ledger: int, entry_ids: Sequence[int], deadline: float) -> memoryview:
         """The frames of the reads of entries, which have no answer from now on."""
         self._make_room(len(entry_ids))
         out = self.np.empty(len(entry_ids) * self.loops.READ_FRAME, self.np.uint8)
-        size = self.loops.read_frames(ledger, entry_ids, self.next, self._number(owner, 1), self.ring, out)
+        wanted = self.np.array(entry_ids, self.np.int64)
+        size = self.loops.read_frames(ledger, wanted, self.next, self._number(owner, 1), self.ring, out)
         return self._sent(out, size, self.next + len(entry_ids), deadline, 0)
 
     def _sent(self, out: NDArray[np.uint8], size: int, after: int, deadline: float, is_add: int) -> memoryview:

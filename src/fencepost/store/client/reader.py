@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from itertools import accumulate
 from typing import Self
-
-import msgspec
 
 from fencepost.store.client.calls import Calls
 from fencepost.store.client.driver import Driver
-from fencepost.store.errors import NoSuchEntryError
+from fencepost.store.client.loops import LOOPS
+from fencepost.store.client.reading import EntryBatch, LedgerEntry, Readings, Singles, Stretch
+from fencepost.store.errors import NoSuchEntryError, StoreError
 from fencepost.store.roles.reader import Reader, ReaderSettings
+from fencepost.store.rules.ensembles import fragment_of
 from fencepost.store.rules.metadata import LedgerMetadata
+from fencepost.store.rules.reading import is_readable
 
-
-class LedgerEntry(msgspec.Struct, frozen=True, gc=False):
-    """An entry of a ledger: its id, which counts from 0, and its data."""
-
-    id: int
-    data: bytes
+_FIRST = 64
+"""Entries that are asked for together before it is known how large they are, at most."""
 
 
 class LedgerReader:
@@ -34,6 +35,10 @@ class LedgerReader:
         """The ledger."""
         self._role = Reader(ledger, settings)
         self._calls = Calls(driver, ledger, self._role)
+        self._readings = Readings(self._calls, self._role)
+        self._wanted: dict[int, list[asyncio.Future[bytes]]] = {}
+        """Entries that are wanted one by one, since this turn of the loop began."""
+        self._is_asking = False
         self._prefetch = prefetch
         self._prefetch_bytes = prefetch_bytes
 
@@ -84,9 +89,36 @@ class LedgerReader:
 
     async def read_entry(self, entry_id: int) -> bytes:
         """The data of one entry. Raises as :meth:`read`."""
-        await self._up_to(entry_id)
-        data: bytes = await self._calls.ask("read", entry_id)
-        return data
+        if entry_id > self.last_add_confirmed:
+            await self._up_to(entry_id)
+        if LOOPS.module is None or not is_readable(entry_id, self._role.lac, self._role.end):
+            LOOPS.carried(1)
+            data: bytes = await self._calls.ask("read", entry_id)
+            return data
+        self._calls.require_open()
+        future: asyncio.Future[bytes] = self._calls.driver.loop.create_future()
+        self._wanted.setdefault(entry_id, []).append(future)
+        if not self._readings.under_way:  # there is nothing to wait for
+            self._ask()
+        elif not self._is_asking:
+            self._is_asking = True
+            self._calls.driver.loop.call_soon(self._ask)
+        found: bytes = await self._calls.driver.patiently(future)
+        return found
+
+    def _ask(self) -> None:
+        """Ask for the entries that are wanted one by one, together."""
+        self._is_asking = False
+        wanted, self._wanted = self._wanted, {}
+        fragments = self.metadata.fragments
+        if len(fragments) == 1:
+            self._readings.ask(Singles(self._readings, wanted), [*wanted], None)
+            return
+        by_fragment: dict[int, dict[int, list[asyncio.Future[bytes]]]] = {}
+        for entry_id, futures in wanted.items():
+            by_fragment.setdefault(fragment_of(fragments, entry_id).first_entry_id, {})[entry_id] = futures
+        for of_fragment in by_fragment.values():
+            self._readings.ask(Singles(self._readings, of_fragment), [*of_fragment], None)
 
     async def read(self, first: int = 0, last: int | None = None) -> AsyncIterator[LedgerEntry]:
         """The entries from ``first`` to ``last``, both included, in their order; by default to the last that is confirmed now.
@@ -94,26 +126,89 @@ class LedgerReader:
         Raises :class:`NoSuchEntryError` for entries that are not there or not confirmed, :class:`ReadError` if too few bookies answer,
         and :class:`DigestMismatchError` if every copy of an entry is damaged.
         """
+        async with aclosing(self.read_batches(first, last)) as batches:
+            async for batch in batches:
+                for entry_id, data in enumerate(batch, batch.first):
+                    yield LedgerEntry(entry_id, data)
+
+    async def read_batches(self, first: int = 0, last: int | None = None) -> AsyncGenerator[EntryBatch, None]:
+        """The same entries in batches, each in one block of memory: there is no object for an entry. Raises as :meth:`read`."""
         if first < 0:
             raise NoSuchEntryError(f"there is no entry {first}: entries count from 0")
         if last is None:
             last = await self.read_last_add_confirmed()
         else:
             await self._up_to(last)
-        waiting: deque[asyncio.Future[bytes]] = deque()
-        size, ahead = 1024, first
+        waiting: deque[tuple[int, Stretch | list[asyncio.Future[bytes]]]] = deque()
+        ahead, in_flight, mean, turn = first, 0, 1024, 0
         try:
-            for entry_id in range(first, last + 1):
-                window = min(self._prefetch, max(1, self._prefetch_bytes // size))
-                while ahead <= last and len(waiting) < window:
-                    waiting.append(self._calls.start("read", ahead))
-                    ahead += 1
-                data = await self._calls.driver.patiently(waiting.popleft())
-                size = max(1, (7 * size + len(data)) // 8, len(data) // 4)
-                yield LedgerEntry(entry_id, data)
+            while first <= last:
+                most = min(self._prefetch, max(1, self._prefetch_bytes // mean))
+                while ahead <= last and in_flight < most:
+                    stop = self._stop(ahead, last, min(most - in_flight, max(1, most // 4), _FIRST if not turn else most))
+                    waiting.append((stop - ahead, self._begin(ahead, stop - 1, mean, turn)))
+                    in_flight += stop - ahead
+                    ahead, turn = stop, turn + 1
+                number, part = waiting.popleft()
+                batch, error = await self._batch(first, part)
+                in_flight -= number
+                first += number
+                if batch is not None:
+                    lately = len(batch.data) // len(batch)
+                    mean = max(1, (3 * mean + lately) // 4, lately // 2)
+                    yield batch
+                if error is not None:
+                    raise error
         finally:
-            for future in waiting:
+            for _, part in waiting:
+                if type(part) is Stretch:
+                    part.cancel()
+                else:
+                    assert type(part) is list
+                    for future in part:
+                        future.cancel()
+
+    def _stop(self, first: int, last: int, number: int) -> int:
+        """The entry before which a batch ends that begins at ``first``: it is in one fragment."""
+        fragments = self.metadata.fragments
+        stop = min(last + 1, first + number)
+        for fragment in reversed(fragments):
+            if fragment.first_entry_id <= first:
+                break
+            stop = min(stop, fragment.first_entry_id)
+        return stop
+
+    def _begin(self, first: int, last: int, mean: int, turn: int) -> Stretch | list[asyncio.Future[bytes]]:
+        """Ask for the entries of a batch."""
+        if LOOPS.module is None or not is_readable(last, self._role.lac, self._role.end):
+            LOOPS.carried(last - first + 1)
+            return [self._calls.start("read", entry_id) for entry_id in range(first, last + 1)]
+        self._calls.require_open()
+        stretch = Stretch(self._readings, first, last, mean)
+        self._readings.ask(stretch, range(first, last + 1), turn)
+        return stretch
+
+    async def _batch(
+        self, first: int, part: Stretch | list[asyncio.Future[bytes]]
+    ) -> tuple[EntryBatch | None, BaseException | None]:
+        """The entries that were asked for, up to the first that can not be had, and the error if there is one."""
+        if type(part) is Stretch:
+            made: tuple[EntryBatch | None, BaseException | None] = await self._calls.driver.patiently(part.batch)
+            return made
+        assert type(part) is list
+        entries: list[bytes] = []
+        error: BaseException | None = None
+        try:
+            for future in part:
+                entries.append(await self._calls.driver.patiently(future))
+        except StoreError as one:
+            error = one
+        finally:
+            for future in part:
                 future.cancel()
+        offsets = array("q", accumulate(map(len, entries), initial=0))
+        data = memoryview(b"".join(entries))
+        return EntryBatch(first, data, memoryview(offsets)) if entries else None, error
 
     async def tail(self, first: int = 0) -> AsyncIterator[LedgerEntry]:
         """The entries from ``first`` on, each as soon as it is confirmed, until the ledger is closed and all are read.

@@ -12,10 +12,11 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, Generic, Self, TypeVar
 
 from fencepost.errors import OptionError
-from fencepost.store.client.reader import LedgerEntry, LedgerReader
+from fencepost.store.client.reader import LedgerReader
+from fencepost.store.client.reading import EntryBatch, LedgerEntry
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.client.store import Store
-from fencepost.store.client.writer import Data, LedgerWriter
+from fencepost.store.client.writer import Data, LedgerWriter, copied
 from fencepost.store.metadata.client import Bookies
 from fencepost.store.rules.metadata import DigestType, LedgerMetadata
 
@@ -23,6 +24,9 @@ T = TypeVar("T")
 
 _AT_ONCE = 256
 """Items of an iteration that are drawn ahead of the caller, at most."""
+
+_CHUNK, _CHUNK_SIZE = 1024, 1024 * 1024
+"""Entries, and bytes of them, that a caller hands over at once."""
 
 
 class _Loop:
@@ -51,7 +55,10 @@ class _Loop:
         if self.loop.is_closed() or threading.current_thread() is self.thread:
             coroutine.close()
             raise OptionError("the store is closed" if self.loop.is_closed() else "this would wait for itself: await it")
-        future = self.submit(coroutine)
+        return self.result(self.submit(coroutine))
+
+    def result(self, future: Future[T]) -> T:
+        """What comes of what was begun on the loop. Whoever is interrupted meanwhile cancels it."""
         try:
             return future.result()
         except CancelledError:
@@ -64,9 +71,9 @@ class _Loop:
         """Run a coroutine on the loop."""
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
-    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """The items of an asynchronous iteration, each as soon as it is there."""
-        return iter(_Pump(self, items))
+    def iterate(self, items: AsyncIterator[T], at_once: int = _AT_ONCE) -> Iterator[T]:
+        """The items of an asynchronous iteration, each as soon as it is there; ``at_once`` of them are drawn ahead at most."""
+        return iter(_Pump(self, items, at_once))
 
     def stop(self) -> None:
         """End the loop and its thread."""
@@ -77,7 +84,8 @@ class _Loop:
 class _Pump(Generic[T]):
     """Draws items on the loop, and hands them to another thread: all that are there at once."""
 
-    def __init__(self, loop: _Loop, items: AsyncIterator[T]) -> None:
+    def __init__(self, loop: _Loop, items: AsyncIterator[T], at_once: int) -> None:
+        self.at_once = at_once
         self.loop = loop
         self.items = items
         self.changed = threading.Condition()
@@ -91,7 +99,7 @@ class _Pump(Generic[T]):
                 self.has_room.clear()
                 with self.changed:
                     self.batch.append(item)
-                    is_full = len(self.batch) >= _AT_ONCE
+                    is_full = len(self.batch) >= self.at_once
                     self.changed.notify()
                 if is_full:
                     await self.has_room.wait()
@@ -118,6 +126,28 @@ class _Pump(Generic[T]):
                 yield from batch
         finally:
             drawing.cancel()
+
+
+def _chunks(entries: Iterable[Data]) -> Iterator[list[bytes]]:
+    """Entries, some at once: not too many, and not too many bytes. An error of whoever gives them comes after those before it."""
+    drawn, is_over = iter(entries), False
+    while not is_over:
+        chunk: list[bytes] = []
+        size = 0
+        try:
+            for data in drawn:
+                chunk.append(data if type(data) is bytes else copied(data))
+                size += len(data)
+                if len(chunk) >= _CHUNK or size >= _CHUNK_SIZE:
+                    break
+            else:
+                is_over = True
+        except BaseException:
+            if chunk:
+                yield chunk
+            raise
+        if chunk:
+            yield chunk
 
 
 class SyncLedgerWriter:
@@ -150,8 +180,18 @@ class SyncLedgerWriter:
         return self._loop.wait(self._writer.append(data))
 
     def append_many(self, entries: Iterable[Data]) -> list[int]:
-        """See :meth:`LedgerWriter.append_many`. The entries are drawn in the thread of the caller."""
-        return self._loop.wait(self._writer.append_many([*entries]))
+        """See :meth:`LedgerWriter.append_many`. The entries are drawn in the thread of the caller, as they can be sent."""
+        several, sending = self._writer.several(), None
+        try:
+            for some in _chunks(entries):
+                if sending is not None and not self._loop.result(sending):
+                    sending = None
+                    break
+                sending = self._loop.submit(self._writer.send_some_of(several, some))
+        finally:
+            if sending is not None:
+                self._loop.result(sending)
+        return self._loop.wait(several.ids())
 
     def force(self) -> int:
         """See :meth:`LedgerWriter.force`."""
@@ -195,6 +235,10 @@ class SyncLedgerReader:
     def read(self, first: int = 0, last: int | None = None) -> Iterator[LedgerEntry]:
         """See :meth:`LedgerReader.read`."""
         return self._loop.iterate(self._reader.read(first, last))
+
+    def read_batches(self, first: int = 0, last: int | None = None) -> Iterator[EntryBatch]:
+        """See :meth:`LedgerReader.read_batches`."""
+        return self._loop.iterate(self._reader.read_batches(first, last), 4)
 
     def read_entry(self, entry_id: int) -> bytes:
         """See :meth:`LedgerReader.read_entry`."""

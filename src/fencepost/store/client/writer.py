@@ -130,23 +130,24 @@ class LedgerWriter:
 
         Raises as :meth:`append`, at the first that fails. Those up to :attr:`last_add_confirmed` are in the ledger then.
         """
-        several = self._several()
+        several = self.several()
         if isinstance(entries, AsyncIterable):
             async for data in entries:
                 if not await self._send_one_of(several, data):
                     break
         else:
-            drawn = (data if type(data) is bytes else _copy(data) for data in entries)
+            drawn = (data if type(data) is bytes else copied(data) for data in entries)
             goes_on = True
             while goes_on:
                 some: list[bytes] = []
                 try:
                     some.extend(islice(drawn, self._worth_drawing(several)))
                 finally:  # what came before an error is sent
-                    goes_on = await self._send_some_of(several, some) and bool(some)
+                    goes_on = await self.send_some_of(several, some) and bool(some)
         return await several.ids()
 
-    def _several(self) -> _Several:
+    def several(self) -> _Several:
+        """For appends that are waited for together."""
         return _Several(self._driver.loop)
 
     async def _send_one_of(self, several: _Several, data: Data) -> bool:
@@ -168,7 +169,7 @@ class LedgerWriter:
         free, free_bytes = self._in_flight_limit - self._in_flight, self._in_flight_bytes_limit - self._in_flight_bytes
         return max(1, min(free, _AT_ONCE, free_bytes // max(1, several.mean)))
 
-    async def _send_some_of(self, several: _Several, entries: list[bytes]) -> bool:
+    async def send_some_of(self, several: _Several, entries: list[bytes]) -> bool:
         """Send some of several entries as there is room for them, unless an earlier one has failed."""
         at, sizes = 0, [*map(len, entries)]
         several.mean = sum(sizes) // max(1, len(sizes))
@@ -377,7 +378,7 @@ class LedgerWriter:
                 future.set_exception(error)
 
 
-def _copy(data: Data) -> bytes:
+def copied(data: Data) -> bytes:
     """What may change is copied when it is drawn."""
     len(data)
     return bytes(data)

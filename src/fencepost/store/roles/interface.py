@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from fencepost.store.messages import AddEntry, Request, Response
+from fencepost.store.messages import AddEntry, ReadEntryResponse, Request, Response
 from fencepost.store.records import Record
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.metadata import LedgerMetadata
@@ -214,6 +214,24 @@ class Confirmed(Effect, frozen=True, gc=False):
 
     entry_id: int
     length: int
+
+
+class ReadOn(Event, frozen=True, gc=False):
+    """An entry was asked of a bookie together with others, and that bookie has answered otherwise than with the entry, or (no response) did not
+    answer; or it has taken long, and may yet (``is_waiting``). The entry is to be had from another one, under the ``token`` of the call."""
+
+    token: int
+    entry_id: int
+    bookie: str
+    response: ReadEntryResponse | None
+    is_waiting: bool = False
+
+
+class EntriesRead(Event, frozen=True, gc=False):
+    """Entries that were asked of a bookie together came, and told of this LAC; or (None) some did not come in time."""
+
+    bookie: str
+    lac: int | None
 
 
 class Error(enum.StrEnum):

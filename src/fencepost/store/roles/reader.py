@@ -29,10 +29,12 @@ from fencepost.store.roles.interface import (
     Call,
     Disconnected,
     Effect,
+    EntriesRead,
     Error,
     Event,
     MetadataAnswer,
     MetadataChanged,
+    ReadOn,
     Received,
     Result,
     Send,
@@ -120,6 +122,9 @@ class Reader:
 
     Calls: ``open`` and ``lac`` (give the LAC, or the last entry of a closed ledger), ``read`` of an entry (its data) and ``tail`` of an
     entry: its data as soon as it is confirmed, or None when the ledger has ended before it.
+
+    Entries that are read by the batch are asked for by the driver, of the bookies that :func:`place_to_ask` says; what does not come of it as it
+    should comes here (:class:`ReadOn`).
     """
 
     def __init__(self, ledger: int, settings: ReaderSettings, protections: Protections = ALL) -> None:
@@ -251,6 +256,29 @@ class Reader:
                 self._read_answered(operation, event.bookie, response, now, effects)
             elif operation is self.poll:
                 self._poll_answered(response, now, effects)
+
+    # -- entries that were asked for by the batch -----------------------------------------------------------------------
+
+    def _entries_read(self, event: EntriesRead, now: int, effects: list[Effect]) -> None:
+        if event.lac is None:
+            self.suspects.add(event.bookie)
+        else:
+            self.suspects.discard(event.bookie)
+            self._learn(event.lac, now, effects)
+
+    def _read_on(self, event: ReadOn, now: int, effects: list[Effect]) -> None:
+        """Go on with the read of one entry as if this had asked the bookie."""
+        if self.status is not ReaderStatus.OPEN:
+            effects.append(Result(event.token, error=Error.NO_LEDGER))
+            return
+        read = self.reads.get(event.token)
+        if read is None:
+            bookies = order_to_ask(self._write_set(event.entry_id), event.entry_id, self.suspects)
+            read = self.reads[event.token] = Read(event.token, event.entry_id, bookies, [event.bookie], [], [])
+        if event.is_waiting:
+            self._ask_next(read, True, effects)
+            return
+        self._read_answered(read, event.bookie, event.response, now, effects)
 
     # -- one entry -----------------------------------------------------------------------------------------------------
 
@@ -412,6 +440,8 @@ _EVENTS: dict[type, Callable[[Reader, Any, int, list[Effect]], None]] = {
     Call: Reader._called,
     Received: Reader._answered,
     Unanswered: Reader._answered,
+    ReadOn: Reader._read_on,
+    EntriesRead: Reader._entries_read,
     Disconnected: Reader._ignore,
     MetadataAnswer: Reader._metadata_answered,
     MetadataChanged: Reader._metadata_changed,

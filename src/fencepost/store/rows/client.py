@@ -44,9 +44,9 @@ OTHER, and has no other columns than its payload's: the codecs of :mod:`fencepos
 COMPLETE, PARTIAL, REFUSED = range(3)
 """How a buffer ends: with a frame or the room in the table, in the midst of a frame, or with a length that is not taken."""
 
-ENTRY_ID, START, SIZE = range(3)
-"""The columns of an entry that was read: its id, and where its data are."""
-ENTRY_COLUMNS = 3
+START, STOP = range(2)
+"""The columns of an entry that was read: where its data are, -1 where it is not there yet."""
+ENTRY_COLUMNS = 2
 
 _HEADER = 32
 _CRC32C = 4
@@ -233,16 +233,31 @@ def read_frames(ledger, entry_ids, txn, owner, ring, out):
     return at
 
 
-@njit("Tuple((int64, int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, boolean, uint8[::1], int64[:, ::1])")
-def take_entries(data, responses, rows, entry_ids, ledger, digest_size, is_crc32c, block, table):
-    """Put the entries of responses into a block and a table: how many there are, where the block ends then, and the highest LAC that was told.
+@njit("int64(int64[:, ::1], int64[::1])")
+def bytes_of(responses, rows):
+    """The bytes of the bodies of responses."""
+    size = np.int64(0)
+    for place in range(len(rows)):
+        size += responses[rows[place], RESPONSE_SIZE]
+    return size
 
-    The row of a response whose body is not the entry that was asked for, or whose CRC32C is wrong, becomes -1 in ``rows``. Digests of other
-    kinds are not looked at. ``block``: room for all bodies.
+
+@njit(
+    "Tuple((int64, int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, boolean, int64, uint8[::1], int64, int64[:, ::1])"
+)
+def take_entries(data, responses, rows, entry_ids, ledger, digest_size, is_crc32c, first, block, at, table):
+    """Put the data of entries into a block from ``at`` on, and their places into the table, which begins with the entry ``first``: how many are
+    new, where the block ends then, and the highest LAC that was told.
+
+    The row of a response becomes -1 in ``rows`` if its body is not the entry that was asked for, or its CRC32C is wrong. Digests of other
+    kinds are not looked at, nor responses whose row is -1 already. If ``first`` is -1, the table has a row for each response. ``block``: room for
+    all bodies.
     """
-    highest, at, row = np.int64(-1), np.int64(0), np.int64(0)
+    highest, taken = np.int64(-1), np.int64(0)
     for place in range(len(rows)):
         response, entry_id = rows[place], entry_ids[place]
+        if response < 0:
+            continue
         body, size = responses[response, RESPONSE_BODY], responses[response, RESPONSE_SIZE]
         start = body + _HEADER + digest_size
         stop = body + size
@@ -254,12 +269,30 @@ def take_entries(data, responses, rows, entry_ids, ledger, digest_size, is_crc32
             if digest != load_int32(data, body + _HEADER) & 0xFFFFFFFF:
                 rows[place] = -1
                 continue
-        copy(block, at, data, start, stop - start)
-        table[row, ENTRY_ID], table[row, START], table[row, SIZE] = entry_id, at, stop - start
-        at += stop - start
-        row += 1
         highest = max(highest, load_int64(data, body + 16), responses[response, RESPONSE_LAC])
-    return row, at, highest
+        row = place if first < 0 else entry_id - first
+        if table[row, START] < 0:
+            copy(block, at, data, start, stop - start)
+            table[row, START], table[row, STOP] = at, at + stop - start
+            at += stop - start
+            taken += 1
+    return taken, at, highest
+
+
+@njit("int64(uint8[::1], int64[:, ::1], uint8[::1], int64[::1])")
+def in_order(block, table, out, offsets):
+    """Where each entry begins, and where the last ends, in a block that has them in their order: 0 if it is the same block, and 1 if they were
+    copied to ``out``, which has room for all. All entries are there."""
+    is_same, at = True, np.int64(0)
+    for row in range(len(table)):
+        offsets[row] = at
+        is_same = is_same and table[row, START] == at
+        at += table[row, STOP] - table[row, START]
+    offsets[len(table)] = at
+    if not is_same:
+        for row in range(len(table)):
+            copy(out, offsets[row], block, table[row, START], table[row, STOP] - table[row, START])
+    return 0 if is_same else 1
 
 
 # -- responses --------------------------------------------------------------------------------------------------------

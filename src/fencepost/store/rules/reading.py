@@ -159,6 +159,14 @@ def order_to_ask(write_set: Ensemble[B], entry_id: int, suspects: Collection[B])
     return tuple(sorted(order, key=lambda b: b in suspects)) if suspects else order
 
 
+def place_to_ask(entry_id: int, turn: int, ensemble_size: int, write_quorum: int) -> int:
+    """The place in the ensemble of the bookie that a reader asks first for an entry: one of its write set, from turn to turn another one.
+
+    Entries that are read together have one turn, so that a bookie is asked for many that follow one another.
+    """
+    return turn % ensemble_size if write_quorum == ensemble_size else (entry_id + turn % write_quorum) % ensemble_size
+
+
 def next_to_ask(
     asked: Collection[B], answered: Collection[B], write_set: Ensemble[B], has_waited: bool
 ) -> B | None:

@@ -1,0 +1,388 @@
+"""Reads of many entries at once: by rows while all goes as it should, and one by one through the reader's role where it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fencepost.store.client.calls import Calls
+from fencepost.store.client.loops import LOOPS
+from fencepost.store.errors import StoreError
+from fencepost.store.messages import NO_ENTRY_YET, ReadEntryResponse
+from fencepost.store.roles.interface import EntriesRead, ReadOn
+from fencepost.store.roles.reader import Reader
+from fencepost.store.rules.codes import Code
+from fencepost.store.rules.ensembles import fragment_of
+from fencepost.store.rules.metadata import DigestType
+from fencepost.store.rules.quorums import write_set
+from fencepost.store.rules.reading import order_to_ask, place_to_ask
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class LedgerEntry(msgspec.Struct, frozen=True, gc=False):
+    """An entry of a ledger: its id, which counts from 0, and its data."""
+
+    id: int
+    data: bytes
+
+
+class EntryBatch(Sequence[bytes]):
+    """Entries of a ledger that follow one another from ``first`` on, in one block.
+
+    ``data``: the bytes of all, one after another. ``offsets``: where each begins, and where the last ends; numbers of eight bytes, one more than
+    there are entries. Both are buffers, which NumPy and Arrow take as they are. An index gives the data of one entry.
+    """
+
+    __slots__ = ("data", "first", "offsets")
+
+    def __init__(self, first: int, data: memoryview, offsets: memoryview) -> None:
+        self.first = first
+        self.data = data
+        self.offsets = offsets
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def ids(self) -> range:
+        """The ids of the entries."""
+        return range(self.first, self.first + len(self))
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = range(len(self))[index]
+        return bytes(self.data[self.offsets[at] : self.offsets[at + 1]])
+
+    def __iter__(self) -> Iterator[bytes]:
+        data, start = self.data, 0
+        for stop in self.offsets[1:].tolist():
+            yield bytes(data[start:stop])
+            start = stop
+
+    def __repr__(self) -> str:
+        return f"<entries {self.first} to {self.first + len(self) - 1}>"
+
+
+class Readings:
+    """The reads of a reader that are under way, and their one timer."""
+
+    def __init__(self, calls: Calls, role: Reader) -> None:
+        self.calls = calls
+        self.role = role
+        self.driver = calls.driver
+        self.loop = self.driver.loop
+        self.delay = self.driver.settings.speculation_delay
+        self.under_way: set[Reading] = set()
+        self.timer: asyncio.TimerHandle | None = None
+        calls.on_failure.append(self._failed)
+
+    def begin(self, reading: Reading) -> None:
+        """Look after a reading until it is over."""
+        reading.late_at = self.loop.time() + self.delay
+        self.under_way.add(reading)
+        if self.timer is None:
+            self.timer = self.loop.call_later(self.delay, self._sweep)
+
+    def _sweep(self) -> None:
+        """Have entries read elsewhere that take long."""
+        self.timer = None
+        now = self.loop.time()
+        for reading in [*self.under_way]:
+            if reading.late_at <= now:
+                reading.late_at = float("inf")
+                reading.read_elsewhere()
+        if self.under_way and self.timer is None:
+            self.timer = self.loop.call_later(self.delay, self._sweep)
+
+    def _failed(self, error: StoreError) -> None:
+        for reading in [*self.under_way]:
+            reading.fail(error)
+
+    def ask(self, reading: Reading, entry_ids: Sequence[int], turn: int | None) -> None:
+        """Ask bookies for entries that are in one fragment, each the bookie whose ``turn`` it is (None: from entry to entry another one)."""
+        metadata, suspects = self.role.view.known(), self.role.suspects
+        ensemble, quorum = tuple(fragment_of(metadata.fragments, entry_ids[0]).ensemble), metadata.write_quorum
+        asked: dict[str, list[int]] = {}
+        if turn is not None and quorum == len(ensemble) and not suspects:
+            asked[ensemble[place_to_ask(entry_ids[0], turn, quorum, quorum)]] = [*entry_ids]
+        else:
+            for entry_id in entry_ids:
+                bookie = ensemble[place_to_ask(entry_id, entry_id if turn is None else turn, len(ensemble), quorum)]
+                if bookie in suspects:
+                    bookie = order_to_ask(write_set(entry_id, ensemble, quorum), entry_id, suspects)[0]
+                asked.setdefault(bookie, []).append(entry_id)
+        reading.asked.extend(asked.items())
+        self.begin(reading)
+        for bookie, of_bookie in asked.items():
+            self.driver.connection(bookie).send_reads(reading, self.role.ledger, of_bookie)
+
+
+class Reading:
+    """Entries that were asked for together. It is told what comes of each of the requests."""
+
+    def __init__(self, readings: Readings) -> None:
+        self.readings = readings
+        self.asked: list[tuple[str, list[int]]] = []
+        """The bookies, and what each was asked for."""
+        self.elsewhere: dict[int, asyncio.Future[Any]] = {}
+        """Entries that the role reads."""
+        self.tokens: dict[int, int] = {}
+        self.late_at = 0.0
+
+    # -- what readings of a kind do ------------------------------------------------------------------------------------
+
+    def is_missing(self, entry_id: int) -> bool:
+        """Whether an entry is not there yet."""
+        raise NotImplementedError
+
+    def take(self, view: Any, responses: Any, entry_ids: Any, rows: Any) -> int:
+        """Take the intact entries of responses, and make the rows of others -1; the highest LAC that was told."""
+        raise NotImplementedError
+
+    def found(self, entry_id: int, data: bytes) -> None:
+        """An entry was found elsewhere."""
+        raise NotImplementedError
+
+    def failed(self, entry_id: int, error: BaseException) -> None:
+        """An entry can not be had."""
+        raise NotImplementedError
+
+    def fail(self, error: StoreError) -> None:
+        """Nothing more comes."""
+        raise NotImplementedError
+
+    def over(self) -> None:
+        """Nothing is missing."""
+        self.readings.under_way.discard(self)
+        for future in [*self.elsewhere.values()]:
+            future.cancel()
+
+    # -- what comes of requests ----------------------------------------------------------------------------------------
+
+    def entries_read(self, bookie: str, view: Any, responses: Any, entry_ids: Any, rows: Any) -> None:
+        """A bookie sent entries."""
+        self.late_at = self.readings.loop.time() + self.readings.delay if self.late_at != float("inf") else self.late_at
+        lac = self.take(view, responses, entry_ids, rows)
+        role = self.readings.role
+        if bookie in role.suspects or lac > role.lac:
+            self.readings.calls.actor.deliver(EntriesRead(bookie, lac))
+        if rows.min() >= 0:
+            return
+        for entry_id, row in zip(entry_ids.tolist(), rows.tolist(), strict=True):
+            if row < 0:  # whatever it is, it is no copy of the entry
+                damaged = ReadEntryResponse(role.ledger, entry_id, Code.OK, NO_ENTRY_YET, b"")
+                self._read_on(entry_id, bookie, damaged)
+
+    def read_answered(self, bookie: str, entry_id: int, response: Any) -> None:
+        """A bookie answered otherwise, or in an unusual form."""
+        if not isinstance(response, ReadEntryResponse):
+            response = None
+        self._read_on(entry_id, bookie, response)
+
+    def entries_unanswered(self, bookie: str, entry_ids: Sequence[int]) -> None:
+        """A bookie did not answer."""
+        self.readings.calls.actor.deliver(EntriesRead(bookie, None))
+        for entry_id in entry_ids:
+            self._read_on(entry_id, bookie, None)
+
+    def answered(self, txn: int, bookie: str, response: Any) -> None:
+        """A bookie answered a request of its own."""
+        self.read_answered(bookie, txn, response)
+
+    def unanswered(self, txn: int, bookie: str) -> None:
+        """A bookie did not answer a request of its own."""
+        self.entries_unanswered(bookie, (txn,))
+
+    def read_elsewhere(self) -> None:
+        """Have the role ask other bookies for what is missing, though these may yet answer."""
+        for bookie, entry_ids in self.asked:
+            for entry_id in entry_ids:
+                if self.is_missing(entry_id) and entry_id not in self.elsewhere:
+                    self._read_on(entry_id, bookie, None, is_waiting=True)
+
+    def _read_on(self, entry_id: int, bookie: str, response: ReadEntryResponse | None, is_waiting: bool = False) -> None:
+        calls = self.readings.calls
+        if not self.is_missing(entry_id) or calls.actor.is_closed:
+            return
+        future = self.elsewhere.get(entry_id)
+        if future is None:
+            self.tokens[entry_id], future = calls.expect()
+            self.elsewhere[entry_id] = future
+            future.add_done_callback(lambda done: self._had_elsewhere(entry_id, done))
+        elif future.done():
+            return
+        calls.actor.deliver(ReadOn(self.tokens[entry_id], entry_id, bookie, response, is_waiting))
+
+    def _had_elsewhere(self, entry_id: int, future: asyncio.Future[Any]) -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if not self.is_missing(entry_id):
+            return
+        if error is not None:
+            self.failed(entry_id, error)
+        else:
+            self.found(entry_id, future.result())
+
+
+class Stretch(Reading):
+    """Entries that follow one another, which become a batch.
+
+    ``batch`` gives the entries up to the first that can not be had, if there are any, and the error if there is one.
+    """
+
+    def __init__(self, readings: Readings, first: int, last: int, mean: int) -> None:
+        super().__init__(readings)
+        self.loops = LOOPS.module
+        self.np: Any = self.loops.np
+        self.first = first
+        self.missing = last - first + 1
+        self.batch: asyncio.Future[tuple[EntryBatch | None, BaseException | None]] = readings.loop.create_future()
+        self.block: NDArray[np.uint8] = self.np.empty(self.missing * (mean + 64), self.np.uint8)
+        self.end = 0
+        self.table: NDArray[np.int64] = self.np.full((self.missing, self.loops.ENTRY_COLUMNS), -1, self.np.int64)
+        self.error: BaseException | None = None
+
+    def is_missing(self, entry_id: int) -> bool:
+        """See :class:`Reading`."""
+        at = entry_id - self.first
+        return at < len(self.table) and bool(self.table[at, 0] < 0) and not self.batch.done()
+
+    def _make_room(self, size: int) -> None:
+        if self.end + size > len(self.block):
+            block = self.np.empty(max(self.end + size, 2 * len(self.block)), self.np.uint8)
+            block[: self.end] = self.block[: self.end]
+            self.block = block
+
+    def take(self, view: Any, responses: Any, entry_ids: Any, rows: Any) -> int:
+        """See :class:`Reading`."""
+        role = self.readings.role
+        digests, loops = role.digests, self.loops
+        is_crc32c = digests.digest_type is DigestType.CRC32C
+        self._make_room(loops.bytes_of(responses, rows))
+        if not is_crc32c and digests.size:
+            _refuse_damaged(role, loops, view, responses, entry_ids, rows)
+        ledger, size = role.ledger, digests.size
+        taken, self.end, lac = loops.take_entries(
+            view, responses, rows, entry_ids, ledger, size, is_crc32c, self.first, self.block, self.end, self.table
+        )
+        self._fewer(taken)
+        return int(lac)
+
+    def found(self, entry_id: int, data: bytes) -> None:
+        """See :class:`Reading`."""
+        self._make_room(len(data))
+        stop = self.end + len(data)
+        self.block[self.end : stop] = memoryview(data)
+        self.table[entry_id - self.first] = self.end, stop
+        self.end = stop
+        self._fewer(1)
+
+    def failed(self, entry_id: int, error: BaseException) -> None:
+        """See :class:`Reading`. The entries before it are still wanted."""
+        self.error = error
+        before, self.table = self.table, self.table[: entry_id - self.first]
+        self._fewer(int((before[len(self.table) :, 0] < 0).sum()))
+
+    def fail(self, error: StoreError) -> None:
+        """See :class:`Reading`."""
+        if not self.batch.done():
+            self.batch.set_exception(error)
+        self.over()
+
+    def cancel(self) -> None:
+        """Nobody wants the entries any more."""
+        self.batch.cancel()
+        self.over()
+
+    def _fewer(self, number: int) -> None:
+        self.missing -= number
+        if self.missing:
+            return
+        self.over()
+        if not self.batch.done():
+            self.batch.set_result((self._made() if len(self.table) else None, self.error))
+
+    def _made(self) -> EntryBatch:
+        offsets = self.np.empty(len(self.table) + 1, self.np.int64)
+        out = self.block if self._is_ascending() else self.np.empty(self.end, self.np.uint8)
+        if not self.loops.in_order(self.block, self.table, out, offsets):
+            out = self.block
+        return EntryBatch(self.first, out.data[: int(offsets[-1])], offsets.data)
+
+    def _is_ascending(self) -> bool:
+        """Whether the entries lie in the block as they follow one another."""
+        starts, stops = self.table[:, 0], self.table[:, 1]
+        return not starts[0] and bool((starts[1:] == stops[:-1]).all())
+
+
+class Singles(Reading):
+    """Entries that several callers want, each by itself."""
+
+    def __init__(self, readings: Readings, wanted: dict[int, list[asyncio.Future[bytes]]]) -> None:
+        super().__init__(readings)
+        self.wanted = wanted
+
+    def is_missing(self, entry_id: int) -> bool:
+        """See :class:`Reading`."""
+        return entry_id in self.wanted
+
+    def take(self, view: Any, responses: Any, entry_ids: Any, rows: Any) -> int:
+        """See :class:`Reading`."""
+        role, loops = self.readings.role, LOOPS.module
+        np, digests = loops.np, role.digests
+        is_crc32c = digests.digest_type is DigestType.CRC32C
+        if not is_crc32c and digests.size:
+            _refuse_damaged(role, loops, view, responses, entry_ids, rows)
+        block = np.empty(loops.bytes_of(responses, rows), np.uint8)
+        table = np.full((len(rows), loops.ENTRY_COLUMNS), -1, np.int64)
+        _, _, lac = loops.take_entries(
+            view, responses, rows, entry_ids, role.ledger, digests.size, is_crc32c, -1, block, 0, table
+        )
+        data, wanted = block.data, self.wanted
+        for entry_id, (start, stop) in zip(entry_ids.tolist(), table.tolist(), strict=True):
+            if start >= 0 and entry_id in wanted:
+                found = bytes(data[start:stop])
+                for future in wanted.pop(entry_id):
+                    if not future.done():
+                        future.set_result(found)
+        if not wanted:
+            self.over()
+        return int(lac)
+
+    def found(self, entry_id: int, data: bytes) -> None:
+        """See :class:`Reading`."""
+        for future in self.wanted.pop(entry_id):
+            if not future.done():
+                future.set_result(data)
+        if not self.wanted:
+            self.over()
+
+    def failed(self, entry_id: int, error: BaseException) -> None:
+        """See :class:`Reading`."""
+        for future in self.wanted.pop(entry_id):
+            if not future.done():
+                future.set_exception(error)
+        if not self.wanted:
+            self.over()
+
+    def fail(self, error: StoreError) -> None:
+        """See :class:`Reading`."""
+        for entry_id in [*self.wanted]:
+            self.failed(entry_id, error)
+
+
+def _refuse_damaged(role: Reader, loops: Any, view: Any, responses: Any, entry_ids: Any, rows: Any) -> None:
+    """Make the rows -1 of entries whose digest, of a kind that the loops do not know, is wrong."""
+    for place, (entry_id, row) in enumerate(zip(entry_ids.tolist(), rows.tolist(), strict=True)):
+        start = int(responses[row, loops.RESPONSE_BODY])
+        body = view[start : start + int(responses[row, loops.RESPONSE_SIZE])].tobytes()
+        if role.digests.open_entry(body, role.ledger, entry_id) is None:
+            rows[place] = -1

@@ -1,0 +1,226 @@
+"""Entries read by the batch, with and without the loops; and entries drawn from whoever appends many."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from store.client.standins import Cluster
+from store.client.test_ledgers import contents, run
+
+from fencepost.store import errors
+from fencepost.store.client.loops import LOOPS
+from fencepost.store.client.sync import SyncLedgerReader, SyncLedgerWriter, _Loop
+from fencepost.store.messages import ReadEntry
+from fencepost.store.rules.codes import Code
+from fencepost.store.rules.reading import place_to_ask
+from fencepost.store.rules.quorums import write_set
+
+
+@pytest.fixture(params=["plain", "rows"])
+def _loops(request: Any, monkeypatch: pytest.MonkeyPatch, _loops_as_the_test_chooses: None) -> None:
+    if request.param == "rows":
+        monkeypatch.setattr(LOOPS, "module", importlib.import_module("fencepost.store.rows.client"))
+
+
+pytestmark = pytest.mark.usefixtures("_loops")
+
+DATA = [b"%d" % number * (number % 7) for number in range(1000)]
+
+
+async def written(cluster: Cluster, store: Any, data: list[bytes] = DATA, **settings: Any) -> int:
+    async with store.create_ledger(**settings) as ledger:
+        await ledger.append_many(data)
+        number: int = ledger.id
+        return number
+
+
+@pytest.mark.parametrize("sizes", [(3, 3, 2), (5, 3, 2), (4, 2, 2), (1, 1, 1)])
+@pytest.mark.parametrize("digest", ["crc32c", "hmac"])
+def test_batches_have_all_entries_in_order(sizes: tuple[int, int, int], digest: str) -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        quorums = {"ensemble": sizes[0], "write_quorum": sizes[1], "ack_quorum": sizes[2]}
+        ledger = await written(cluster, store, digest=digest, **quorums)
+        async with store.open_ledger(ledger, prefetch=300) as reader:
+            for first, last in ((0, None), (7, 7), (990, 999), (1, 998)):
+                expected, at = DATA[first : 1000 if last is None else last + 1], first
+                found: list[bytes] = []
+                async for batch in reader.read_batches(first, last):
+                    assert batch.first == at and batch.ids == range(at, at + len(batch))
+                    assert len(batch.offsets) == len(batch) + 1 and batch.offsets[0] == 0
+                    assert batch.offsets[-1] == len(batch.data) and batch[0] == DATA[at] and batch[-1:] == [[*batch][-1]]
+                    found += batch
+                    at += len(batch)
+                assert found == expected
+            ids = [3, 999, 3, 500, *range(100, 200)]
+            assert await asyncio.gather(*map(reader.read_entry, ids)) == [DATA[each] for each in ids]
+        for bookie in cluster.bookies.values():
+            reads = sum(type(each) is ReadEntry for each in bookie.asked)
+            assert reads > 100, "all have something to do"
+
+    run(test, bookies=sizes[0])
+
+
+def test_entries_that_a_bookie_lacks_has_damaged_or_can_not_read_come_from_another() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await written(cluster, store)
+        one, two, three = cluster.bookies.values()
+        for entry_id in range(0, 1000, 7):
+            del one.entries[ledger, entry_id]
+        for entry_id in range(3, 1000, 7):
+            two.entries[ledger, entry_id] = two.entries[ledger, entry_id][:-1] + b"!"
+        for entry_id in range(5, 1000, 7):
+            three.entries[ledger, entry_id] = three.entries[ledger, entry_id - 1]
+        async with store.open_ledger(ledger) as reader:
+            assert await contents(reader) == DATA
+            assert await asyncio.gather(*map(reader.read_entry, range(1000))) == DATA
+
+    run(test)
+
+
+def test_what_can_be_read_comes_before_the_error() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await written(cluster, store)
+        for bookie in cluster.bookies.values():
+            del bookie.entries[ledger, 432]
+            del bookie.entries[ledger, 440]
+        async with store.open_ledger(ledger) as reader:
+            seen = 0
+            with pytest.raises(errors.NoSuchEntryError, match="every bookie"):
+                async for batch in reader.read_batches():
+                    assert [*batch] == DATA[batch.first : batch.first + len(batch)]
+                    seen = batch.first + len(batch)
+            assert seen == 432
+            with pytest.raises(errors.NoSuchEntryError):
+                await reader.read_entry(432)
+            assert await contents(reader, 433, 439) == DATA[433:440]
+
+    run(test)
+
+
+def test_a_bookie_that_says_nothing_delays_and_a_late_answer_counts() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await written(cluster, store, DATA[:300])
+        for bookie in cluster.bookies.values():
+            if bookie.name != "b2":
+                bookie.swallow = lambda request: type(request) is ReadEntry
+        async with store.open_ledger(ledger) as reader:
+            assert await contents(reader) == DATA[:300]
+            assert await asyncio.gather(*map(reader.read_entry, range(300))) == DATA[:300]
+
+    run(test)
+
+
+def test_whoever_reads_no_further_or_closes_leaves_nothing_behind() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await written(cluster, store)
+        reader = await store.open_ledger(ledger)
+        async for entry in reader.read():
+            if entry.id == 10:
+                break
+        await asyncio.sleep(0.05)
+        for bookie in cluster.bookies.values():
+            bookie.swallow = lambda request: type(request) is ReadEntry
+        reads = [asyncio.ensure_future(contents(reader)), *(asyncio.ensure_future(reader.read_entry(each)) for each in range(5))]
+        await asyncio.sleep(0.01)
+        await reader.close()
+        for outcome in await asyncio.gather(*reads, return_exceptions=True):
+            assert isinstance(outcome, errors.IllegalOperationError)
+        assert not reader._readings.under_way
+        with pytest.raises(errors.IllegalOperationError):
+            await reader.read_entry(1)
+        with pytest.raises(errors.IllegalOperationError):
+            await contents(reader, 0, 3)
+
+    run(test)
+
+
+def test_a_ledger_of_many_fragments() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        async with store.create_ledger(ensemble=2) as ledger:
+            for start in range(0, 1000, 100):
+                await ledger.append_many(DATA[start : start + 100])
+                failing = cluster.bookies[ledger.metadata.fragments[-1].ensemble[0]]
+                failing.code_for_adds = Code.IO_ERROR
+                await ledger.append_many([])
+                for bookie in cluster.bookies.values():
+                    bookie.code_for_adds = Code.IO_ERROR if bookie is failing else None
+        assert len(ledger.metadata.fragments) == 10
+        async with store.open_ledger(ledger.id) as reader:
+            assert await contents(reader) == DATA
+            assert await asyncio.gather(*map(reader.read_entry, range(0, 1000, 9))) == DATA[::9]
+
+    run(test, bookies=4)
+
+
+def test_every_bookie_has_its_turn_in_the_write_set_of_an_entry() -> None:
+    for size in range(1, 6):
+        for quorum in range(1, size + 1):
+            for entry_id in range(20):
+                members = write_set(entry_id, tuple(range(size)), quorum)
+                assert {place_to_ask(entry_id, turn, size, quorum) for turn in range(size * quorum)} == {*members}
+
+
+def test_what_is_drawn_before_an_error_is_appended_and_what_may_change_is_copied() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await store.create_ledger(in_flight=100, in_flight_bytes=2000)
+        again = bytearray(b"00")
+
+        def entries() -> Iterator[Any]:
+            for number in range(500):
+                again[:] = b"%02d" % (number % 100)
+                yield again
+            raise KeyError("no more")
+
+        with pytest.raises(KeyError):
+            await ledger.append_many(entries())
+        with pytest.raises(errors.IllegalOperationError, match="too large"):
+            await ledger.append_many([b"last", bytes(6 * 1024 * 1024), b"not sent"])
+        assert await ledger.close() == 500
+        async with store.open_ledger(ledger.id) as reader:
+            assert await contents(reader) == [b"%02d" % (number % 100) for number in range(500)] + [b"last"]
+
+    run(test)
+
+
+def test_synchronous_code_hands_entries_over_as_they_can_be_sent() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        writer = await store.create_ledger(in_flight=200)
+        loop = _Loop.__new__(_Loop)
+        loop.loop = asyncio.get_running_loop()
+        loop.thread = None  # type: ignore[assignment]
+        most = 0
+
+        def entries() -> Iterator[bytes]:
+            nonlocal most
+            for number in range(3000):
+                most = max(most, number - writer.last_add_confirmed)
+                yield b"%d" % number
+
+        def in_a_thread() -> list[bytes]:
+            ledger = SyncLedgerWriter(loop, writer)
+            assert ledger.append_many(entries()) == [*range(3000)]
+            assert ledger.append_many([]) == []
+            assert ledger.close() == 2999
+            reader = SyncLedgerReader(loop, reading)
+            assert [each for batch in reader.read_batches() for each in batch] == [b"%d" % number for number in range(3000)]
+            return [entry.data for entry in reader.read(10, 12)]
+
+        reading = await store.open_ledger(writer.id)
+        began = time.monotonic()
+        assert await asyncio.get_running_loop().run_in_executor(None, in_a_thread) == [b"10", b"11", b"12"]
+        assert most < 2500 and time.monotonic() - began < 60
+
+    run(test)
