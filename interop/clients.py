@@ -12,6 +12,7 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from interop import jars
 from interop.clusters import FENCEPOST, JAVA, java_uri
 
 CLIENTS = (FENCEPOST, JAVA)
+PROGRAM = (sys.executable, "-m", "interop.exam")
+"""How our client is started."""
 PATIENCE = 120
 """Seconds after which an operation counts as stuck."""
 
@@ -35,10 +38,11 @@ class Refused(Exception):
 class ClientProcess:
     """A process that carries out operations for whoever asks, many at the same time."""
 
-    def __init__(self, kind: str, log: Path, heap: int = 256, short: bool = True) -> None:
+    def __init__(self, kind: str, log: Path, heap: int = 256, short: bool = True, program: Sequence[str] = PROGRAM) -> None:
+        """``heap`` and ``short``: see :func:`interop.jars.java`. ``program``: what our client is started by."""
         self.kind = kind
         if kind == FENCEPOST:
-            command = [sys.executable, "-m", "interop.exam"]
+            command = [*program]
         else:
             command = jars.java("-cp", jars.class_path(jars.EXAM), "-Dinterop.log=WARN", "interop.Exam", heap=heap, short=short)
         with open(log, "ab") as errors:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from interop import jars
@@ -14,6 +14,10 @@ from interop.processes import Server, free_port
 FENCEPOST = "fencepost"
 JAVA = "java"
 ZOOKEEPER = "zookeeper"
+
+PROGRAM = (sys.executable, "-m", "fencepost")
+"""How our commands are started."""
+NONE: Mapping[str, object] = {}
 
 MIXED = "mixed"
 """Bookies of both kinds, one after another."""
@@ -86,24 +90,36 @@ zkTimeout=6000
 class Bookie:
     """A bookie that can be killed, stopped and started again with the same port and folder."""
 
-    def __init__(self, kind: str, folder: Path, metadata: str, heap: int = 256, short: bool = True) -> None:
-        """``metadata`` is the address of the metadata service, as ``zk://HOST:PORT/ledgers``."""
+    def __init__(
+        self,
+        kind: str,
+        folder: Path,
+        metadata: str,
+        heap: int = 256,
+        short: bool = True,
+        settings: Mapping[str, object] = NONE,
+        program: Sequence[str] = PROGRAM,
+    ) -> None:
+        """``metadata`` is the address of the metadata service, as ``zk://HOST:PORT/ledgers``; for the rest see :class:`Cluster`."""
         folder.mkdir(parents=True)
         self.kind = kind
         self.port = free_port()
         self.id = f"127.0.0.1:{self.port}"
         if kind == FENCEPOST:
-            words = ["bookie", str(folder / "data"), "--metadata", metadata, "--port", str(self.port), "--set", "zkTimeout=6000"]
-            command = [sys.executable, "-m", "fencepost", *words]
+            words = ["bookie", str(folder / "data"), "--metadata", metadata, "--port", str(self.port)]
+            for name, value in ({"zkTimeout": 6000} | dict(settings)).items():
+                words += ["--set", f"{name}={value}"]
+            command = [*program, *words]
             self.server = Server(f"our bookie {self.id}", command, folder / "log", lambda server: " serves" in server.said())
             return
-        settings = folder / "bk_server.conf"
-        settings.write_text(
+        file = folder / "bk_server.conf"
+        file.write_text(
             f"metadataServiceUri={java_uri(metadata)}\nbookiePort={self.port}\njournalDirectories={folder}/journal\n"
             f"ledgerDirectories={folder}/ledgers\nindexDirectories={folder}/index\n"
             + JAVA_SETTINGS.format(cache=16 if short else 128)
+            + "".join(f"{name}={value}\n" for name, value in settings.items())
         )
-        main = ["-cp", jars.class_path(), "org.apache.bookkeeper.server.Main", "--conf", str(settings)]
+        main = ["-cp", jars.class_path(), "org.apache.bookkeeper.server.Main", "--conf", str(file)]
         command = jars.java(*main, heap=heap, short=short)
         self.server = Server(f"Java bookie {self.id}", command, folder / "log", lambda _: _answer(self.port, PROBE) != b"")
 
@@ -116,12 +132,26 @@ def java_uri(metadata: str) -> str:
 class Cluster:
     """A metadata service and bookies that serve, until :meth:`end`."""
 
-    def __init__(self, bookies: str, metadata: str, folder: Path, heap: int = 256, short: bool = True) -> None:
-        """The kinds of bookies and of the metadata service; nothing is started yet. ``heap`` and ``short``: see :func:`jars.java`."""
+    def __init__(
+        self,
+        bookies: str,
+        metadata: str,
+        folder: Path,
+        heap: int = 256,
+        short: bool = True,
+        settings: Mapping[str, object] = NONE,
+        program: Sequence[str] = PROGRAM,
+    ) -> None:
+        """The kinds of bookies and of the metadata service; nothing is started yet. ``heap`` and ``short``: see :func:`jars.java`.
+
+        ``settings``: of bookies, by their names, besides those that all have here. ``program``: what our bookies are started by.
+        """
         self.kinds = bookies, metadata
         self.folder = folder
         self._heap = heap
         self._short = short
+        self._settings = settings
+        self._program = program
         self.service, port = metadata_service(metadata, folder / "metadata", heap, short)
         self.uri = f"zk://127.0.0.1:{port}/ledgers"
         self.bookies: list[Bookie] = []
@@ -131,7 +161,7 @@ class Cluster:
         first = len(self.bookies)
         for number in range(first, first + count):
             kind = BOOKIES[number % 2] if self.kinds[0] == MIXED else self.kinds[0]
-            self.bookies.append(Bookie(kind, self.folder / f"bookie-{number + 1}", self.uri, self._heap, self._short))
+            self.bookies.append(Bookie(kind, self.folder / f"bookie-{number + 1}", self.uri, self._heap, self._short, self._settings, self._program))
             self.bookies[-1].server.launch()
         for bookie in self.bookies[first:]:
             bookie.server.wait()

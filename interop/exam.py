@@ -42,7 +42,8 @@ class Exam:
         self.operations: dict[str, Callable[[Given], Awaitable[Any]]] = {
             name: getattr(self, name)
             for name in (
-                "initialise connect disconnect create open append force close read tail lac read_lac length metadata list delete load_writes load_reads"
+                "initialise connect disconnect create open append force close read tail lac read_lac length metadata list delete"
+                " load_writes load_reads load_scans"
             ).split()
         }
 
@@ -97,6 +98,7 @@ class Exam:
                 custom_metadata={name: value.encode() for name, value in given.get("custom_metadata", {}).items()},
                 deferred_sync=given.get("deferred_sync", False),
                 explicit_lac_interval=self.explicit_lac_intervals[given["client"]],
+                **{name: given[name] for name in ("in_flight", "in_flight_bytes") if name in given},
             ),
         )
 
@@ -106,6 +108,7 @@ class Exam:
             recover=given.get("recover", True),
             password=given.get("password", ""),
             digest=DIGESTS[given["digest"]] if "digest" in given else None,
+            **{name: given[name] for name in ("prefetch", "prefetch_bytes") if name in given},
         )
         return self._opened(given, opened)
 
@@ -166,6 +169,9 @@ class Exam:
 
     async def load_reads(self, given: Given) -> dict[str, float]:
         return await load.reads(await self._reader(given), given["in_flight"], given["seconds"])
+
+    async def load_scans(self, given: Given) -> dict[str, float]:
+        return await load.scans(await self._reader(given), given["in_flight"], given["seconds"])
 
 
 def _told(entry: fencepost.store.client.LedgerEntry) -> tuple[int, None, str]:

@@ -1,69 +1,127 @@
-"""Adds and reads by Fencepost's client for a number of seconds with a fixed number in flight, as ``Load.java`` does."""
+"""Adds and reads by Fencepost's client for a number of seconds with a fixed number in flight, as ``Load.java`` does.
+
+The client is used as somebody would who wants speed: entries go in by ``append_many``, the ledger limits how many are under way, and what is read
+in order comes by ``read``. Latencies of adds are those of a few entries among the many that are appended one by one, at random moments: so
+measuring costs nothing that counts. Where one is in flight, each is measured.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
+import random
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 from fencepost.store.client import LedgerReader, LedgerWriter
 
+PROBES = 16
+"""Entries in flight whose latency is measured, at most; at most an eighth of all that are."""
+SPAN = 5.0
+"""Seconds after which ``append_many`` is called anew, so that its list of ids stays short."""
+
+clock = time.perf_counter
+
 
 async def writes(ledger: LedgerWriter, size: int, in_flight: int, seconds: float) -> dict[str, float]:
-    """Append entries of ``size`` bytes; how many, in how many seconds, and two quantiles of their latencies in milliseconds."""
+    """Append entries of ``size`` bytes; how many, in how many seconds, and two quantiles of their latencies in milliseconds.
+
+    The ledger was created with the limit ``in_flight``.
+    """
     data = os.urandom(size)
-    return await _load(lambda: ledger.submit(data), in_flight, seconds)
+    latencies = array("d")
+    began = clock()
+    end = began + seconds
+
+    def until(limit: float) -> Iterator[bytes]:
+        while clock() < limit:
+            yield data
+
+    async def stream() -> int:
+        entries = 0
+        while (now := clock()) < end:
+            entries += len(await ledger.append_many(until(min(end, now + SPAN))))
+        return entries
+
+    async def probe() -> int:
+        took = 0.0
+        for count in itertools.count():
+            # Not at once, or a probe would always come right after a group of entries was confirmed.
+            await asyncio.sleep(random.random() * took)
+            sent = clock()
+            if sent >= end:
+                return count
+            await ledger.submit(data)
+            took = clock() - sent
+            latencies.append(took)
+        return 0
+
+    async def alone() -> int:
+        while (sent := clock()) < end:
+            await ledger.append(data)
+            latencies.append(clock() - sent)
+        return len(latencies)
+
+    if in_flight == 1:
+        entries = await alone()
+    else:
+        probes = [probe() for _ in range(max(1, min(PROBES, in_flight // 8)))]
+        entries = sum(await asyncio.gather(stream(), *probes))
+    return report(entries, clock() - began, latencies)
 
 
 async def reads(ledger: LedgerReader, in_flight: int, seconds: float) -> dict[str, float]:
-    """Read entries one by one, from the first on and round again."""
+    """Read entries one by one, each by a call of its own, from the first on and round again."""
+    entries = await ledger.read_last_add_confirmed() + 1
+    return await _rounds(lambda turn: ledger.read_entry(turn % entries), in_flight, seconds)
+
+
+async def scans(ledger: LedgerReader, in_flight: int, seconds: float) -> dict[str, float]:
+    """Read entries in their order, from the first on and round again. The ledger was opened to ask for ``in_flight`` entries ahead.
+
+    The latencies are the times in which an eighth of the entries in flight came.
+    """
     last = await ledger.read_last_add_confirmed()
-    loop = asyncio.get_running_loop()
-    entry = -1
-
-    def send() -> asyncio.Future[bytes]:
-        nonlocal entry
-        entry = 0 if entry == last else entry + 1
-        return loop.create_task(ledger.read_entry(entry))
-
-    return await _load(send, in_flight, seconds)
-
-
-async def _load(send: Callable[[], asyncio.Future[object]], in_flight: int, seconds: float) -> dict[str, float]:
-    clock = time.perf_counter
     latencies = array("d")
-    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    portion = max(1, in_flight // 8)
+    count, bytes_read = 0, 0
+    began = before = clock()
+    end = began + seconds
+    while before < end:
+        async for entry in ledger.read(0, last):
+            count += 1
+            bytes_read += len(entry.data)
+            if not count % portion:
+                now = clock()
+                latencies.append(now - before)
+                before = now
+                if now >= end:
+                    break
+        before = clock()
+    return report(count, clock() - began, latencies) | {"bytes": bytes_read}
+
+
+async def _rounds(ask: Callable[[int], Awaitable[Any]], in_flight: int, seconds: float) -> dict[str, float]:
+    """Ask with so many questions open at any time, until the time is over; ``ask`` is told how often was asked before."""
+    latencies = array("d")
+    turns = itertools.count()
     began = clock()
     end = began + seconds
-    running = 0
 
-    def another() -> None:
-        nonlocal running
-        running += 1
-        sent = clock()
+    async def ask_on() -> None:
+        while (sent := clock()) < end:
+            await ask(next(turns))
+            latencies.append(clock() - sent)
 
-        def done(future: asyncio.Future[object]) -> None:
-            nonlocal running
-            running -= 1
-            now = clock()
-            if future.exception() is not None:
-                if not over.done():
-                    over.set_exception(future.exception())
-                return
-            latencies.append(now - sent)
-            if now < end:
-                another()
-            elif not running and not over.done():
-                over.set_result(None)
+    await asyncio.gather(*(ask_on() for _ in range(in_flight)))
+    return report(len(latencies), clock() - began, latencies)
 
-        send().add_done_callback(done)
 
-    for _ in range(in_flight):
-        another()
-    await over
-    took = clock() - began
+def report(entries: int, seconds: float, latencies: array[float]) -> dict[str, float]:
+    """How many entries in how many seconds, and the median and the 99th percentile of latencies in milliseconds."""
     ordered = sorted(latencies)
-    count = len(ordered)
-    return {"entries": count, "seconds": took, "p50": ordered[count // 2] * 1e3, "p99": ordered[int(count * 0.99)] * 1e3}
+    p50, p99 = (ordered[int(len(ordered) * share)] * 1e3 if ordered else 0.0 for share in (0.5, 0.99))
+    return {"entries": entries, "seconds": seconds, "p50": p50, "p99": p99, "samples": len(ordered)}

@@ -1,137 +1,190 @@
-"""``python -m bench.store``: adds and reads of ours and of Java's BookKeeper on ZooKeeper, turn by turn on the same machine.
+"""``python -m bench.store``: how fast the store is, beside Java's BookKeeper on ZooKeeper and beside what the machine allows.
 
-Three bookies, entries on all three of which two confirm, CRC32C, a synced journal; Java's client without its limit of 5,000
-operations a second. Each figure is the median of the rounds. Compare figures of one run with one another only.
+Three bookies, entries on all three of which two confirm, CRC32C, a synced journal; Java's client without its limit of 5,000 operations a
+second. Compare figures of one run with one another only.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
+import platform
 import shutil
-import statistics
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from bench.store.sides import KINDS, Cell, Side
+from bench.store import cells, compare, flood, limit, scan, soak, stages, starts
+from bench.store.figures import size_of
+from bench.store.sides import HEAP, KINDS, OURS, THEIRS, Side
 from interop import jars
 from interop.clients import Refused
 from interop.processes import DidNotStart, clean_up_when_ended
 
-SIZES = {100: "100 B", 1024: "1 KiB", 65_536: "64 KiB"}
-IN_FLIGHT = (1, 100, 1000)
-OPERATIONS = ("adds", "reads")
+EPILOG = """parts, all by default:
+  compare  adds, reads and scans of the sides turn by turn, and the limit: the same bytes through the loopback and onto the disk
+           by processes that handle large buffers and never an entry
+  stages   where each microsecond of our client and bookies goes
+  flood    one bookie alone on one core, fed from the other
+  scan     one client reads a ledger of some GiB in order, beside a copy of as many bytes over loopback
+  starts   how long a bookie takes to serve
+and, with --soak MINUTES alone: writes and reads at full speed for so long, and whether memory grows
+
+python -m bench.store.restart: how a bookie with many entries comes back
+"""
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: list[str] | None = None) -> argparse.Namespace:
     """What the command line asks for."""
-    parser = argparse.ArgumentParser(prog="python -m bench.store", description="Measure the store beside Java's BookKeeper.")
-    parser.add_argument("--quick", action="store_true", help="entries of 1 KiB alone, one round of two seconds each")
-    parser.add_argument("--size", type=int, action="append", choices=SIZES, help="this size of entries alone; repeatable")
-    parser.add_argument("--in-flight", type=int, action="append", metavar="N", help="so many in flight alone; repeatable")
-    parser.add_argument("--operation", action="append", choices=OPERATIONS, help="these alone; repeatable")
-    parser.add_argument("--side", action="append", choices=KINDS, help="what to compare; by default Fencepost and Java; repeatable")
-    parser.add_argument("--seconds", type=float, help="of each measurement (by default 4)")
-    parser.add_argument("--rounds", type=int, help="measurements of each figure (by default 3)")
-    parser.add_argument("--warm-up", type=float, metavar="SECONDS", help="of each side ahead of everything (by default 20)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all measurements to this file as well")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.store",
+        description="Measure the store.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("part", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)}; by default all of it")
+    parser.add_argument("--quick", action="store_true", help="entries of 1 KiB alone, and one short round of everything")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured to this file as well")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables of compare to this file as a page has them")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave data and logs in this new folder")
-    given = parser.parse_args()
-    given.size = given.size or ([1024] if given.quick else list(SIZES))
-    given.in_flight = given.in_flight or list(IN_FLIGHT)
-    given.operation = given.operation or list(OPERATIONS)
-    given.side = given.side or ["Fencepost", "Java"]
-    given.seconds = given.seconds or (2 if given.quick else 4)
-    given.rounds = given.rounds or (1 if given.quick else 3)
-    given.warm_up = given.warm_up if given.warm_up is not None else (8 if given.quick else 20)
+    parser.add_argument("--seconds", type=float, help="of each measurement (by default 4)")
+    compared = parser.add_argument_group("compare")
+    compared.add_argument("--size", type=int, action="append", choices=compare.SIZES, help="this size of entries alone; repeatable")
+    compared.add_argument("--in-flight", type=int, action="append", metavar="N", help="so many in flight alone; repeatable")
+    compared.add_argument("--operation", action="append", choices=compare.OPERATIONS, help="these alone; repeatable")
+    compared.add_argument(
+        "--side", action="append", choices=KINDS, help="what to compare; by default Fencepost and Java; repeatable"
+    )
+    compared.add_argument("--rounds", type=int, help="measurements of each figure, of which the median is told (by default 3)")
+    compared.add_argument(
+        "--warm-up", type=float, metavar="SECONDS", help="of each side, at least, ahead of everything (by default 20)"
+    )
+    compared.add_argument("--heap", type=int, default=HEAP, metavar="MIB", help=f"of each Java virtual machine (by default {HEAP})")
+    compared.add_argument(
+        "--java-setting", action="append", default=[], metavar="NAME=VALUE", help="of Java's bookies, as journalMaxGroupWaitMSec=0"
+    )
+    compared.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE", help="of our bookies")
+    compared.add_argument("--no-limit", action="store_true", help="do not measure what the machine allows")
+    flooded = parser.add_argument_group("flood")
+    flooded.add_argument("--connections", type=int, default=flood.CONNECTIONS, metavar="N", help="over so many (by default %(default)s)")
+    flooded.add_argument(
+        "--window", type=int, default=flood.WINDOW, metavar="N", help="adds in flight of each connection (by default %(default)s)"
+    )
+    flooded.add_argument("--flood-size", type=int, default=100, metavar="BYTES", help="of an entry (by default %(default)s)")
+    scanned = parser.add_argument_group("scan")
+    scanned.add_argument("--gib", type=float, help="of data in the ledger that is read (by default 2)")
+    soaked = parser.add_argument_group("soak")
+    soaked.add_argument("--soak", type=float, metavar="MINUTES", help="write and read at full speed for so long")
+    soaked.add_argument("--soak-size", type=int, default=1024, metavar="BYTES", help="of an entry (by default %(default)s)")
+    given = parser.parse_args(words)
+    for part in given.part:
+        if part not in PARTS:
+            parser.error(f"there is no part {part}: choose among {', '.join(PARTS)}")
+    for name in ("setting", "java_setting"):
+        pairs = [each.partition("=") for each in getattr(given, name)]
+        if not all(equals for _, equals, _ in pairs):
+            parser.error(f"--{name.replace('_', '-')} is NAME=VALUE")
+        setattr(given, name, {key: value for key, _, value in pairs})
+    quick = given.quick
+    given.part = given.part or ([] if given.soak else list(PARTS))
+    given.size = given.size or ([1024] if quick else list(compare.SIZES))
+    given.in_flight = given.in_flight or list(compare.IN_FLIGHT)
+    given.operation = given.operation or list(compare.OPERATIONS)
+    given.side = given.side or [OURS, THEIRS]
+    given.seconds = given.seconds or (2 if quick else 4)
+    given.rounds = given.rounds or (1 if quick else 3)
+    given.warm_up = given.warm_up if given.warm_up is not None else (8 if quick else 20)
+    given.gib = given.gib or (0.25 if quick else 2)
     return given
 
 
-def median(cells: list[Cell]) -> Cell:
-    """One cell with the median of each figure."""
-    names = ("seconds", "p50", "p99", "client_cpu", "bookies_cpu")
-    rate = statistics.median(cell.rate for cell in cells)
-    middle = {name: statistics.median(getattr(cell, name) for cell in cells) for name in names}
-    return dataclasses.replace(cells[0], entries=round(rate * middle["seconds"]), **middle)
+def machine() -> dict[str, Any]:
+    """On what was measured."""
+    names = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    return {
+        "cores": os.cpu_count(),
+        "processor": names[0] if names else platform.machine(),
+        "system": platform.release(),
+        "python": platform.python_version(),
+        "load": os.getloadavg()[0],
+    }
 
 
-def head() -> str:
-    """The head of the table."""
-    return f"{'':<44}{'a second':>10}{'p50 ms':>9}{'p99 ms':>9}{'client us':>11}{'bookies us':>12}{'to Java':>9}"
+def measure_sides(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """The part ``compare``."""
+    sides = [
+        Side(name, folder / f"side-{number}", given.setting if name == OURS else given.java_setting, heap=given.heap)
+        for number, name in enumerate(given.side)
+    ]
+    plan = compare.Plan(given.size, given.in_flight, given.operation, given.seconds, given.rounds, not given.no_limit)
+    try:
+        for side in sides:
+            side.start()
+        for side in sides:
+            took, rate = side.warm_up(given.warm_up)
+            print(f"{side.name}: {rate:,.0f} adds of 1 KiB a second after {took:.0f} s of them", flush=True)
+        print(flush=True)
+        everything, medians = compare.compare(plan, sides, folder / "limit")
+        memory = {side.name: side.memory() for side in sides}
+    finally:
+        for side in sides:
+            side.end()
+    print(cells.told(medians, THEIRS, limit.NAME), end="\n\n")
+    for name, parts in memory.items():
+        told = ", ".join(f"{part} {size_of(sizes['resident'])} (at most {size_of(sizes['most'])})" for part, sizes in parts.items())
+        print(f"memory, {name}: {told}")
+    if given.markdown is not None:
+        given.markdown.write_text(cells.markdown(medians, OURS, THEIRS, limit.NAME))
+    return {
+        "cells": [cells.as_json(cell) for cell in everything],
+        "medians": [cells.as_json(cell) for cell in medians],
+        "memory": memory,
+    }
 
 
-def row(cell: Cell, java: Cell | None) -> str:
-    """A line of the table; the times of CPU are for each entry, those of bookies of all three together."""
-    title = f"{cell.operation} of {SIZES[cell.size]}, {cell.in_flight:,} in flight, {cell.side}"
-    ratio = f"{cell.rate / java.rate:>8.2f}x" if java is not None and java is not cell else ""
-    return f"{title:<44}{cell.rate:>10,.0f}{cell.p50:>9.2f}{cell.p99:>9.2f}{cell.client_cpu:>11.1f}{cell.bookies_cpu:>12.1f}{ratio}"
-
-
-def measure(given: argparse.Namespace, sides: list[Side]) -> list[Cell]:
-    """All measurements, printed as they come; every side has its turn in each round, in the other order each time."""
-    everything: list[Cell] = []
-    for size in given.size:
-        for in_flight in given.in_flight:
-            rounds: dict[tuple[str, str], list[Cell]] = {}
-            for turn in range(given.rounds):
-                for side in sides if turn % 2 == 0 else sides[::-1]:
-                    ledger = side.ledger()
-                    for operation in OPERATIONS:
-                        if operation == "reads":
-                            ledger.close()
-                            ledger = side.reader(ledger)
-                        if operation in given.operation or operation == "adds":  # there must be something to read
-                            cell = side.measure(ledger, operation, size, in_flight, given.seconds)
-                            if operation in given.operation:
-                                rounds.setdefault((operation, side.name), []).append(cell)
-            for operation in given.operation:
-                medians = {side.name: median(rounds[operation, side.name]) for side in sides}
-                for cell in medians.values():
-                    print(row(cell, medians.get("Java")), flush=True)
-            everything += [cell for cells in rounds.values() for cell in cells]
-    return everything
+PARTS: dict[str, Callable[[argparse.Namespace, Path], Any]] = {
+    "compare": measure_sides,
+    "stages": stages.run,
+    "flood": flood.run,
+    "scan": scan.run,
+    "starts": starts.run,
+}
 
 
 def main() -> int:
     """Measure and print; the exit status."""
     given = arguments()
     clean_up_when_ended()
-    try:
-        jars.fetch()
-    except jars.Unavailable as missing:
-        print(f"bench.store: {missing}", file=sys.stderr)
-        return 2
+    if "compare" in given.part and any(KINDS[side] != KINDS[OURS] for side in given.side):
+        try:
+            jars.fetch()
+        except jars.Unavailable as missing:
+            print(f"bench.store: {missing}", file=sys.stderr)
+            return 2
     folder = given.keep or Path(tempfile.mkdtemp(prefix="fencepost-bench-"))
-    sides = [Side(name, folder / f"side-{number}") for number, name in enumerate(given.side)]
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.2f} before the first measurement\n", flush=True)
+    found: dict[str, Any] = {"machine": machine()}
+    about = found["machine"]
+    print(f"{about['processor']}, {about['cores']} cores, load {about['load']:.2f} before the first measurement", flush=True)
+    parts = [(part, PARTS[part]) for part in given.part] + ([("soak", soak.run)] if given.soak else [])
+    status = 0
     try:
-        for side in sides:
-            side.start()
-        for side in sides:
-            side.warm_up(given.warm_up)
-        print(head(), flush=True)
-        cells = measure(given, sides)
-        memory = {side.name: side.memory() for side in sides}
+        for part, run in parts:
+            print(f"\n{part}\n", flush=True)
+            found[part] = run(given, folder / part)
     except (DidNotStart, Refused) as failure:
         print(f"bench.store: {failure}", file=sys.stderr)
-        return 1
+        status = 1
     finally:
-        for side in sides:
-            side.end()
         if given.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
-    print()
-    for name, sizes in memory.items():
-        told = ", ".join(f"{part} {size / 2**20:,.0f}" for part, size in sizes.items())
-        print(f"MiB of memory, {name}: {told}")
+        found["machine"]["load after"] = os.getloadavg()[0]
+        if given.json is not None:
+            given.json.write_text(json.dumps(found, indent=1) + "\n")
     print(f"\nload {os.getloadavg()[0]:.2f} after the last measurement")
-    if given.json is not None:
-        measured = [dataclasses.asdict(cell) | {"rate": cell.rate} for cell in cells]
-        given.json.write_text(json.dumps({"cells": measured, "memory": memory}, indent=1) + "\n")
-    return 0
+    return status
 
 
 if __name__ == "__main__":

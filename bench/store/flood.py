@@ -1,217 +1,230 @@
-"""``python -m bench.store.flood``: how many adds one bookie takes on one core, from a generator on another one.
+"""One bookie alone: a process on one core sends it adds as fast as it answers, and the bookie has another core.
 
-The generator sends frames that are made ahead but for their numbers, up to a window of unanswered ones, and counts answers; it costs a
-fraction of what the bookie does. The bookie has no metadata service, and a synced journal.
+The adds are frames of version 3 of the protocol, made ahead by the block: only numbers change from one to the next. The bookie does all
+that it does for a client, and syncs its journal. Each answer is compared with the one that is expected. (Digests are not right: bookies do not
+look at them.)
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import multiprocessing
 import os
-import selectors
-import shutil
+import select
 import socket
+import statistics
+import subprocess
 import sys
-import tempfile
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bench.store.usage import cpu_seconds, resident_bytes
-from fencepost.store import messages as m
+from bench.store.figures import size_of, table
+from bench.store.sides import OURS, Side
+from bench.store.usage import cpu, pin, status_bytes
+from fencepost.store.messages import AddEntry, AddEntryResponse
 from fencepost.store.rules.codes import Code
-from fencepost.store.wire import v2, v3
+from fencepost.store.wire.v3 import encode_request, encode_response
 
-FIRST = 1 << 28
-"""The first entry id: it has as many bytes on the wire as all that are sent after it."""
-
-AT_ONCE = 512
-"""Frames that are made, and sent, at once."""
-
-
-@dataclass
-class Flooded:
-    """What came of a flood: answers, in so many seconds, at microseconds of CPU of the generator for each."""
-
-    size: int
-    window: int
-    answers: int
-    seconds: float
-    generator_cpu: float
-    bookie_cpu: float = 0.0
-    """Microseconds for each add; 0 if nobody looked."""
-
-    @property
-    def rate(self) -> float:
-        """Adds a second."""
-        return self.answers / self.seconds
+CONNECTIONS = 4
+WINDOW = 2_000
+BLOCK = 16_384
+"""Frames that are made at once for a connection."""
+FIRST = 1 << 21
+"""Numbers from here up to :data:`LAST` have four bytes as variable integers: all frames are equally long."""
+LAST = 1 << 28
+LEDGER = 0x0765_4321
+"""The ledger of the first connection; the others have the next."""
+HEADER = 32
+"""Bytes of an entry that are four numbers."""
 
 
 class Frames:
-    """Frames of adds of one ledger whose entry ids count on from :data:`FIRST`, with as many bytes of data as asked for."""
+    """Adds to one ledger, and what is answered to them: ``size`` bytes each, ``answer_size`` bytes each."""
 
-    def __init__(self, ledger: int, size: int, codec: Any = v3) -> None:
-        self.next = FIRST
-        self._codec = codec
-        one = np.frombuffer(codec.encode_request(FIRST, self._add(ledger, FIRST, size)), np.uint8)
-        other = np.frombuffer(codec.encode_request(FIRST, self._add(ledger, FIRST + 1, size)), np.uint8)
-        self.size = len(one)
-        self._frames = np.tile(one, (AT_ONCE, 1))
-        differs = np.flatnonzero(one != other).tolist()
-        lac = differs[-1] - 7
-        self._plain = [(slice(lac - 8, lac), 0), (slice(lac, lac + 8), -1)]
-        self._varints = [slice(differs[0], differs[0] + 5)] if codec is v3 else []
-        if codec is v3:
-            at = bytes(one).index(b"\x18", 4) + 1
-            self._varints.append(slice(at, at + 5))
-        self.answer = codec.encode_response(FIRST, m.AddEntryResponse(ledger, FIRST, Code.OK))
+    def __init__(self, ledger: int, data: int) -> None:
+        self.data = data
+        txn, entry_id = 0x0123_4567, 0x0654_3210
+        body = b"".join(number.to_bytes(8, "big") for number in (ledger, entry_id, entry_id - 1, data)) + bytes(4 + data)
+        request = encode_request(txn, AddEntry(ledger, entry_id, entry_id - 1, body, bytes(20)))
+        self.size = len(request)
+        self._txn, self._id, self._body = (request.index(part) for part in (_varint(txn), _varint(entry_id), body))
+        self.block = np.tile(np.frombuffer(request, np.uint8), (BLOCK, 1))
+        answer = encode_response(txn, AddEntryResponse(ledger, entry_id, Code.OK))
+        self.answer_size = len(answer)
+        changing = {answer.index(_varint(number)) + byte for number in (txn, entry_id) for byte in range(4)}
+        self._fixed = np.array([at for at in range(len(answer)) if at not in changing])
+        self._expected = np.frombuffer(answer, np.uint8)[self._fixed]
 
-    @staticmethod
-    def _add(ledger: int, entry_id: int, size: int) -> m.AddEntry:
-        head = b"".join(n.to_bytes(8) for n in (ledger, entry_id, entry_id - 1, size))
-        return m.AddEntry(ledger, entry_id, entry_id - 1, head + bytes(4) + b"d" * size, b"k" * 20)
+    def number_from(self, first: int) -> None:
+        """Give the frames of the block their numbers, from ``first`` on."""
+        numbers = np.arange(first, first + BLOCK, dtype=np.int64)
+        for byte in range(4):
+            value = (numbers >> 7 * byte & 0x7F | (0x80 if byte < 3 else 0)).astype(np.uint8)
+            self.block[:, self._txn + byte] = value
+            self.block[:, self._id + byte] = value
+        for place, value in ((8, numbers), (16, numbers - 1), (24, (numbers - FIRST + 1) * self.data)):
+            column = np.ndarray((BLOCK,), ">i8", self.block, self._body + place, (self.size,))
+            column[:] = value
 
-    def some(self) -> bytes:
-        """The next frames."""
-        ids = np.arange(self.next, self.next + AT_ONCE, dtype=np.int64)
-        self.next += AT_ONCE
-        for place, more in self._plain:
-            self._frames[:, place] = (ids + more).astype(">i8").view(np.uint8).reshape(AT_ONCE, 8)
-        if self._varints:
-            parts = ids[:, None] >> np.arange(0, 35, 7) & 127
-            parts[:, :4] |= 128
-            for place in self._varints:
-                self._frames[:, place] = parts
-        return self._frames.tobytes()
+    def check(self, answers: NDArray[np.uint8]) -> None:
+        """Raise if one of the answers is another than that the entry was added."""
+        if not (answers.reshape(-1, self.answer_size)[:, self._fixed] == self._expected).all():
+            raise SystemExit("an add was not answered as it should be")
 
 
-def flood(address: tuple[str, int], ledger: int, size: int, window: int, seconds: float, codec: Any = v3) -> Flooded:
-    """Send adds to a bookie for so many seconds, and wait for the answers to all of them. Raises ``AssertionError`` if one is not OK."""
-    frames = Frames(ledger, size, codec)
-    sent = received = 0
-    waiting = memoryview(b"")
-    memory = memoryview(bytearray(1 << 20))
-    with socket.create_connection(address) as connection, selectors.DefaultSelector() as selector:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setblocking(False)
-        selector.register(connection, selectors.EVENT_READ)
-        began, cpu = time.monotonic(), time.process_time()
-        end = began + seconds
-        per_answer, is_over, first = len(frames.answer), False, True
-        while not is_over or received < sent * per_answer:
-            may_send = bool(waiting) or (not is_over and (sent + AT_ONCE) * per_answer - received <= window * per_answer)
-            selector.modify(connection, selectors.EVENT_READ | (selectors.EVENT_WRITE if may_send else 0))
-            for _, ready in selector.select():
-                if ready & selectors.EVENT_READ:
-                    count = connection.recv_into(memory)
-                    assert count, "the bookie has closed the connection"
-                    if first and count >= per_answer:
-                        assert memory[:per_answer] == frames.answer, bytes(memory[:per_answer])
-                        first = False
-                    received += count
-                if ready & selectors.EVENT_WRITE:
-                    if not waiting:
-                        waiting = memoryview(frames.some())
-                        sent += AT_ONCE
-                    waiting = waiting[connection.send(waiting) :]
-            is_over = is_over or time.monotonic() >= end
-        took = time.monotonic() - began
-    assert received == sent * per_answer
-    return Flooded(size, window, sent, took, (time.process_time() - cpu) / sent * 1e6)
+def _varint(number: int) -> bytes:
+    return bytes([number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14 & 0x7F | 0x80, number >> 21])
 
 
-def serve(folder: str, core: int | None, plain: bool, told: Any, profile: str) -> None:
-    """Be a bookie without metadata, in a process of its own, until it is ended."""
-    import uvloop
+class Link:
+    """A connection, with so many adds in flight at most."""
 
-    from fencepost.store.bookie.metrics import Metrics
-    from fencepost.store.bookie.server import LOOPS, OF_STORAGE, Server
-    from fencepost.store.bookie.settings import Settings
-    from fencepost.store.disk.storage import Storage
-    from fencepost.store.roles.bookie import Bookie
-    from fencepost.store.rows import ready
+    def __init__(self, port: int, ledger: int, data: int, window: int) -> None:
+        self.frames = Frames(ledger, data)
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.setblocking(False)
+        self.window = window
+        self.answered = 0
+        self._sent = 0  # bytes
+        self._next = FIRST
+        self._at = len(self.frames.block) * self.frames.size  # where in the block
+        self._buffer = np.empty(1 << 20, np.uint8)
+        self._held = 0
 
-    if core is not None:
-        os.sched_setaffinity(0, {core})
+    def send(self) -> bool:
+        """Send what may be sent; whether more would have been, had the connection taken it."""
+        frames = self.frames
+        whole = frames.block.size
+        may = (self.answered + self.window) * frames.size
+        if may - self._sent < self.window // 4 * frames.size and self._sent % frames.size == 0:
+            return False
+        while self._sent < may:
+            if self._at == whole:
+                if self._next + BLOCK > LAST:
+                    raise SystemExit("there are no more numbers: measure for a shorter time")
+                frames.number_from(self._next)
+                self._next += BLOCK
+                self._at = 0
+            stop = min(whole, self._at + may - self._sent)
+            try:
+                count = self.socket.send(memoryview(frames.block).cast("B")[self._at : stop])
+            except BlockingIOError:
+                return True
+            self._at += count
+            self._sent += count
+        return False
 
-    async def main() -> None:
-        os.environ[ready.ENVIRONMENT] = "plain" if plain else "compiled"
-        settings = Settings()
-        server = Server(Bookie(limits=settings.of_role()), settings, Metrics(), sys.exit)
-        ready.begin(LOOPS, server.use)
-        storage = Storage(
-            settings.of_storage(f"{folder}/journal", f"{folder}/ledgers"),
-            synced=server.synced,
-            failed=server.failed,
-            busy=server.busy,
-            compiled=lambda: ready.has(OF_STORAGE),
-        )
-        server.open(storage)
-        bound = socket.create_server(("127.0.0.1", 0))
-        await server.listen(bound)
-        told.send(bound.getsockname()[1])
-        await asyncio.to_thread(told.poll, None)
-        await server.close()
-        storage.close()
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
+    def receive(self) -> None:
+        """Take the answers that are there."""
+        count = self.socket.recv_into(memoryview(self._buffer)[self._held :])
+        if not count:
+            raise SystemExit("the bookie has closed a connection")
+        self._held += count
+        whole = self._held // self.frames.answer_size * self.frames.answer_size
+        self.frames.check(self._buffer[:whole])
+        self.answered += whole // self.frames.answer_size
+        rest = self._held - whole
+        self._buffer[:rest] = self._buffer[whole : self._held].copy()
+        self._held = rest
 
 
-def main() -> int:
-    """Flood a bookie, and print what came of it."""
-    parser = argparse.ArgumentParser(prog="python -m bench.store.flood", description="How many adds one bookie takes on one core.")
-    parser.add_argument("--size", type=int, action="append", help="bytes of data of an entry; repeatable (by default 100 and 1024)")
-    parser.add_argument("--window", type=int, default=4_000, help="adds without an answer (by default 4000)")
-    parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--version-2", action="store_true", help="speak version 2 of the protocol")
-    parser.add_argument("--plain", action="store_true", help="a bookie without compiled loops")
-    parser.add_argument("--folder", type=Path, help="where the bookie's folder is made")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured to this file as well")
-    given = parser.parse_args()
-    folder = tempfile.mkdtemp(prefix="flood-", dir=given.folder)
+def generate(port: int, data: int, connections: int, window: int, spans: list[float], first: int = LEDGER) -> None:
+    """Send adds for several spans of time, one after another; at the end of each, print how many were answered in it, and in which time."""
+    links = [Link(port, first + number, data, window) for number in range(connections)]
+    poll = select.epoll()
+    by_number = {link.socket.fileno(): link for link in links}
+    for number in by_number:
+        poll.register(number, select.EPOLLIN)
+    blocked: set[int] = set()
+    for span in spans:
+        began, began_cpu, before = time.perf_counter(), time.process_time(), sum(link.answered for link in links)
+        end = began + span
+        while time.perf_counter() < end:
+            for number, link in by_number.items():
+                if link.send() != (number in blocked):
+                    blocked ^= {number}
+                    poll.modify(number, select.EPOLLIN | (select.EPOLLOUT if number in blocked else 0))
+            for number, events in poll.poll(0.1):
+                if events & select.EPOLLIN:
+                    by_number[number].receive()
+        answered, took = sum(link.answered for link in links) - before, time.perf_counter() - began
+        print(json.dumps({"adds": answered, "seconds": took, "cpu": time.process_time() - began_cpu}), flush=True)
+
+
+def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Measure, print and give what was measured."""
     cores = sorted(os.sched_getaffinity(0))
-    here, there = multiprocessing.Pipe()
-    bookie = multiprocessing.get_context("spawn").Process(
-        target=serve, args=(folder, cores[0] if len(cores) > 1 else None, given.plain, there, "")
-    )
-    bookie.start()
-    assert bookie.pid is not None
-    if len(cores) > 1:
-        os.sched_setaffinity(0, set(cores[1:]))
-    measured = []
-    codec = v2 if given.version_2 else v3
+    side = Side(OURS, folder, given.setting)
+    rounds = [given.seconds] * max(3, given.rounds)
     try:
-        port = here.recv()
-        ledger = 0
-        for size in given.size or [100, 1024]:
-            for turn in range(-1, given.rounds):
-                ledger += 1
-                before = cpu_seconds([bookie.pid])
-                done = flood(("127.0.0.1", port), ledger, size, given.window, given.seconds if turn >= 0 else 1, codec)
-                done.bookie_cpu = (cpu_seconds([bookie.pid]) - before) / done.answers * 1e6
-                if turn >= 0:
-                    measured.append(done)
-                    print(
-                        f"{size:>6} B  {done.rate:>9,.0f} adds/s  bookie {done.bookie_cpu:.2f} us  generator {done.generator_cpu:.2f} us  "
-                        f"memory {resident_bytes([bookie.pid]) / 2**20:,.0f} MiB",
-                        flush=True,
-                    )
+        side.start(bookies=1, clients=0)
+        bookie = side.bookies[0]
+        if len(cores) > 1:
+            pin(bookie, cores[0])
+        port = side.cluster.bookies[0].port
+        words = (port, given.flood_size, given.connections, given.window, given.seconds, *rounds)  # the first is a warm-up
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bench.store.flood", *map(str, words)], stdout=subprocess.PIPE, text=True
+        )
+        if len(cores) > 1:
+            pin(process.pid, cores[1])
+        found = []
+        try:
+            assert process.stdout is not None
+            before = cpu([bookie])
+            for line in process.stdout:
+                now = cpu([bookie])
+                used, before = now.since(before), now
+                part = json.loads(line)
+                part |= {"rate": part["adds"] / part["seconds"], "user": used.user, "system": used.system}
+                found.append(part)
+        finally:
+            process.kill()
+            process.wait()
+        if len(found) != len(rounds) + 1:
+            raise RuntimeError("the generator has ended early")
+        resident, most = status_bytes(bookie, "VmRSS", "VmHWM")
     finally:
-        here.send("end")
-        bookie.join()
-        shutil.rmtree(folder, ignore_errors=True)
-    if given.json is not None:
-        given.json.write_text(json.dumps([asdict(done) for done in measured], indent=1) + "\n")
-    return 0
+        side.end()
+    measured = found[1:]
+    rate = statistics.median(part["rate"] for part in measured)
+    adds = sum(part["adds"] for part in measured)
+    told = {
+        "size": given.flood_size, "connections": given.connections, "window": given.window, "rate": rate, "rounds": measured,
+        "bookie_user": sum(part["user"] for part in measured) / adds * 1e6,
+        "bookie_system": sum(part["system"] for part in measured) / adds * 1e6,
+        "generator_cpu": sum(part["cpu"] for part in measured) / adds * 1e6,
+        "busy": sum(part["user"] + part["system"] for part in measured) / sum(part["seconds"] for part in measured),
+        "resident": resident, "most": most, "pinned": len(cores) > 1,
+    }  # fmt: skip
+    print(
+        f"a bookie on {'one core' if told['pinned'] else 'any core'}, adds of {size_of(given.flood_size)} over {given.connections} connections, "
+        f"{given.window:,} in flight of each"
+    )
+    print(
+        table(
+            ("", "adds a second", "bookie us", "of kernel", "its core busy", "generator us"),
+            [
+                (
+                    f"median of {len(measured)}",
+                    f"{rate:,.0f}",
+                    f"{told['bookie_user'] + told['bookie_system']:.2f}",
+                    f"{told['bookie_system']:.2f}",
+                    f"{told['busy']:.0%}",
+                    f"{told['generator_cpu']:.2f}",
+                )
+            ],
+        )
+    )
+    print(f"memory of the bookie: {size_of(resident)} (at most {size_of(most)})", flush=True)
+    return told
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    port, data, connections, window, *spans = sys.argv[1:]
+    generate(int(port), int(data), int(connections), int(window), [float(span) for span in spans])

@@ -3,126 +3,165 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.store.usage import cpu_seconds, resident_bytes
+from bench.store.cells import Cell
+from bench.store.usage import Cpu, cpu, status_bytes
+from interop import clients, clusters
 from interop.clients import Client, ClientProcess, Ledger
 from interop.clusters import FENCEPOST, JAVA, ZOOKEEPER, Cluster, java_uri
 
 BOOKIES = 3
-HEAP = 512
-"""MiB of heap of each Java virtual machine, and as much outside of it."""
+HEAP = 1024
+"""MiB of heap of each Java virtual machine, and as much outside of it. BookKeeper's own scripts give a bookie a heap of 1 GiB."""
 
+OURS = "Fencepost"
+THEIRS = "Java"
 KINDS = {
-    "Fencepost": (FENCEPOST, FENCEPOST, FENCEPOST),
-    "Java": (JAVA, JAVA, ZOOKEEPER),
+    OURS: (FENCEPOST, FENCEPOST, FENCEPOST),
+    THEIRS: (JAVA, JAVA, ZOOKEEPER),
     "Fencepost client, Java bookies": (FENCEPOST, JAVA, ZOOKEEPER),
     "Java client, Fencepost bookies": (JAVA, FENCEPOST, FENCEPOST),
 }
 """Client, bookies and metadata service of what can be compared."""
 
-
-@dataclasses.dataclass
-class Cell:
-    """What was measured of one side for one size of entries and one number in flight."""
-
-    side: str
-    operation: str
-    size: int
-    in_flight: int
-    entries: int
-    seconds: float
-    p50: float
-    """Milliseconds."""
-    p99: float
-    client_cpu: float
-    """Microseconds of CPU for each entry."""
-    bookies_cpu: float
-
-    @property
-    def rate(self) -> float:
-        """Entries a second."""
-        return self.entries / self.seconds
+VERBS = {"adds": "load_writes", "reads": "load_reads", "scans": "load_scans"}
+NONE: Mapping[str, object] = {}
 
 
 class Side:
-    """One of the sides, started and connected."""
+    """One of the sides, started and connected.
 
-    def __init__(self, name: str, folder: Path) -> None:
+    ``settings``: of its bookies. ``programs``: what our client and our bookies are started by.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        settings: Mapping[str, object] = NONE,
+        programs: tuple[Sequence[str], Sequence[str]] = (clients.PROGRAM, clusters.PROGRAM),
+        heap: int = HEAP,
+    ) -> None:
         self.name = name
         self._client_kind, bookies, metadata = KINDS[name]
         self._folder = folder
-        self._cluster = Cluster(bookies, metadata, folder, heap=HEAP, short=False)
-        self._process: ClientProcess | None = None
-        self._client: Client | None = None
+        self._heap = heap
+        self._program = programs[0]
+        self.cluster = Cluster(bookies, metadata, folder, heap, short=False, settings=settings, program=programs[1])
+        self.processes: list[ClientProcess] = []
+        self._clients: list[Client] = []
 
-    def start(self) -> None:
+    @property
+    def is_java(self) -> bool:
+        """Whether any part of it runs in a Java virtual machine."""
+        return KINDS[self.name] != KINDS[OURS]
+
+    # -- start and end ------------------------------------------------------------------------------------------------
+
+    def start(self, bookies: int = BOOKIES, clients: int = 1) -> None:
         """Start all processes."""
-        self._cluster.service.start()
-        initialiser = ClientProcess(self._cluster.kinds[0], self._folder / "initialise.log")
+        self.cluster.service.start()
+        initialiser = ClientProcess(self.cluster.kinds[0], self._folder / "initialise.log")
         try:
-            if self._cluster.kinds[0] == FENCEPOST:
-                initialiser.call("initialise", uri=self._cluster.uri)
+            if self.cluster.kinds[0] == FENCEPOST:
+                initialiser.call("initialise", uri=self.cluster.uri)
             else:
-                words = {"uri": java_uri(self._cluster.uri), "folder": str(self._folder), "words": ["initnewcluster"]}
+                words = {"uri": java_uri(self.cluster.uri), "folder": str(self._folder), "words": ["initnewcluster"]}
                 initialiser.call("shell", **words)
         finally:
             initialiser.end()
-        self._cluster.add_bookies(BOOKIES)
-        self._process = ClientProcess(self._client_kind, self._folder / "client.log", heap=HEAP, short=False)
-        self._client = Client(self._process, self._cluster.uri)
+        self.cluster.add_bookies(bookies)
+        for number in range(clients):
+            log = self._folder / f"client-{number + 1}.log"
+            self.processes.append(ClientProcess(self._client_kind, log, self._heap, short=False, program=self._program))
+            self._clients.append(Client(self.processes[-1], self.cluster.uri))
 
     def end(self) -> None:
         """End all processes."""
-        with contextlib.suppress(ProcessLookupError):
-            if self._process is not None:
-                self._process.end()
-        self._cluster.end()
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.end()
+        self.cluster.end()
 
     @property
-    def _bookies(self) -> list[int]:
-        return [bookie.server.pid for bookie in self._cluster.bookies]
+    def bookies(self) -> list[int]:
+        """The numbers of the bookies' processes."""
+        return [bookie.server.pid for bookie in self.cluster.bookies]
 
-    def warm_up(self, seconds: float) -> None:
-        """Add and read entries for a while, so that a just-in-time compiler has seen what is to come."""
-        ledger = self.ledger()
-        for size in (100, 1024):
-            for in_flight in (1000, 1):
-                ledger.call("load_writes", size=size, in_flight=in_flight, seconds=seconds / 8)
-        ledger.close()
-        reader = self.reader(ledger)
-        for in_flight in (1000, 1):
-            reader.call("load_reads", in_flight=in_flight, seconds=seconds / 4)
+    @property
+    def client(self) -> Client:
+        """The first client."""
+        return self._clients[0]
 
-    def ledger(self) -> Ledger:
-        """A new ledger on the three bookies, of which two confirm an entry."""
-        assert self._client is not None
-        return self._client.create(ensemble=3, write_quorum=3, ack_quorum=2, digest="CRC32C")
+    # -- ledgers ------------------------------------------------------------------------------------------------------
 
-    def reader(self, ledger: Ledger) -> Ledger:
-        """The same ledger, open for reading."""
-        assert self._client is not None
-        return self._client.open(ledger.id, recover=False)
+    def ledger(self, size: int, in_flight: int, client: int = 0) -> Ledger:
+        """A new ledger on the three bookies, of which two confirm an entry, with so many entries of a size in flight at most."""
+        room = max(64 << 20, size * in_flight)
+        return self._clients[client].create(
+            ensemble=3, write_quorum=3, ack_quorum=2, digest="CRC32C", in_flight=in_flight, in_flight_bytes=room
+        )
+
+    def reader(self, ledger: int, size: int, in_flight: int, client: int = 0) -> Ledger:
+        """A ledger, open for reading with so many entries asked for ahead."""
+        room = max(16 << 20, size * in_flight)
+        return self._clients[client].open(ledger, recover=False, prefetch=in_flight, prefetch_bytes=room)
+
+    # -- measurements -------------------------------------------------------------------------------------------------
+
+    def load(self, ledger: Ledger, operation: str, size: int, in_flight: int, seconds: float) -> dict[str, Any]:
+        """Adds, reads or scans for so many seconds."""
+        arguments = {"in_flight": in_flight} | ({"size": size} if operation == "adds" else {})
+        done: dict[str, Any] = ledger.call(VERBS[operation], seconds=seconds, **arguments)
+        return done
+
+    def used(self) -> tuple[Cpu, Cpu]:
+        """The CPU that the first client and all bookies have used."""
+        return cpu([self.processes[0].pid]), cpu(self.bookies)
 
     def measure(self, ledger: Ledger, operation: str, size: int, in_flight: int, seconds: float) -> Cell:
-        """Adds or reads for so many seconds, after a fifth of that unmeasured."""
-        assert self._process is not None
-        arguments: dict[str, Any] = {"in_flight": in_flight} | ({"size": size} if operation == "adds" else {})
-        verb = "load_writes" if operation == "adds" else "load_reads"
-        ledger.call(verb, seconds=seconds / 5, **arguments)
-        before = cpu_seconds([self._process.pid]), cpu_seconds(self._bookies)
-        done = ledger.call(verb, seconds=seconds, **arguments)
-        after = cpu_seconds([self._process.pid]), cpu_seconds(self._bookies)
-        client, bookies = ((then - now) * 1e6 / done["entries"] for now, then in zip(before, after, strict=True))
-        return Cell(self.name, operation, size, in_flight, done["entries"], done["seconds"], done["p50"], done["p99"], client, bookies)
+        """Adds, reads or scans for so many seconds, after a fifth of that unmeasured."""
+        self.load(ledger, operation, size, in_flight, seconds / 5)
+        before = self.used()
+        done = self.load(ledger, operation, size, in_flight, seconds)
+        client, bookies = (now.since(then) for now, then in zip(self.used(), before, strict=True))
+        entries = done["entries"]
+        times = (part * 1e6 / entries for part in (client.total, bookies.total, client.system, bookies.system))
+        return Cell(self.name, operation, size, in_flight, entries, done["seconds"], done["p50"], done["p99"], *times)
 
-    def memory(self) -> dict[str, int]:
-        """Resident bytes of the client, of one bookie on average, and of the metadata service."""
-        assert self._process is not None
-        return {
-            "client": resident_bytes([self._process.pid]),
-            "bookie": resident_bytes(self._bookies) // BOOKIES,
-            "metadata service": resident_bytes([self._cluster.service.pid]),
+    def warm_up(self, seconds: float) -> tuple[float, float]:
+        """Add and read entries of all kinds, until that gets no faster: a just-in-time compiler has seen by then what is to come.
+
+        Of adds that are many, each round of three seconds is compared with those before, for ``seconds`` at least and five times as long at
+        most. Gives for how many seconds that was, and the adds a second in the last round.
+        """
+        ledger, took, rates = self.ledger(1024, 1000), 0.0, [0.0]
+        while took < seconds or (took < 5 * seconds and rates[-1] > 1.05 * max(rates[:-1])):
+            done = self.load(ledger, "adds", 1024, 1000, 3.0)
+            rates.append(done["entries"] / done["seconds"])
+            took += 3.0
+        for size, in_flight in ((100, 1000), (100, 1), (65_536, 100)):
+            other = self.ledger(size, in_flight)
+            self.load(other, "adds", size, in_flight, seconds / 8)
+            other.close()
+        ledger.close()
+        for operation, in_flight in (("reads", 1000), ("reads", 1), ("scans", 1000)):
+            self.load(self.reader(ledger.id, 1024, in_flight), operation, 1024, in_flight, seconds / 6)
+        return took, rates[-1]
+
+    def memory(self) -> dict[str, dict[str, int]]:
+        """Bytes of memory of the client, of the bookies on average, and of the metadata service: resident, and the most that ever were."""
+        parts = {
+            "client": [self.processes[0].pid],
+            "bookie": self.bookies,
+            "metadata service": [self.cluster.service.pid],
         }
+        found = {}
+        for part, pids in parts.items():
+            sizes = [status_bytes(pid, "VmRSS", "VmHWM") for pid in pids]
+            now, most = (sum(column) // len(pids) for column in zip(*sizes, strict=True))
+            found[part] = {"resident": now, "most": most}
+        return found

@@ -97,6 +97,8 @@ public final class Exam {
             given.get("in_flight").asInt(), given.get("seconds").asDouble()));
         operations.put("load_reads", given -> Load.reads(handle(given), given.get("in_flight").asInt(),
             given.get("seconds").asDouble()));
+        operations.put("load_scans", given -> Load.scans(handle(given), given.get("in_flight").asInt(),
+            given.get("seconds").asDouble()));
     }
 
     public static void main(String[] arguments) throws Exception {

@@ -1,11 +1,14 @@
 package interop;
 
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.atomic.LongAdder;
+import org.apache.bookkeeper.client.api.LedgerEntry;
 import org.apache.bookkeeper.client.api.ReadHandle;
 import org.apache.bookkeeper.client.api.WriteHandle;
 
@@ -37,7 +40,34 @@ final class Load {
         }, inFlight, seconds);
     }
 
-    private static Object load(Request request, int inFlight, double seconds) throws Exception {
+    /** In order: eight calls are open at any time, each for an eighth of the entries in flight, which are the latencies too. */
+    static Object scans(ReadHandle ledger, int inFlight, double seconds) throws Exception {
+        long last = ledger.getLastAddConfirmed();
+        int portion = (int) Math.min(Math.max(1, inFlight / 8), last + 1);
+        long[] next = {0};
+        LongAdder read = new LongAdder();
+        LongAdder bytes = new LongAdder();
+        Map<String, Object> found = load(() -> {
+            long first = next[0] + portion - 1 > last ? 0 : next[0];
+            next[0] = first + portion;
+            return ledger.readAsync(first, first + portion - 1).thenAccept(entries -> {
+                long size = 0;
+                try (entries) {
+                    for (LedgerEntry entry : entries) {
+                        size += entry.getEntryBytes().length;
+                    }
+                }
+                read.add(portion);
+                bytes.add(size);
+            });
+        }, Math.max(1, inFlight / portion), seconds);
+        Map<String, Object> told = new HashMap<>(found);
+        told.put("entries", read.sum());
+        told.put("bytes", bytes.sum());
+        return told;
+    }
+
+    private static Map<String, Object> load(Request request, int inFlight, double seconds) throws Exception {
         Semaphore free = new Semaphore(inFlight);
         Latencies latencies = new Latencies();
         AtomicReference<Throwable> failure = new AtomicReference<>();
@@ -74,10 +104,10 @@ final class Load {
             nanoseconds[count++] = one;
         }
 
-        synchronized Object report(double seconds) {
+        synchronized Map<String, Object> report(double seconds) {
             long[] sorted = Arrays.copyOf(nanoseconds, count);
             Arrays.sort(sorted);
-            return Map.of("entries", count, "seconds", seconds,
+            return Map.of("entries", count, "samples", count, "seconds", seconds,
                 "p50", count == 0 ? 0 : sorted[count / 2] / 1e6, "p99", count == 0 ? 0 : sorted[(int) (count * 0.99)] / 1e6);
         }
     }

@@ -1,0 +1,67 @@
+"""Adds, reads and scans of several sides, turn by turn, beside the limit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.store import limit
+from bench.store.cells import Cell, median, told
+from bench.store.sides import THEIRS, Side
+from interop.clients import Ledger
+
+SIZES = (100, 1024, 65_536)
+IN_FLIGHT = (1, 100, 1000)
+OPERATIONS = ("adds", "reads", "scans")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is measured. With one in flight a scan is a read, and is left out. ``limit``: whether the limit is measured too."""
+
+    sizes: Sequence[int] = SIZES
+    in_flight: Sequence[int] = IN_FLIGHT
+    operations: Sequence[str] = OPERATIONS
+    seconds: float = 4.0
+    rounds: int = 3
+    limit: bool = True
+
+
+def compare(plan: Plan, sides: Sequence[Side], folder: Path) -> tuple[list[Cell], list[Cell]]:
+    """All measurements, and their medians, which are printed as they come. Every side has its turn in each round, in the other order each time."""
+    everything: list[Cell] = []
+    medians: list[Cell] = []
+    for size in plan.sizes:
+        for in_flight in plan.in_flight:
+            found: list[Cell] = []
+            for turn in range(plan.rounds):
+                for side in sides if turn % 2 == 0 else sides[::-1]:
+                    found += _turn(plan, side, size, in_flight)
+                if plan.limit:
+                    wanted = [operation for operation in plan.operations if operation in ("adds", "reads")]
+                    found += [limit.measure(each, size, in_flight, plan.seconds / 2, folder) for each in wanted]
+            everything += found
+            grouped: dict[tuple[str, str], list[Cell]] = {}
+            for cell in found:
+                grouped.setdefault((cell.operation, cell.side), []).append(cell)
+            these = [median(cells) for _, cells in sorted(grouped.items(), key=lambda item: OPERATIONS.index(item[0][0]))]
+            medians += these
+            print(told(these, THEIRS, limit.NAME), end="\n\n", flush=True)
+    return everything, medians
+
+
+def _turn(plan: Plan, side: Side, size: int, in_flight: int) -> list[Cell]:
+    ledger = side.ledger(size, in_flight)
+    found: list[Cell] = []
+    if "adds" in plan.operations:
+        found.append(side.measure(ledger, "adds", size, in_flight, plan.seconds))
+    else:
+        side.load(ledger, "adds", size, in_flight, plan.seconds)  # there must be something to read
+    ledger.close()
+    for operation in plan.operations:
+        if operation != "adds" and (operation != "scans" or in_flight > 1):
+            reader: Ledger = side.reader(ledger.id, size, in_flight)
+            found.append(side.measure(reader, operation, size, in_flight, plan.seconds))
+            reader.close()
+    return found

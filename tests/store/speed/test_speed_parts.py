@@ -1,0 +1,215 @@
+"""The parts of the benchmark of the store that make load and take time, without the servers that they measure."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+import types
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+
+from bench.store import __main__ as command
+from bench.store import flood, limit, staged, stages
+from fencepost.store.messages import AddEntry, AddEntryResponse, ReadEntryResponse
+from fencepost.store.rules.codes import Code
+from fencepost.store.wire.frames import Frames
+from fencepost.store.wire.v3 import decode_request, decode_response, encode_request, encode_response
+from interop import load
+
+# -- what the limit and the flood send ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [100, 1024, 65_536])
+def test_the_limit_has_the_messages_of_the_store(size: int) -> None:
+    request, answer = limit.messages("adds", size)
+    assert size < request < size + 120 and answer < 60
+    request, answer = limit.messages("reads", size)
+    assert size < answer < size + 120 and request < 60
+
+
+def test_the_limit_is_measured(tmp_path: Path) -> None:
+    cell = limit.measure("reads", 100, 64, 0.05, tmp_path)
+    assert cell.rate > 0 and cell.p50 <= cell.p99 and cell.client_cpu > 0
+    assert limit.copy(1 << 20)["rate"] > 0
+
+
+@pytest.mark.parametrize("first", [flood.FIRST, 0x0765_4321, flood.LAST - flood.BLOCK])
+def test_frames_of_a_flood_are_those_of_the_codec(first: int) -> None:
+    frames = flood.Frames(77 + flood.LEDGER, 100)
+    frames.number_from(first)
+    payloads = Frames().feed(frames.block.tobytes())
+    assert len(payloads) == flood.BLOCK
+    for number in (0, 1, 127, 128, flood.BLOCK - 1):
+        txn, request = decode_request(payloads[number])
+        assert type(request) is AddEntry
+        entry_id = first + number
+        assert (txn, request.ledger, request.entry_id, request.lac) == (entry_id, 77 + flood.LEDGER, entry_id, entry_id - 1)
+        assert frames.block[number].tobytes() == encode_request(txn, request), "canonical"
+        assert int.from_bytes(request.body[8:16], "big") == entry_id
+        assert int.from_bytes(request.body[24:32], "big") == (entry_id - flood.FIRST + 1) * 100
+
+
+def test_an_answer_other_than_yes_ends_a_flood() -> None:
+    import numpy as np
+
+    frames = flood.Frames(flood.LEDGER, 100)
+
+    def answers(*codes: Code) -> Any:
+        made = [
+            encode_response(flood.FIRST + n, AddEntryResponse(flood.LEDGER, flood.FIRST + n, code)) for n, code in enumerate(codes)
+        ]
+        return np.frombuffer(b"".join(made), np.uint8)
+
+    yes = answers(*[Code.OK] * 300)
+    assert len(yes) == 300 * frames.answer_size
+    frames.check(yes)
+    damaged = yes.copy()
+    damaged[5] ^= 1
+    with pytest.raises(SystemExit):
+        frames.check(damaged)
+    with pytest.raises((SystemExit, ValueError)):
+        frames.check(answers(Code.OK, Code.FENCED))
+
+
+def test_answers_to_reads_are_of_the_size_that_is_told() -> None:
+    _, answer = limit.messages("reads", 100)
+    body = bytes(limit.OVERHEAD + 100)
+    response = encode_response(limit.TYPICAL, ReadEntryResponse(1, limit.TYPICAL, Code.OK, body=body, lac=limit.TYPICAL))
+    assert len(response) == answer and decode_response(response[4:])[0] == limit.TYPICAL
+
+
+# -- load -------------------------------------------------------------------------------------------------------------
+
+
+class Ledger:
+    """A ledger that confirms after a moment, and counts how many are in flight at most."""
+
+    def __init__(self, in_flight: int) -> None:
+        self.limit = asyncio.Semaphore(in_flight)
+        self.most = self.now = self.entries = 0
+
+    async def append(self, data: bytes) -> int:
+        async with self.limit:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            await asyncio.sleep(0.001)
+            self.now -= 1
+            self.entries += 1
+            return self.entries - 1
+
+    async def append_many(self, entries: Iterable[bytes]) -> list[int]:
+        tasks = []
+        for data in entries:
+            tasks.append(asyncio.ensure_future(self.append(data)))
+            if len(tasks) % 100 == 0:
+                await asyncio.wait(tasks[-100:])
+        return await asyncio.gather(*tasks)
+
+    def submit(self, data: bytes) -> Any:
+        return asyncio.ensure_future(self.append(data))
+
+    async def read_last_add_confirmed(self) -> int:
+        return 9
+
+    async def read_entry(self, entry: int) -> bytes:
+        assert 0 <= entry <= 9
+        await self.append(b"")
+        return b"entry"
+
+    async def read(self, first: int, last: int) -> AsyncIterator[Any]:
+        for entry in range(first, last + 1):
+            await asyncio.sleep(0)
+            yield types.SimpleNamespace(id=entry, data=b"entry")
+
+
+@pytest.mark.parametrize("in_flight", [1, 100])
+def test_loads_count_what_they_do(in_flight: int) -> None:
+    async def test() -> None:
+        ledger: Any = Ledger(in_flight)
+        done = await load.writes(ledger, 10, in_flight, 0.1)
+        assert done["entries"] == ledger.entries > 0 and ledger.most <= in_flight
+        assert done["seconds"] >= 0.1 and 0 < done["p50"] <= done["p99"] and done["samples"] > 0
+        assert in_flight > 1 or done["samples"] == done["entries"]
+        ledger = Ledger(1000)
+        done = await load.reads(ledger, in_flight, 0.1)
+        assert done["entries"] == ledger.entries > 0 and ledger.most == in_flight
+        done = await load.scans(ledger, in_flight, 0.05)
+        assert done["bytes"] == 5 * done["entries"] > 0 and done["p50"] > 0
+
+    asyncio.run(test())
+
+
+# -- stages -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("of", "stage"), [(of, stage) for of, each in stages.STAGES.items() for stage in each])
+def test_every_stage_has_functions(of: str, stage: str) -> None:
+    """Whoever renames one, or puts another one in its place, is told to write it there."""
+    places = stages.STAGES[of][stage]
+    modules = [importlib.util.find_spec(place.partition(":")[0]) for place in places]
+    if None in modules:
+        pytest.skip("its loops are not there")
+    if stage == staged.RECEIVE and staged.found(places[0].replace("get_buffer", "data_received")) is not None:
+        pytest.skip("the event loop has the buffer")
+    assert any(staged.found(place) is not None for place in places), places
+
+
+def test_time_is_that_of_the_innermost_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0]
+    monkeypatch.setattr(staged, "cpu_clock", lambda: now[0])
+    monkeypatch.setattr(staged, "wall_clock", lambda: 10 * now[0])
+    monkeypatch.setattr(staged.Clock, "every", [])
+    monkeypatch.setattr(staged, "_clock", staged.Clock())
+
+    def spend(cpu: int, then: Any = None) -> None:
+        now[0] += cpu
+        if then is not None:
+            then()
+            now[0] += cpu
+
+    inner = staged.watched(lambda: spend(7), "inner")
+    outer = staged.watched(lambda: spend(5, inner), "outer")
+
+    def failing() -> None:
+        spend(1)
+        raise KeyError
+
+    fails = staged.watched(failing, "fails")
+    spend(3)
+    outer()
+    with pytest.raises(KeyError):
+        fails()
+    spend(2)
+    get = staged.before_receiving(lambda self, size: spend(1))
+    updated = staged.after_receiving(lambda self, size: spend(4))
+    get(None, 1)
+    spend(50)
+    updated(None, 1)
+    staged._clock.turn_to(staged._clock.current)
+    counters = staged._clock.counters
+    assert {name: (each.cpu, each.calls) for name, each in counters.items()} == {
+        staged.REST: (3 + 2 + 1 + 4, 0), "outer": (10, 1), "inner": (7, 1), "fails": (1, 1), staged.RECEIVE: (50, 1),
+    }  # fmt: skip
+    assert counters["inner"].wall == 70
+
+
+# -- the command line -------------------------------------------------------------------------------------------------
+
+
+def test_the_command_line() -> None:
+    given = command.arguments([])
+    assert given.part == list(command.PARTS) and given.size == [100, 1024, 65_536] and given.rounds == 3
+    given = command.arguments(["--soak", "5"])
+    assert given.part == [] and given.soak == 5
+    given = command.arguments(["flood", "scan", "--quick", "--setting", "journalSyncData=false"])
+    assert given.part == ["flood", "scan"] and given.setting == {"journalSyncData": "false"} and given.size == [1024]
+    for words in (["nothing"], ["--setting", "one"], ["--size", "5"]):
+        with pytest.raises(SystemExit):
+            command.arguments(words)
