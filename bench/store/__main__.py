@@ -20,6 +20,7 @@ from typing import Any
 from bench.store import cells, compare, flood, limit, scan, soak, stages, starts
 from bench.store.figures import size_of
 from bench.store.sides import HEAP, KINDS, OURS, THEIRS, Side
+from fencepost.store.rows import ready
 from interop import jars
 from interop.clients import Refused
 from interop.processes import DidNotStart, clean_up_when_ended
@@ -51,6 +52,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables of compare to this file as a page has them")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave data and logs in this new folder")
     parser.add_argument("--seconds", type=float, help="of each measurement (by default 4)")
+    parser.add_argument("--plain", action="store_true", help="our programs without compiled loops")
     compared = parser.add_argument_group("compare")
     compared.add_argument("--size", type=int, action="append", choices=compare.SIZES, help="this size of entries alone; repeatable")
     compared.add_argument("--in-flight", type=int, action="append", metavar="N", help="so many in flight alone; repeatable")
@@ -73,7 +75,8 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     flooded.add_argument(
         "--window", type=int, default=flood.WINDOW, metavar="N", help="adds in flight of each connection (by default %(default)s)"
     )
-    flooded.add_argument("--flood-size", type=int, default=100, metavar="BYTES", help="of an entry (by default %(default)s)")
+    flooded.add_argument("--flood-size", type=int, action="append", metavar="BYTES", help="of an entry (by default 100); repeatable")
+    flooded.add_argument("--version-2", action="store_true", help="speak version 2 of the protocol")
     scanned = parser.add_argument_group("scan")
     scanned.add_argument("--gib", type=float, help="of data in the ledger that is read (by default 2)")
     soaked = parser.add_argument_group("soak")
@@ -97,6 +100,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     given.seconds = given.seconds or (2 if quick else 4)
     given.rounds = given.rounds or (1 if quick else 3)
     given.warm_up = given.warm_up if given.warm_up is not None else (8 if quick else 20)
+    given.flood_size = given.flood_size or [100]
     given.gib = given.gib or (0.25 if quick else 2)
     return given
 
@@ -158,6 +162,8 @@ def main() -> int:
     """Measure and print; the exit status."""
     given = arguments()
     clean_up_when_ended()
+    # No figure is to be that of a time in which loops were compiled.
+    os.environ[ready.ENVIRONMENT] = "plain" if given.plain else "compiled"
     if "compare" in given.part and any(KINDS[side] != KINDS[OURS] for side in given.side):
         try:
             jars.fetch()

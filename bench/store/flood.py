@@ -1,6 +1,6 @@
 """One bookie alone: a process on one core sends it adds as fast as it answers, and the bookie has another core.
 
-The adds are frames of version 3 of the protocol, made ahead by the block: only numbers change from one to the next. The bookie does all
+The adds are frames that are made ahead by the block: only numbers change from one to the next. The bookie does all
 that it does for a client, and syncs its journal. Each answer is compared with the one that is expected. (Digests are not right: bookies do not
 look at them.)
 """
@@ -27,7 +27,8 @@ from bench.store.sides import OURS, Side
 from bench.store.usage import cpu, pin, status_bytes
 from fencepost.store.messages import AddEntry, AddEntryResponse
 from fencepost.store.rules.codes import Code
-from fencepost.store.wire.v3 import encode_request, encode_response
+from fencepost.store.wire import v2, v3
+from interop.clients import Refused
 
 CONNECTIONS = 4
 WINDOW = 2_000
@@ -43,19 +44,21 @@ HEADER = 32
 
 
 class Frames:
-    """Adds to one ledger, and what is answered to them: ``size`` bytes each, ``answer_size`` bytes each."""
+    """Adds to one ledger, and what is answered to them: ``size`` bytes each, ``answer_size`` bytes each. ``codec``: of version 2 or 3."""
 
-    def __init__(self, ledger: int, data: int) -> None:
+    def __init__(self, ledger: int, data: int, codec: Any = v3) -> None:
         self.data = data
         txn, entry_id = 0x0123_4567, 0x0654_3210
         body = b"".join(number.to_bytes(8, "big") for number in (ledger, entry_id, entry_id - 1, data)) + bytes(4 + data)
-        request = encode_request(txn, AddEntry(ledger, entry_id, entry_id - 1, body, bytes(20)))
+        request = codec.encode_request(txn, AddEntry(ledger, entry_id, entry_id - 1, body, bytes(20)))
         self.size = len(request)
-        self._txn, self._id, self._body = (request.index(part) for part in (_varint(txn), _varint(entry_id), body))
+        self._body = request.index(body)
+        self._numbers = [request.index(_varint(number)) for number in (txn, entry_id)] if codec is v3 else []
         self.block = np.tile(np.frombuffer(request, np.uint8), (BLOCK, 1))
-        answer = encode_response(txn, AddEntryResponse(ledger, entry_id, Code.OK))
+        answer = codec.encode_response(txn, AddEntryResponse(ledger, entry_id, Code.OK))
         self.answer_size = len(answer)
-        changing = {answer.index(_varint(number)) + byte for number in (txn, entry_id) for byte in range(4)}
+        told = [_varint(txn), _varint(entry_id)] if codec is v3 else [entry_id.to_bytes(8, "big")]
+        changing = {answer.index(number) + byte for number in told for byte in range(len(number))}
         self._fixed = np.array([at for at in range(len(answer)) if at not in changing])
         self._expected = np.frombuffer(answer, np.uint8)[self._fixed]
 
@@ -64,8 +67,8 @@ class Frames:
         numbers = np.arange(first, first + BLOCK, dtype=np.int64)
         for byte in range(4):
             value = (numbers >> 7 * byte & 0x7F | (0x80 if byte < 3 else 0)).astype(np.uint8)
-            self.block[:, self._txn + byte] = value
-            self.block[:, self._id + byte] = value
+            for place in self._numbers:
+                self.block[:, place + byte] = value
         for place, value in ((8, numbers), (16, numbers - 1), (24, (numbers - FIRST + 1) * self.data)):
             column = np.ndarray((BLOCK,), ">i8", self.block, self._body + place, (self.size,))
             column[:] = value
@@ -83,8 +86,8 @@ def _varint(number: int) -> bytes:
 class Link:
     """A connection, with so many adds in flight at most."""
 
-    def __init__(self, port: int, ledger: int, data: int, window: int) -> None:
-        self.frames = Frames(ledger, data)
+    def __init__(self, port: int, ledger: int, data: int, window: int, codec: Any) -> None:
+        self.frames = Frames(ledger, data, codec)
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
@@ -133,9 +136,9 @@ class Link:
         self._held = rest
 
 
-def generate(port: int, data: int, connections: int, window: int, spans: list[float], first: int = LEDGER) -> None:
+def generate(port: int, data: int, connections: int, window: int, spans: list[float], codec: Any = v3) -> None:
     """Send adds for several spans of time, one after another; at the end of each, print how many were answered in it, and in which time."""
-    links = [Link(port, first + number, data, window) for number in range(connections)]
+    links = [Link(port, LEDGER + number, data, window, codec) for number in range(connections)]
     poll = select.epoll()
     by_number = {link.socket.fileno(): link for link in links}
     for number in by_number:
@@ -156,75 +159,77 @@ def generate(port: int, data: int, connections: int, window: int, spans: list[fl
         print(json.dumps({"adds": answered, "seconds": took, "cpu": time.process_time() - began_cpu}), flush=True)
 
 
-def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def run(given: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     """Measure, print and give what was measured."""
+    found = [_flooded(given, folder / str(size), size) for size in given.flood_size]
+    where = "one core" if found[0]["pinned"] else "any core"
+    print(f"a bookie on {where}; {given.connections} connections with {given.window:,} adds in flight each\n")
+    head = ("adds of", "a second", "bookie us", "of kernel", "its core busy", "generator us", "memory", "at most")
+    lines = [
+        (
+            size_of(each["size"]),
+            f"{each['rate']:,.0f}",
+            f"{each['bookie_user'] + each['bookie_system']:.2f}",
+            f"{each['bookie_system']:.2f}",
+            f"{each['busy']:.0%}",
+            f"{each['generator_cpu']:.2f}",
+            size_of(each["resident"]),
+            size_of(each["most"]),
+        )
+        for each in found
+    ]
+    print(table(head, lines), flush=True)
+    return found
+
+
+def _flooded(given: argparse.Namespace, folder: Path, size: int) -> dict[str, Any]:
+    """What a bookie took of adds of one size."""
     cores = sorted(os.sched_getaffinity(0))
+    is_pinned = len(cores) > 1
     side = Side(OURS, folder, given.setting)
     rounds = [given.seconds] * max(3, given.rounds)
+    measured: list[dict[str, float]] = []
     try:
         side.start(bookies=1, clients=0)
         bookie = side.bookies[0]
-        if len(cores) > 1:
+        if is_pinned:
             pin(bookie, cores[0])
-        port = side.cluster.bookies[0].port
-        words = (port, given.flood_size, given.connections, given.window, given.seconds, *rounds)  # the first is a warm-up
-        process = subprocess.Popen(
-            [sys.executable, "-m", "bench.store.flood", *map(str, words)], stdout=subprocess.PIPE, text=True
-        )
-        if len(cores) > 1:
-            pin(process.pid, cores[1])
-        found = []
+        version = 2 if given.version_2 else 3
+        words = (version, side.cluster.bookies[0].port, size, given.connections, given.window, given.seconds, *rounds)
+        command = [sys.executable, "-m", "bench.store.flood", *map(str, words)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
+            if is_pinned:
+                pin(process.pid, cores[1])
             assert process.stdout is not None
             before = cpu([bookie])
             for line in process.stdout:
                 now = cpu([bookie])
                 used, before = now.since(before), now
                 part = json.loads(line)
-                part |= {"rate": part["adds"] / part["seconds"], "user": used.user, "system": used.system}
-                found.append(part)
+                measured.append(part | {"rate": part["adds"] / part["seconds"], "user": used.user, "system": used.system})
         finally:
             process.kill()
             process.wait()
-        if len(found) != len(rounds) + 1:
-            raise RuntimeError("the generator has ended early")
         resident, most = status_bytes(bookie, "VmRSS", "VmHWM")
     finally:
         side.end()
-    measured = found[1:]
-    rate = statistics.median(part["rate"] for part in measured)
+    if len(measured) != len(rounds) + 1:
+        raise Refused("Flood", "the generator has ended early")
+    del measured[0]  # the warm-up
     adds = sum(part["adds"] for part in measured)
-    told = {
-        "size": given.flood_size, "connections": given.connections, "window": given.window, "rate": rate, "rounds": measured,
+    return {
+        "size": size, "connections": given.connections, "window": given.window, "version": version, "pinned": is_pinned,
+        "rate": statistics.median(part["rate"] for part in measured), "rounds": measured,
         "bookie_user": sum(part["user"] for part in measured) / adds * 1e6,
         "bookie_system": sum(part["system"] for part in measured) / adds * 1e6,
         "generator_cpu": sum(part["cpu"] for part in measured) / adds * 1e6,
         "busy": sum(part["user"] + part["system"] for part in measured) / sum(part["seconds"] for part in measured),
-        "resident": resident, "most": most, "pinned": len(cores) > 1,
+        "resident": resident, "most": most,
     }  # fmt: skip
-    print(
-        f"a bookie on {'one core' if told['pinned'] else 'any core'}, adds of {size_of(given.flood_size)} over {given.connections} connections, "
-        f"{given.window:,} in flight of each"
-    )
-    print(
-        table(
-            ("", "adds a second", "bookie us", "of kernel", "its core busy", "generator us"),
-            [
-                (
-                    f"median of {len(measured)}",
-                    f"{rate:,.0f}",
-                    f"{told['bookie_user'] + told['bookie_system']:.2f}",
-                    f"{told['bookie_system']:.2f}",
-                    f"{told['busy']:.0%}",
-                    f"{told['generator_cpu']:.2f}",
-                )
-            ],
-        )
-    )
-    print(f"memory of the bookie: {size_of(resident)} (at most {size_of(most)})", flush=True)
-    return told
 
 
 if __name__ == "__main__":
-    port, data, connections, window, *spans = sys.argv[1:]
-    generate(int(port), int(data), int(connections), int(window), [float(span) for span in spans])
+    version, port, data, connections, window, *spans = sys.argv[1:]
+    codec = v2 if version == "2" else v3
+    generate(int(port), int(data), int(connections), int(window), [float(span) for span in spans], codec=codec)
