@@ -17,8 +17,8 @@ from fencepost.store.client.loops import LOOPS
 from fencepost.store.client.sync import SyncLedgerReader, SyncLedgerWriter, _Loop
 from fencepost.store.messages import ReadEntry
 from fencepost.store.rules.codes import Code
-from fencepost.store.rules.reading import place_to_ask
 from fencepost.store.rules.quorums import write_set
+from fencepost.store.rules.reading import place_to_ask
 
 
 @pytest.fixture(params=["plain", "rows"])
