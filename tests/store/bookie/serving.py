@@ -80,6 +80,7 @@ async def serving(
         failed=server.failed,
         busy=server.busy,
         took=server.metrics.storage_took,
+        compiled=lambda: HOW["loops"] is not None,
     )
     server.open(storage)
     with socket.create_server(("127.0.0.1", 0)) as bound:

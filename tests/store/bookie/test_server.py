@@ -441,3 +441,60 @@ def test_idle_connections_hold_no_buffers(tmp_path: Path) -> None:
                 assert (connection.held, connection.inbox._own, connection.inbox._kept) == (0, None, b"")
 
     run(main())
+
+
+def test_many_reads_at_once_of_what_is_in_memory_on_disk_and_nowhere(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, maxPendingReadRequestsPerThread=700, maxRequestsPerConnection=10_000) as served:
+            for codec in (v3, v2):
+                client, storage = await served.client(codec), served.server.storage
+                for flushed in range(3):
+                    client.send(*(add(flushed + 1, entry_id, b"x" * (entry_id % 700), lac=10) for entry_id in range(100)))
+                    for _ in range(100):
+                        assert (await client.receive())[1].code is Code.OK
+                    if flushed < 2:
+                        await asyncio.to_thread(storage.checkpoint)
+                wanted = [(ledger, entry_id) for entry_id in range(120) for ledger in (1, 2, 3, 4)]
+                client.send(*(m.ReadEntry(*each) for each in wanted))
+                answers = {(each.ledger, each.entry_id): each for each in [(await client.receive())[1] for _ in wanted]}
+                assert len(answers) == len(wanted)
+                for (ledger, entry_id), answer in answers.items():
+                    if ledger == 4:
+                        assert answer.code is Code.NO_LEDGER
+                    elif entry_id >= 100:
+                        assert answer.code is Code.NO_ENTRY
+                    else:
+                        assert answer.body == entry(ledger, entry_id, b"x" * (entry_id % 700), lac=10)
+                        assert codec is v2 or answer.lac == 10
+                client.send(*(m.ReadEntry(1, n % 100) for n in range(1_000)))
+                codes = [(await client.receive())[1].code for _ in range(1_000)]
+                assert codes.count(Code.OK) >= 700 and {*codes} <= {Code.OK, Code.TOO_MANY_REQUESTS}
+            role = served.server.role
+            assert (role.look_ups, role.reads, role.reads_under_way) == ({}, {}, 0)
+
+    run(main())
+
+
+def test_reads_at_once_from_a_disk_that_fails_are_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            client, storage = await served.client(), served.server.storage
+            client.send(*(add(1, entry_id) for entry_id in range(10)))
+            for _ in range(10):
+                await client.receive()
+            await asyncio.to_thread(storage.checkpoint)
+
+            def fail(*arguments: Any) -> Any:
+                raise OSError("the disk is gone")
+
+            monkeypatch.setattr(storage, "read_rows", fail)
+            monkeypatch.setattr(storage, "look_up", fail)
+            monkeypatch.setattr(storage, "cached", lambda *arguments: None)
+            client.send(*(m.ReadEntry(1, entry_id) for entry_id in range(10)))
+            assert {(await client.receive())[1].code for _ in range(10)} == {Code.IO_ERROR}
+            client.send(*(m.ReadEntry(1, entry_id) for entry_id in range(10)))
+            await client.close()
+            await until(lambda: not served.server.connections, "the end of the connection")
+            await until(lambda: not served.server.role.reads and not served.server.role.look_ups, "the reads to be forgotten")
+
+    run(main())

@@ -36,8 +36,38 @@ class Group:
     def __len__(self) -> int:
         return len(self.requests)
 
+    @property
+    def low(self) -> int:
+        return min(request.entry_id for _, request in self.requests)
+
+    @property
+    def high(self) -> int:
+        return max(request.entry_id for _, request in self.requests)
+
     def last_place(self, entry_id: int) -> int:
         return max((place for place, (_, request) in enumerate(self.requests) if request.entry_id == entry_id), default=-1)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Reads with their numbers, and what was found."""
+
+    reads: tuple[tuple[int, m.ReadEntry, bytes | None], ...]
+
+    def __len__(self) -> int:
+        return len(self.reads)
+
+    def entry_ids(self) -> list[int]:
+        return [request.entry_id for _, request, _ in self.reads]
+
+    def lowest(self) -> int:
+        return min(self.entry_ids())
+
+    def highest(self) -> int:
+        return max(self.entry_ids())
+
+    def only(self, which: list[int]) -> Found:
+        return Found(tuple(self.reads[place] for place in which))
 
 
 def groups(requests: list[tuple[int, m.AddEntry]]) -> list[tuple[Group, ...]]:
@@ -62,6 +92,8 @@ class Driven:
         self.stored: dict[tuple[int, int], bytes] = {}
         self.answers: list[tuple[int, int, Any]] = []
         self.look_ups: list[i.LookUp] = []
+        self.reads: list[tuple[int, list[tuple[int, m.ReadEntry]]]] = []
+        self.asked: list[tuple[int, m.ReadEntry]] = []
 
     def happen(self, event: i.Event) -> None:
         for effect in self.bookie.receive(event, 0):
@@ -88,17 +120,36 @@ class Driven:
                     self.answers.append((effect.connection, txn, m.AddEntryResponse(request.ledger, request.entry_id, effect.code)))
         elif kind is i.LookUp:
             self.look_ups.append(effect)
+        elif kind is i.LookUpReads:
+            if effect.count:
+                self.reads.append((effect.number, self.asked[: effect.count]))
+            for txn, request in self.asked[effect.count :]:
+                self.answers.append((1, txn, m.ReadEntryResponse(request.ledger, request.entry_id, Code.TOO_MANY_REQUESTS)))
+        elif kind is i.AnswerReads:
+            for txn, request, body in effect.reads.reads:
+                sent = body if effect.code is Code.OK else None
+                self.answers.append((1, txn, m.ReadEntryResponse(request.ledger, request.entry_id, effect.code, effect.lac, sent)))
         else:
             assert kind is i.SetTimer or kind is i.Result
 
     def look(self) -> None:
         """Carry out the look-ups."""
+        for number, reads in self.reads:
+            found: dict[tuple[int, Code], list[Any]] = {}
+            for txn, request in reads:
+                body = self.stored.get((request.ledger, request.entry_id))
+                code = Code.IO_ERROR if request.entry_id == 4 else Code.NO_ENTRY if body is None else Code.OK
+                found.setdefault((request.ledger, code), []).append((txn, request, body))
+            for (ledger, code), some in found.items():
+                self.happen(i.ReadsFound(number, ledger, code, Found(tuple(some))))
+        self.reads.clear()
         while self.look_ups:
             look = self.look_ups.pop(0)
             ids = [entry_id for ledger, entry_id in self.stored if ledger == look.ledger]
             wanted = max(ids, default=-1) if look.entry_id == -1 else look.entry_id
             body = self.stored.get((look.ledger, wanted))
-            self.happen(i.Found(look.number, Code.NO_ENTRY if body is None else Code.OK, wanted, body))
+            code = Code.IO_ERROR if look.entry_id == 4 else Code.NO_ENTRY if body is None else Code.OK
+            self.happen(i.Found(look.number, code, wanted, body if code is Code.OK else None))
 
     def sync(self) -> None:
         self.happen(i.JournalSynced(self.bookie.position))
@@ -142,12 +193,17 @@ OTHERS = st.one_of(
     st.builds(m.ForceLedger, LEDGERS),
     st.builds(i.Call, st.just(0), st.just("read only"), st.tuples(st.booleans())),
 )
-STEPS = st.one_of(OTHERS, st.lists(ADDS, min_size=1, max_size=8), st.just("sync"))
+STEPS = st.one_of(
+    OTHERS,
+    st.lists(ADDS, min_size=1, max_size=8),
+    st.lists(st.builds(m.ReadEntry, LEDGERS, IDS), min_size=1, max_size=8),
+    st.just("sync"),
+)
 PROTECTIONS = st.sampled_from([ALL, Protections(keys_are_checked=False)])
 
 
 @given(st.lists(RECORDS, max_size=6), st.lists(STEPS, max_size=10), PROTECTIONS)
-def test_a_batch_of_adds_is_as_many_single_ones(records: list[Record], steps: list[Any], protections: Protections) -> None:
+def test_a_batch_is_as_many_single_requests(records: list[Record], steps: list[Any], protections: Protections) -> None:
     together, single = Driven(protections), Driven(protections)
     for each in (together, single):
         for record in records:
@@ -161,6 +217,9 @@ def test_a_batch_of_adds_is_as_many_single_ones(records: list[Record], steps: li
                 each.happen(step)
             elif not isinstance(step, list):
                 each.happen(i.Asked(1, txn, step))
+            elif each is together and type(step[0]) is m.ReadEntry:
+                each.asked = list(enumerate(step, txn))
+                each.happen(i.AskedToRead(1, len(step)))
             elif each is together:
                 for batch in groups(list(enumerate(step, txn))):
                     each.happen(i.AskedToAdd(1, batch))
@@ -174,6 +233,7 @@ def test_a_batch_of_adds_is_as_many_single_ones(records: list[Record], steps: li
         assert together.given() == single.given()
         assert together.bookie.position == single.bookie.position
         assert together.bookie.adds_under_way == single.bookie.adds_under_way
+        assert not together.bookie.reads and not together.bookie.reads_under_way
     for each in (together, single):
         each.sync()
         assert not each.bookie.waiting and not each.bookie.batches and not each.bookie.unsynced_adds and not each.bookie.adds_under_way

@@ -172,9 +172,9 @@ def test_groups_are_adds_of_one_ledger_key_and_flags_in_their_order(adds: list[m
         ids = [adds[n].entry_id for n in members]
         assert (lac, low, high) == (max(adds[n].lac for n in members), min(ids), max(ids))
         assert total == sum(len(adds[n].body) for n in members)
-    numbers = np.zeros((len(order), 2), np.int64)
+    numbers = np.zeros((len(order), 3), np.int64)
     loops.ids(table, order, numbers)
-    assert numbers.tolist() == [[n, adds[n].entry_id] for n in order.tolist()]
+    assert numbers.tolist() == [[n, adds[n].entry_id, adds[n].ledger] for n in order.tolist()]
 
 
 def test_many_ledgers_at_once() -> None:
@@ -201,7 +201,7 @@ def test_entries_are_laid_out_as_the_journal_has_them(adds: list[m.AddEntry], dr
 def test_answers_to_adds_are_those_of_the_codec(version: ModuleType, ledger: int, requests: list[tuple[int, int]], code: m.Code) -> None:
     out = np.zeros(10 + loops.ANSWER * len(requests), np.uint8)
     number = v2._NUMBERS[code] if version is v2 else code.value
-    numbers = np.array(requests, np.int64).reshape(-1, 2)
+    numbers = np.array([(*each, ledger) for each in requests], np.int64).reshape(-1, 3)
     end = loops.answer_adds(out, 10, numbers, ledger, number, version.VERSION)
     expected = [version.encode_response(txn, m.AddEntryResponse(ledger, entry_id, code)) for txn, entry_id in requests]
     assert out[10:end].tobytes() == b"".join(expected)
@@ -216,3 +216,27 @@ def test_loops_take_no_other_types_and_so_are_never_compiled_again() -> None:
 def test_a_key_is_compared_as_a_whole(key: bytes) -> None:
     adds = [m.AddEntry(1, 0, -1, bytes(7) + b"\1" + bytes(16), each) for each in (key, key[:-1] + bytes([key[-1] ^ 1]))]
     assert len(grouped(adds)[3]) == 1 and len(grouped(adds[:1] * 2)[3]) == 2
+
+
+@VERSIONS
+@given(
+    st.lists(st.tuples(TXNS, IDS, IDS, st.binary(max_size=300)), min_size=1, max_size=6),
+    CODES,
+    st.one_of(st.just(-1), IDS),
+    st.randoms(),
+)
+def test_answers_to_reads_are_those_of_the_codec(
+    version: ModuleType, reads: list[tuple[int, int, int, bytes]], code: m.Code, lac: int, drawn: random.Random
+) -> None:
+    bodies = [array(body) for *_, body in reads]
+    found = np.array([[0, entry_id, body.ctypes.data, len(body)] for (_, entry_id, _, _), body in zip(reads, bodies, strict=True)], np.int64)
+    places = [place for place in range(len(reads)) if drawn.random() < 0.8]
+    out = np.zeros(loops.ANSWER * len(reads) + sum(map(len, bodies)), np.uint8)
+    requests = np.array([each[:3] for each in reads], np.int64)
+    end = loops.answer_reads(out, 0, requests, np.array(places, np.int64), found, version.number_of(code), lac, version.VERSION)
+    expected = []
+    for place in places:
+        txn, entry_id, ledger, body = reads[place]
+        response = m.ReadEntryResponse(ledger, entry_id, code, lac, body if code is m.Code.OK else None)
+        expected.append(version.encode_response(txn, response))
+    assert out[:end].tobytes() == b"".join(expected)

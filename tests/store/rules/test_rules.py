@@ -483,3 +483,11 @@ def test_conditional_updates() -> None:
 
 def test_every_protection_is_on_by_default() -> None:
     assert all(getattr(ALL, name) is True for name in Protections._fields)
+
+
+@given(st.integers(1, 50), st.integers(0, 60), st.integers(0, 60))
+def test_as_many_look_ups_begin_at_once_as_would_one_after_another(wanted: int, under_way: int, limit: int) -> None:
+    begun = 0
+    while begun < wanted and reading.may_begin(under_way + begun, limit):
+        begun += 1
+    assert reading.how_many_may_begin(wanted, under_way, limit) == begun

@@ -249,7 +249,7 @@ def _serve_metrics(
         "bookie_SERVER_STATUS": lambda: registration.status,
         "bookie_ledgers_count": lambda: len(server.role.ledgers),
         "bookkeeper_server_ADD_ENTRY_IN_PROGRESS": lambda: server.role.adds_under_way,
-        "bookkeeper_server_READ_ENTRY_IN_PROGRESS": lambda: len(server.role.look_ups),
+        "bookkeeper_server_READ_ENTRY_IN_PROGRESS": lambda: len(server.role.look_ups) + server.role.reads_under_way,
         "bookkeeper_server_connections": lambda: len(server.connections),
         "bookkeeper_server_in_flight_bytes": lambda: server.in_flight_bytes,
     }

@@ -30,14 +30,23 @@ from fencepost.store.bookie.inbox import ROOM, Inbox, Memory, address_of
 from fencepost.store.bookie.metrics import Metrics
 from fencepost.store.bookie.settings import Settings
 from fencepost.store.disk.storage import Storage
-from fencepost.store.messages import AddEntry, AddEntryResponse, StartTls, StartTlsResponse
+from fencepost.store.messages import (
+    NO_ENTRY_YET,
+    AddEntry,
+    AddEntryResponse,
+    ReadEntryResponse,
+    StartTls,
+    StartTlsResponse,
+)
 from fencepost.store.records import Record
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.roles.interface import (
     Answer,
     AnswerAdds,
+    AnswerReads,
     Asked,
     AskedToAdd,
+    AskedToRead,
     BatchFound,
     Call,
     ConnectionClosed,
@@ -52,8 +61,10 @@ from fencepost.store.roles.interface import (
     JournalSynced,
     LookUp,
     LookUpBatch,
+    LookUpReads,
     Measure,
     Measured,
+    ReadsFound,
     Replayed,
     Result,
     RunsFound,
@@ -63,7 +74,8 @@ from fencepost.store.roles.interface import (
     TimerFired,
 )
 from fencepost.store.rows.entries import EntryRows
-from fencepost.store.rows.requests import AddRows
+from fencepost.store.rows.found import CODE, MISS, SIZE, FoundRows
+from fencepost.store.rows.requests import AddRows, FoundReads, ReadRows, by_ledger_and_code, found_nothing
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.flow import is_crowded, reads_on, waits_for_others
 from fencepost.store.rules.reading import batch
@@ -82,6 +94,12 @@ LOOPS = ("fencepost.store.rows.bookie", OF_STORAGE)
 ROWS = 4_096
 """Requests of which rows are made at once."""
 
+LOOK_UPS_AT_ONCE = 1_024
+"""Look-ups that the event loop does in memory in one go."""
+
+FEW = 4
+"""Fewer reads than these are looked up one by one."""
+
 SWEEP = 1.0
 """Seconds between two looks at connections that may have to be closed."""
 
@@ -90,7 +108,7 @@ BACKLOG = 1_024
 
 _log = logging.getLogger("fencepost.store.bookie")
 
-Look = LookUp | LookUpBatch | FindRuns | Measure
+Look = LookUp | LookUpBatch | FindRuns | Measure | ReadRows
 
 
 class Server:
@@ -149,6 +167,7 @@ class Server:
             Store: lambda effect: self._entries.append((effect.ledger, effect.entry_id, effect.body)),
             Answer: self._answer,
             AnswerAdds: self._answer_adds,
+            AnswerReads: self._answer_reads,
             LookUp: self._look,
             LookUpBatch: self._look,
             FindRuns: self._look,
@@ -333,6 +352,8 @@ class Server:
                 end = loops.stretch(table, row, count)
                 if table[row, loops.KIND] == loops.ADD:
                     self._take_adds(connection, memory, rows, row, end)
+                elif table[row, loops.KIND] == loops.READ and end - row >= FEW:
+                    self._take_reads(connection, rows, row, end)
                 else:
                     for at, size in table[row:end, loops.FRAME : loops.FRAME_SIZE + 1].tolist():
                         if not self._take_message(connection, bytes(memory.view[at : at + size]), at + size == stop):
@@ -352,7 +373,7 @@ class Server:
         while first < stop:
             groups, after = loops.group(data, table, first, stop, rows.slots, rows.groups, rows.places, rows.order)
             order = rows.order[: after - first]
-            requests = np.empty((after - first, 2), np.int64)
+            requests = np.empty((after - first, 3), np.int64)
             loops.ids(table, order, requests)
             adds = tuple(
                 AddRows(
@@ -399,6 +420,61 @@ class Server:
         out = Memory(count * loops.ANSWER)
         for each in adds:
             end = loops.answer_adds(out.array, end, each.requests, each.ledger, codec.number_of(answer.code), codec.VERSION)
+        connection.answers.append(out.view[:end])
+        self._touched[connection] = None
+
+    def _take_reads(self, connection: Connection, rows: _Rows, first: int, stop: int) -> None:
+        """Give the role plain reads that came one after another."""
+        requests = np.empty((stop - first, 3), np.int64)
+        self.loops.ids(rows.table, np.arange(first, stop), requests)
+        connection.in_flight += stop - first
+        for effect in self.role.receive(AskedToRead(connection.number, stop - first), self._now()):
+            assert type(effect) is LookUpReads
+            reads, others = ReadRows(effect.number, requests[: effect.count]), ReadRows(0, requests[effect.count :])
+            if len(reads):
+                connection.looks.append(reads)
+            if len(others):
+                too_many = FoundReads(others.requests, np.arange(len(others)), found_nothing(others, Code.TOO_MANY_REQUESTS))
+                self._answer_reads(AnswerReads(connection.number, too_many, Code.TOO_MANY_REQUESTS, NO_ENTRY_YET))
+
+    def _look_up_rows(self, connection: Connection, reads: ReadRows, room: int) -> tuple[int, int]:
+        """Find what is in memory of the first of some reads, up to so many bytes and the entry that goes beyond; and put the others back. Gives how
+        many were found, and their bytes."""
+        some = ReadRows(reads.number, reads.requests[:LOOK_UPS_AT_ONCE])
+        table, blocks = self.storage.cached_rows(some.ledgers, some.entry_ids)
+        sizes = table[:, SIZE]
+        size = int(sizes.sum())
+        if size > room:
+            stop = int(np.searchsorted(np.cumsum(sizes), room)) + 1
+            some, table = ReadRows(reads.number, some.requests[:stop]), table[:stop]
+            size = int(table[:, SIZE].sum())
+        if len(some) < len(reads):
+            connection.looks.appendleft(ReadRows(reads.number, reads.requests[len(some) :]))
+        self._deliver_found(some, FoundRows(table, blocks))
+        missing = np.flatnonzero(table[:, CODE] == MISS)
+        if len(missing):
+            connection.misses.append(ReadRows(reads.number, some.requests[missing]))
+        return len(some) - len(missing), size
+
+    def _deliver_found(self, reads: ReadRows, found: FoundRows) -> None:
+        for ledger, code, some in by_ledger_and_code(reads, found):
+            self._deliver(ReadsFound(reads.number, ledger, code, some))
+
+    def _answer_reads(self, answer: AnswerReads) -> None:
+        reads: FoundReads = answer.reads  # type: ignore[assignment]
+        count, is_ok = len(reads), answer.code is _OK
+        self.metrics.answered[ReadEntryResponse] += count
+        if not is_ok:
+            self.metrics.refused[ReadEntryResponse] += count
+        connection = self.connections.get(answer.connection)
+        if connection is None:
+            return
+        connection.in_flight -= count
+        codec, loops = connection.codec, self.loops
+        out = Memory(count * loops.ANSWER + (reads.size if is_ok else 0))
+        end = loops.answer_reads(
+            out.array, 0, reads.requests, reads.places, reads.found.table, codec.number_of(answer.code), answer.lac, codec.VERSION
+        )
         connection.answers.append(out.view[:end])
         self._touched[connection] = None
 
@@ -483,6 +559,11 @@ class Server:
         room = before = self.settings.write_buffer_bytes_per_connection - connection.transport.get_write_buffer_size()
         while looks and room > 0:
             look = looks.popleft()
+            if type(look) is ReadRows:
+                count, size = self._look_up_rows(connection, look, room)
+                room -= size
+                found += count
+                continue
             body = cached(look.ledger, look.entry_id) if type(look) is LookUp and look.entry_id >= 0 else None
             if body is None:
                 connection.misses.append(look)
@@ -496,18 +577,20 @@ class Server:
             self.metrics.add("bookie_READ_BYTES", before - room)
         if connection.misses and not connection.has_job and room > 0:
             connection.has_job = True
-            job = [connection.misses.popleft() for _ in range(min(len(connection.misses), LOOK_UPS_OF_JOB))]
+            job = _job_of(connection.misses)
             since = self.loop.time()
             self._readers.submit(self._job, job, room).add_done_callback(
                 lambda done: self._hop(self._job_done, connection, job, since, done)
             )
 
-    def _job(self, looks: list[Look], most: int) -> list[Event]:
+    def _job(self, looks: list[Look], most: int) -> list[Event] | FoundRows:
         """In a thread: find what is looked up, up to so many bytes and the entry that goes beyond."""
         found: list[Event] = []
         for look in looks:
+            if type(look) is ReadRows:
+                return self._read_rows(look, most)
             try:
-                found.append(self._find(look))
+                found.append(self._find(look))  # type: ignore[arg-type]
             except Exception as error:  # the disk's, or a fault of ours that this request hits upon: no other one suffers from it
                 _log.error("a look-up fails: %s: %s: %s", look, type(error).__name__, error)
                 found.append(_nothing(look))
@@ -516,7 +599,14 @@ class Server:
                 break
         return found
 
-    def _find(self, look: Look) -> Event:
+    def _read_rows(self, reads: ReadRows, most: int) -> FoundRows:
+        try:
+            return self.storage.read_rows(reads.ledgers, reads.entry_ids, most)
+        except Exception as error:  # as above
+            _log.error("a look-up of %d entries fails: %s: %s", len(reads), type(error).__name__, error)
+            return found_nothing(reads, Code.IO_ERROR)
+
+    def _find(self, look: LookUp | LookUpBatch | FindRuns | Measure) -> Event:
         if type(look) is LookUp:
             return Found(look.number, *self.storage.look_up(look.ledger, look.entry_id))
         if type(look) is LookUpBatch:
@@ -533,16 +623,24 @@ class Server:
 
         return BatchFound(look.number, *batch(look_up, look.entry_id, look.max_count, look.max_size))
 
-    def _job_done(self, connection: Connection, job: list[Look], since: float, done: Future[list[Event]]) -> None:
+    def _job_done(self, connection: Connection, job: list[Look], since: float, done: Future[list[Event] | FoundRows]) -> None:
         connection.has_job = False
         if done.cancelled() or self.stopped:
             return
         found = done.result()
-        connection.misses.extendleft(reversed(job[len(found) :]))
         self.metrics.took("bookkeeper_server_READ_ENTRY_REQUEST", self.loop.time() - since, len(found))
-        self.metrics.add("bookie_READ_BYTES", sum(map(_size, found)))
-        for event in found:
-            self._deliver(event)
+        if type(found) is FoundRows:
+            (reads,) = job
+            assert type(reads) is ReadRows
+            if len(found) < len(reads):
+                connection.misses.appendleft(ReadRows(reads.number, reads.requests[len(found) :]))
+            self.metrics.add("bookie_READ_BYTES", int(found.table[:, SIZE].sum()))
+            self._deliver_found(ReadRows(reads.number, reads.requests[: len(found)]), found)
+        else:
+            connection.misses.extendleft(reversed(job[len(found) :]))
+            self.metrics.add("bookie_READ_BYTES", sum(map(_size, found)))  # type: ignore[arg-type]
+            for event in found:
+                self._deliver(event)  # type: ignore[arg-type]
         self._touched[connection] = None
         self._flush()
 
@@ -789,8 +887,19 @@ def _size(found: Event) -> int:
     return sum(map(len, found.bodies)) if type(found) is BatchFound else 0
 
 
+def _job_of(misses: deque[Look]) -> list[Look]:
+    """What a thread is to find next: reads that came together, or some look-ups of other kinds."""
+    job = [misses.popleft()]
+    while type(job[0]) is not ReadRows and misses and type(misses[0]) is not ReadRows and len(job) < LOOK_UPS_OF_JOB:
+        job.append(misses.popleft())
+    return job
+
+
 def _nothing(look: Look) -> Event:
     """What a look-up comes to that fails, or that nobody waits for."""
+    if type(look) is ReadRows:
+        found = found_nothing(look, Code.IO_ERROR)
+        return ReadsFound(look.number, int(look.ledgers[0]), Code.IO_ERROR, FoundReads(look.requests, np.arange(len(look)), found))
     if type(look) is LookUp:
         return Found(look.number, Code.IO_ERROR, look.entry_id)
     if type(look) is LookUpBatch:

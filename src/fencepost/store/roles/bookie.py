@@ -44,8 +44,10 @@ from fencepost.store.roles.interface import (
     Adds,
     Answer,
     AnswerAdds,
+    AnswerReads,
     Asked,
     AskedToAdd,
+    AskedToRead,
     BatchFound,
     Call,
     ConnectionClosed,
@@ -61,8 +63,11 @@ from fencepost.store.roles.interface import (
     JournalSynced,
     LookUp,
     LookUpBatch,
+    LookUpReads,
     Measure,
     Measured,
+    Reads,
+    ReadsFound,
     Replayed,
     Result,
     RunsFound,
@@ -80,6 +85,7 @@ from fencepost.store.rules.reading import (
     answer_to_poll,
     answer_to_read,
     answer_to_read_lac,
+    how_many_may_begin,
     is_poll_over,
     is_readable,
     may_begin,
@@ -129,7 +135,7 @@ class Bookie:
         self.synced = 0
         self.read_only = False
         self.stopped = False
-        self.waiting: deque[tuple[int, Answer | AnswerAdds | Result | None, tuple[int, int] | None]] = deque()
+        self.waiting: deque[tuple[int, Answer | AnswerAdds | AnswerReads | Result | None, tuple[int, int] | None]] = deque()
         """What waits for the journal, in the order of the positions that have to be durable: an answer, and the entry that is durable then."""
         self.unsynced: dict[tuple[int, int], int] = {}
         """Entries that came by themselves and are not durable yet, by ledger and id, and their positions."""
@@ -139,6 +145,10 @@ class Bookie:
         self.adds_under_way = 0
         """The adds that are not durable yet."""
         self.look_ups: dict[int, Asked] = {}
+        self.reads: dict[int, tuple[int, int]] = {}
+        """Reads that came together and wait for storage, by number: the connection, and how many are left."""
+        self.reads_under_way = 0
+        """All of these."""
         self.polls: dict[int, int] = {}
         """The ledgers of the long polls that wait, by the numbers of these."""
         self.number = 0
@@ -341,6 +351,40 @@ class Bookie:
         after = max(ledger.position, self._position_of(request.ledger, event.entry_id))
         self._reply(Answer(asked.connection, asked.txn, response), after, effects)
 
+    def _asked_to_read(self, event: AskedToRead, effects: list[Effect]) -> None:
+        count = how_many_may_begin(event.count, len(self.look_ups) + self.reads_under_way, self.limits.look_ups)
+        self.number += 1
+        if count:
+            self.reads[self.number] = event.connection, count
+            self.reads_under_way += count
+        effects.append(LookUpReads(self.number, event.connection, count))
+
+    def _reads_found(self, event: ReadsFound, effects: list[Effect]) -> None:
+        connection, left = self.reads[event.number]
+        left -= len(event.reads)
+        self.reads_under_way -= len(event.reads)
+        if left:
+            self.reads[event.number] = connection, left
+        else:
+            del self.reads[event.number]
+        ledger = self.ledgers.get(event.ledger, _UNKNOWN)
+        code = self._answer_to_read(ledger, event.code)
+        for after, reads in self._by_position(event.ledger, event.reads):
+            self._reply(AnswerReads(connection, reads, code, ledger.lac), max(ledger.position, after), effects)
+
+    def _by_position(self, of_ledger: int, reads: Reads) -> list[tuple[int, Reads]]:
+        """Reads by the positions that have to be durable before what they have found is shown, in the order of these."""
+        low, high = reads.lowest(), reads.highest()
+        others = self.unsynced_adds.get(of_ledger, ())
+        if all(adds.high < low or adds.low > high for _, adds in others) and not any(
+            ledger == of_ledger and low <= entry_id <= high for ledger, entry_id in self.unsynced
+        ):
+            return [(0, reads)]
+        found: dict[int, list[int]] = {}
+        for place, entry_id in enumerate(reads.entry_ids()):
+            found.setdefault(self._position_of(of_ledger, entry_id), []).append(place)
+        return [(position, reads.only(places)) for position, places in sorted(found.items())]
+
     def _answer_to_read(self, ledger: Ledger, found: Code) -> Code:
         return answer_to_read(
             stored=found is Code.OK,
@@ -454,7 +498,7 @@ class Bookie:
                 return first + place
         return position
 
-    def _reply(self, reply: Answer | AnswerAdds | Result, after: int, effects: list[Effect]) -> None:
+    def _reply(self, reply: Answer | AnswerAdds | AnswerReads | Result, after: int, effects: list[Effect]) -> None:
         """Give an answer when all records up to a position are durable, and not ahead of what waits already."""
         if after <= self.synced:
             effects.append(reply)
@@ -539,7 +583,7 @@ class Bookie:
 
     def _begin(self, asked: Asked, effects: list[Effect]) -> bool:
         """Count what waits for storage, under a new number; or answer that too much does."""
-        if may_begin(len(self.look_ups), self.limits.look_ups):
+        if may_begin(len(self.look_ups) + self.reads_under_way, self.limits.look_ups):
             self.number += 1
             self.look_ups[self.number] = asked
             return True
@@ -588,6 +632,8 @@ _REQUESTS: dict[type, Callable[[Bookie, Asked, Any, list[Effect]], None]] = {
 
 _EVENTS: dict[type, Callable[[Bookie, Any, list[Effect]], None]] = {
     AskedToAdd: Bookie._adds,
+    AskedToRead: Bookie._asked_to_read,
+    ReadsFound: Bookie._reads_found,
     JournalSynced: Bookie._journal_synced,
     JournalFailed: Bookie._journal_failed,
     Found: Bookie._found,

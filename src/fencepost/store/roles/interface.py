@@ -293,6 +293,10 @@ class Adds(Protocol):
     recovery: bool
     deferred_sync: bool
     lac: int
+    low: int
+    """The lowest id of an entry among them."""
+    high: int
+    """The highest id."""
 
     def __len__(self) -> int:
         """The number of adds."""
@@ -317,6 +321,65 @@ class AnswerAdds(Effect, frozen=True, gc=False):
     connection: int
     adds: tuple[Adds, ...]
     code: Code
+
+
+class Reads(Protocol):
+    """Plain reads that came together, without fences and long polls, of one ledger and with what they were found to be; or the part of them that
+    a bookie has too much to do for."""
+
+    def __len__(self) -> int:
+        """The number of reads."""
+        ...
+
+    def entry_ids(self) -> list[int]:
+        """The entries that are read, in order."""
+        ...
+
+    def lowest(self) -> int:
+        """The lowest id of an entry that is read."""
+        ...
+
+    def highest(self) -> int:
+        """The highest id of an entry that is read."""
+        ...
+
+    def only(self, which: list[int]) -> Reads:
+        """Those at some places among them."""
+        ...
+
+
+class AskedToRead(Event, frozen=True, gc=False):
+    """So many plain reads came over a connection one after another. What comes of them is what would come of each by itself."""
+
+    connection: int
+    count: int
+
+
+class LookUpReads(Effect, frozen=True, gc=False):
+    """Find the entries of the first ``count`` reads of those that were asked for; :class:`ReadsFound` come back until all of them have. The reads after
+    them are answered ``TOO_MANY_REQUESTS``."""
+
+    number: int
+    connection: int
+    count: int
+
+
+class ReadsFound(Event, frozen=True, gc=False):
+    """What some of the look-ups of a :class:`LookUpReads` came to, of one ledger and with one code."""
+
+    number: int
+    ledger: int
+    code: Code
+    reads: Reads
+
+
+class AnswerReads(Effect, frozen=True, gc=False):
+    """Answer every one of these reads over the connection they came by, with what was found if the code is OK; nothing happens if that is gone."""
+
+    connection: int
+    reads: Reads
+    code: Code
+    lac: int
 
 
 class ConnectionClosed(Event, frozen=True, gc=False):

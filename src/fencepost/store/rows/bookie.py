@@ -10,7 +10,9 @@ import numpy as np
 
 from fencepost.store.rows.entries import COLUMNS as ENTRY_COLUMNS
 from fencepost.store.rows.entries import EntryRows
-from fencepost.store.rows.native import copy, inner, load_int32, load_int64, njit, store_int32, store_int64
+from fencepost.store.rows.found import ADDRESS as FOUND_ADDRESS
+from fencepost.store.rows.found import SIZE as FOUND_SIZE
+from fencepost.store.rows.native import copy, copy_from, inner, load_int32, load_int64, njit, store_int32, store_int64
 
 KIND, TXN, LEDGER, ENTRY_ID, LAC, FLAGS, BODY, SIZE, KEY, KEY_SIZE, FRAME, FRAME_SIZE = range(12)
 """The columns of a request: what it is, its fields, and where its body, its master key and its payload begin, with their sizes."""
@@ -31,7 +33,7 @@ GROUP_LEDGER, GROUP_FLAGS, GROUP_KEY, GROUP_KEY_SIZE, GROUP_LAC, GROUP_LOW, GROU
 and the bytes of all bodies."""
 GROUP_COLUMNS = 10
 
-ANSWER = 64
+ANSWER = 80
 """Bytes that the frame of an answer has at most, besides the body of an entry."""
 RECORD = 29
 """Bytes of an entry's record in the journal besides its body, its length included."""
@@ -274,10 +276,10 @@ def group(data, table, first, stop, slots, groups, places, order):
 
 @njit("void(int64[:, ::1], int64[::1], int64[:, ::1])")
 def ids(table, order, into):
-    """The numbers and entry ids of requests, in an order, in two columns."""
+    """The numbers, the entry ids and the ledgers of requests, in an order, in three columns."""
     for place in range(len(order)):
         row = order[place]
-        into[place, 0], into[place, 1] = table[row, TXN], table[row, ENTRY_ID]
+        into[place, 0], into[place, 1], into[place, 2] = table[row, TXN], table[row, ENTRY_ID], table[row, LEDGER]
 
 
 # -- the journal ------------------------------------------------------------------------------------------------------
@@ -346,7 +348,7 @@ def _put_ids(out, at, ledger, entry_id, code):
 def answer_adds(out, at, requests, ledger, code, version):
     """Write the frames of the answers to adds of a ledger, which have all come to one code, as the version has it; where they end.
 
-    ``requests``: their numbers and entry ids. ``out``: room for ``ANSWER`` bytes for each.
+    ``requests``: as :func:`ids` gives them. ``out``: room for ``ANSWER`` bytes for each.
     """
     for row in range(len(requests)):
         txn, entry_id = requests[row, 0], requests[row, 1]
@@ -362,6 +364,58 @@ def answer_adds(out, at, requests, ledger, code, version):
         out[part], out[part + 1] = 0xAA, 0x06
         end = _put_ids(out, part + 3, ledger, entry_id, code)
         out[part + 2] = end - part - 3
+        store_int32(out, at, end - at - 4)
+        at = end
+    return at
+
+
+@inner
+def _size_of_varint(value):
+    size = np.int64(1)
+    while value > 127:
+        size += 1
+        value >>= 7
+    return size
+
+
+@njit("int64(uint8[::1], int64, int64[:, ::1], int64[::1], int64[:, ::1], int64, int64, int64)")
+def answer_reads(out, at, requests, places, found, code, lac, version):
+    """Write the frames of the answers to reads that have all come to one code, as the version has it; where they end.
+
+    ``requests``: as :func:`ids` gives them. ``places``: which of them. ``found``: a table of :class:`fencepost.store.rows.found.FoundRows`, whose bodies are
+    sent if the code is OK. ``lac``: that of their ledgers, -1 if there is none. ``out``: room for ``ANSWER`` bytes for each, and the bodies.
+    """
+    for which in range(len(places)):
+        row = places[which]
+        txn, entry_id, ledger = requests[row, 0], requests[row, 1], requests[row, 2]
+        size = found[row, FOUND_SIZE] if code == 0 else 0
+        if version == 2:
+            store_int32(out, at, 24 + size)
+            store_int32(out, at + 4, 2 << 24 | 2 << 16)
+            store_int32(out, at + 8, code)
+            store_int64(out, at + 12, ledger)
+            store_int64(out, at + 20, entry_id)
+            at += 28
+            if code == 0:
+                copy_from(out, at, found[row, FOUND_ADDRESS], size)
+            at += size
+            continue
+        part = _put_header(out, at + 4, 1, txn, code)
+        out[part], out[part + 1] = 0xA2, 0x06
+        length = 3 + _size_of_varint(code) + _size_of_varint(ledger) + _size_of_varint(entry_id)
+        if code == 0:
+            length += 1 + _size_of_varint(size) + size
+        if lac >= 0:
+            length += 1 + _size_of_varint(lac)
+        end = _put_ids(out, _put_varint(out, part + 2, length), ledger, entry_id, code)
+        if code == 0:
+            out[end] = 0x22
+            end = _put_varint(out, end + 1, size)
+            copy_from(out, end, found[row, FOUND_ADDRESS], size)
+            end += size
+        if lac >= 0:
+            out[end] = 0x28
+            end = _put_varint(out, end + 1, lac)
         store_int32(out, at, end - at - 4)
         at = end
     return at

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fencepost.store.rows.found import CODE, ENTRY_ID, MISS, SIZE, FoundRows
+from fencepost.store.rules.codes import Code
+
 
 @dataclass(slots=True, eq=False)
 class AddRows:
     """Adds of one ledger (:class:`fencepost.store.roles.interface.Adds`).
 
-    ``requests``: int64, shape (adds, 2), their numbers and entry ids; ``low`` and ``high``: the lowest and the highest id. ``first``: their place among
+    ``requests``: int64, shape (adds, 3), their numbers, entry ids and ledgers; ``low`` and ``high``: the lowest and the highest id. ``first``: their place among
     all that came together, ``size``: the bytes of all bodies.
     """
 
@@ -36,3 +39,84 @@ class AddRows:
             return -1
         places = np.flatnonzero(self.requests[:, 1] == entry_id)
         return int(places[-1]) if len(places) else -1
+
+
+@dataclass(slots=True, eq=False)
+class ReadRows:
+    """Reads that came together and wait for storage, under one number. ``requests``: int64, shape (reads, 3), their numbers, entry ids and ledgers."""
+
+    number: int
+    requests: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    @property
+    def ledgers(self) -> NDArray[np.int64]:
+        """Whose entries are read."""
+        return self.requests[:, 2]
+
+    @property
+    def entry_ids(self) -> NDArray[np.int64]:
+        """Which entries are read."""
+        return self.requests[:, 1]
+
+
+@dataclass(slots=True, eq=False)
+class FoundReads:
+    """Reads of one ledger that have come to one code (:class:`fencepost.store.roles.interface.Reads`): those of ``requests`` that are at
+    ``places``, which are the same in ``found``."""
+
+    requests: NDArray[np.int64]
+    places: NDArray[np.int64]
+    found: FoundRows
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def entry_ids(self) -> list[int]:
+        """The entries that are read, in order."""
+        ids: list[int] = self.requests[self.places, 1].tolist()
+        return ids
+
+    def lowest(self) -> int:
+        """The lowest id of an entry that is read."""
+        return int(self.requests[self.places, 1].min())
+
+    def highest(self) -> int:
+        """The highest id of an entry that is read."""
+        return int(self.requests[self.places, 1].max())
+
+    def only(self, which: list[int]) -> FoundReads:
+        """Those at some places among them."""
+        return FoundReads(self.requests, self.places[which], self.found)
+
+    @property
+    def size(self) -> int:
+        """The bytes of all bodies."""
+        return int(self.found.table[self.places, SIZE].sum())
+
+
+def by_ledger_and_code(reads: ReadRows, found: FoundRows) -> list[tuple[int, Code, FoundReads]]:
+    """What reads have come to, by ledger and code; those that are missing are left out."""
+    ledgers, codes = reads.ledgers, found.table[:, CODE]
+    if not len(codes):
+        return []
+    if (ledgers == ledgers[0]).all() and (codes == codes[0]).all():
+        places = [np.arange(len(codes))]
+    else:
+        order = np.lexsort((codes, ledgers))
+        changes = (np.diff(ledgers[order]) != 0) | (np.diff(codes[order]) != 0)
+        places = np.split(order, np.flatnonzero(changes) + 1)
+    return [
+        (int(ledgers[each[0]]), Code(int(codes[each[0]])), FoundReads(reads.requests, each, found))
+        for each in places
+        if codes[each[0]] != MISS
+    ]
+
+
+def found_nothing(reads: ReadRows, code: Code) -> FoundRows:
+    """All reads have come to one code, and nothing is found."""
+    table = np.zeros((len(reads), 4), np.int64)
+    table[:, CODE], table[:, ENTRY_ID] = code.value, reads.entry_ids
+    return FoundRows(table, ())

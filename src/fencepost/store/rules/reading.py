@@ -97,6 +97,11 @@ def may_begin(under_way: int, limit: int) -> bool:
     return under_way < limit
 
 
+def how_many_may_begin(wanted: int, under_way: int, limit: int) -> int:
+    """With how many look-ups a bookie begins that are asked for at once: with as many as it would if they came one after another."""
+    return wanted if may_begin(under_way + wanted - 1, limit) else max(0, limit - under_way)
+
+
 # -- whoever reads ----------------------------------------------------------------------------------------------------
 
 
