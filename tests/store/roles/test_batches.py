@@ -60,10 +60,12 @@ class Found:
     def entry_ids(self) -> list[int]:
         return [request.entry_id for _, request, _ in self.reads]
 
-    def lowest(self) -> int:
+    @property
+    def low(self) -> int:
         return min(self.entry_ids())
 
-    def highest(self) -> int:
+    @property
+    def high(self) -> int:
         return max(self.entry_ids())
 
     def only(self, which: list[int]) -> Found:

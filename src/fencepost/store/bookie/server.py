@@ -75,7 +75,7 @@ from fencepost.store.roles.interface import (
 )
 from fencepost.store.rows.entries import EntryRows
 from fencepost.store.rows.found import CODE, MISS, SIZE, FoundRows
-from fencepost.store.rows.requests import AddRows, FoundReads, ReadRows, by_ledger_and_code, found_nothing
+from fencepost.store.rows.requests import AddRows, FoundReads, ReadRows, by_ledger_and_code, found_nothing, found_reads
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.flow import is_crowded, reads_on, waits_for_others
 from fencepost.store.rules.reading import batch
@@ -97,8 +97,8 @@ ROWS = 4_096
 LOOK_UPS_AT_ONCE = 1_024
 """Look-ups that the event loop does in memory in one go."""
 
-FEW = 4
-"""Fewer reads than these are looked up one by one."""
+FEW_ADDS, FEW_READS = 3, 4
+"""Fewer adds, or reads, than these are taken one by one: that takes less time than to take them as rows."""
 
 SWEEP = 1.0
 """Seconds between two looks at connections that may have to be closed."""
@@ -350,9 +350,10 @@ class Server:
             row = 0
             while row < count:
                 end = loops.stretch(table, row, count)
-                if table[row, loops.KIND] == loops.ADD:
+                kind = table[row, loops.KIND]
+                if kind == loops.ADD and end - row >= FEW_ADDS:
                     self._take_adds(connection, memory, rows, row, end)
-                elif table[row, loops.KIND] == loops.READ and end - row >= FEW:
+                elif kind == loops.READ and end - row >= FEW_READS:
                     self._take_reads(connection, rows, row, end)
                 else:
                     for at, size in table[row:end, loops.FRAME : loops.FRAME_SIZE + 1].tolist():
@@ -434,31 +435,38 @@ class Server:
             if len(reads):
                 connection.looks.append(reads)
             if len(others):
-                too_many = FoundReads(others.requests, np.arange(len(others)), found_nothing(others, Code.TOO_MANY_REQUESTS))
+                found = found_nothing(others, Code.TOO_MANY_REQUESTS)
+                too_many = found_reads(others.requests, np.arange(len(others)), found)
                 self._answer_reads(AnswerReads(connection.number, too_many, Code.TOO_MANY_REQUESTS, NO_ENTRY_YET))
 
     def _look_up_rows(self, connection: Connection, reads: ReadRows, room: int) -> tuple[int, int]:
         """Find what is in memory of the first of some reads, up to so many bytes and the entry that goes beyond; and put the others back. Gives how
         many were found, and their bytes."""
         some = ReadRows(reads.number, reads.requests[:LOOK_UPS_AT_ONCE])
-        table, blocks = self.storage.cached_rows(some.ledgers, some.entry_ids)
-        sizes = table[:, SIZE]
-        size = int(sizes.sum())
+        found = self.storage.cached_rows(some.ledgers, some.entry_ids)
+        size = int(found.table[:, SIZE].sum())
         if size > room:
-            stop = int(np.searchsorted(np.cumsum(sizes), room)) + 1
-            some, table = ReadRows(reads.number, some.requests[:stop]), table[:stop]
-            size = int(table[:, SIZE].sum())
+            stop = int(np.searchsorted(np.cumsum(found.table[:, SIZE]), room)) + 1
+            some, found = ReadRows(reads.number, some.requests[:stop]), FoundRows(found.table[:stop], found.blocks)
         if len(some) < len(reads):
             connection.looks.appendleft(ReadRows(reads.number, reads.requests[len(some) :]))
-        self._deliver_found(some, FoundRows(table, blocks))
-        missing = np.flatnonzero(table[:, CODE] == MISS)
-        if len(missing):
-            connection.misses.append(ReadRows(reads.number, some.requests[missing]))
-        return len(some) - len(missing), size
+        missing, size = self._deliver_found(some, found)
+        if missing:
+            rows = np.flatnonzero(found.table[:, CODE] == MISS)
+            connection.misses.append(ReadRows(reads.number, some.requests[rows]))
+        return len(some) - missing, size
 
-    def _deliver_found(self, reads: ReadRows, found: FoundRows) -> None:
-        for ledger, code, some in by_ledger_and_code(reads, found):
-            self._deliver(ReadsFound(reads.number, ledger, code, some))
+    def _deliver_found(self, reads: ReadRows, found: FoundRows) -> tuple[int, int]:
+        """Tell the role what reads have come to; how many are missing, and the bytes of the others."""
+        requests, table = reads.requests, found.table
+        low, high, size, missing, is_one = self.loops.look_over(requests, table)
+        if not is_one:
+            for ledger, code, some in by_ledger_and_code(reads, found):
+                self._deliver(ReadsFound(reads.number, ledger, code, some))
+        elif not missing:
+            some = FoundReads(requests, np.arange(len(requests)), found, low, high, size)
+            self._deliver(ReadsFound(reads.number, int(requests[0, 2]), Code(int(table[0, CODE])), some))
+        return missing, size
 
     def _answer_reads(self, answer: AnswerReads) -> None:
         reads: FoundReads = answer.reads  # type: ignore[assignment]
@@ -634,8 +642,8 @@ class Server:
             assert type(reads) is ReadRows
             if len(found) < len(reads):
                 connection.misses.appendleft(ReadRows(reads.number, reads.requests[len(found) :]))
-            self.metrics.add("bookie_READ_BYTES", int(found.table[:, SIZE].sum()))
-            self._deliver_found(ReadRows(reads.number, reads.requests[: len(found)]), found)
+            _, size = self._deliver_found(ReadRows(reads.number, reads.requests[: len(found)]), found)
+            self.metrics.add("bookie_READ_BYTES", size)
         else:
             connection.misses.extendleft(reversed(job[len(found) :]))
             self.metrics.add("bookie_READ_BYTES", sum(map(_size, found)))  # type: ignore[arg-type]
@@ -899,7 +907,7 @@ def _nothing(look: Look) -> Event:
     """What a look-up comes to that fails, or that nobody waits for."""
     if type(look) is ReadRows:
         found = found_nothing(look, Code.IO_ERROR)
-        return ReadsFound(look.number, int(look.ledgers[0]), Code.IO_ERROR, FoundReads(look.requests, np.arange(len(look)), found))
+        return ReadsFound(look.number, int(look.ledgers[0]), Code.IO_ERROR, found_reads(look.requests, np.arange(len(look)), found))
     if type(look) is LookUp:
         return Found(look.number, Code.IO_ERROR, look.entry_id)
     if type(look) is LookUpBatch:

@@ -76,8 +76,12 @@ class LedgerStore:
         """As :meth:`note`, for entries that arrived together; those of a ledger stand one after another."""
         table = rows.table
         if len(table):
-            starts = np.flatnonzero(np.diff(table[:, LEDGER], prepend=-1))
-            for ledger, lac in zip(table[starts, LEDGER].tolist(), np.maximum.reduceat(table[:, LAC], starts).tolist(), strict=True):
+            if table[0, LEDGER] == table[-1, LEDGER]:
+                lacs = [(int(table[0, LEDGER]), int(table[:, LAC].max()))]
+            else:
+                starts = np.flatnonzero(np.diff(table[:, LEDGER], prepend=-1))
+                lacs = [*zip(table[starts, LEDGER].tolist(), np.maximum.reduceat(table[:, LAC], starts).tolist(), strict=True)]
+            for ledger, lac in lacs:
                 state = self.states.get(ledger)
                 if state is None:
                     state = self.states[ledger] = LedgerState(ledger)

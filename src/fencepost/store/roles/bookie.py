@@ -374,7 +374,7 @@ class Bookie:
 
     def _by_position(self, of_ledger: int, reads: Reads) -> list[tuple[int, Reads]]:
         """Reads by the positions that have to be durable before what they have found is shown, in the order of these."""
-        low, high = reads.lowest(), reads.highest()
+        low, high = reads.low, reads.high
         others = self.unsynced_adds.get(of_ledger, ())
         if all(adds.high < low or adds.low > high for _, adds in others) and not any(
             ledger == of_ledger and low <= entry_id <= high for ledger, entry_id in self.unsynced

@@ -324,8 +324,12 @@ class AnswerAdds(Effect, frozen=True, gc=False):
 
 
 class Reads(Protocol):
-    """Plain reads that came together, without fences and long polls, of one ledger and with what they were found to be; or the part of them that
-    a bookie has too much to do for."""
+    """Plain reads of one ledger that came together, without fences and long polls, and have come to one code. What was found is the driver's."""
+
+    low: int
+    """The lowest id of an entry that is read."""
+    high: int
+    """The highest id."""
 
     def __len__(self) -> int:
         """The number of reads."""
@@ -333,14 +337,6 @@ class Reads(Protocol):
 
     def entry_ids(self) -> list[int]:
         """The entries that are read, in order."""
-        ...
-
-    def lowest(self) -> int:
-        """The lowest id of an entry that is read."""
-        ...
-
-    def highest(self) -> int:
-        """The highest id of an entry that is read."""
         ...
 
     def only(self, which: list[int]) -> Reads:

@@ -11,6 +11,8 @@ import numpy as np
 from fencepost.store.rows.entries import COLUMNS as ENTRY_COLUMNS
 from fencepost.store.rows.entries import EntryRows
 from fencepost.store.rows.found import ADDRESS as FOUND_ADDRESS
+from fencepost.store.rows.found import CODE as FOUND_CODE
+from fencepost.store.rows.found import MISS
 from fencepost.store.rows.found import SIZE as FOUND_SIZE
 from fencepost.store.rows.native import copy, copy_from, inner, load_int32, load_int64, njit, store_int32, store_int64
 
@@ -367,6 +369,21 @@ def answer_adds(out, at, requests, ledger, code, version):
         store_int32(out, at, end - at - 4)
         at = end
     return at
+
+
+@njit("UniTuple(int64, 5)(int64[:, ::1], int64[:, ::1])")
+def look_over(requests, found):
+    """Of reads, and what they have found: the lowest and the highest id, the bytes of all bodies, how many are missing, and whether all are of
+    one ledger and have come to one code. There must be one at least."""
+    low = high = requests[0, 1]
+    size, missing, is_one = np.int64(0), np.int64(0), np.int64(1)
+    for row in range(len(requests)):
+        low, high = min(low, requests[row, 1]), max(high, requests[row, 1])
+        size += found[row, FOUND_SIZE]
+        missing += found[row, FOUND_CODE] == MISS
+        if found[row, FOUND_CODE] != found[0, FOUND_CODE] or requests[row, 2] != requests[0, 2]:
+            is_one = np.int64(0)
+    return low, high, size, missing, is_one
 
 
 @inner

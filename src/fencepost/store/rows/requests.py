@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fencepost.store.rows.found import CODE, ENTRY_ID, MISS, SIZE, FoundRows
+from fencepost.store.rows.found import CODE, COLUMNS, ENTRY_ID, MISS, SIZE, FoundRows
 from fencepost.store.rules.codes import Code
 
 
@@ -65,11 +65,14 @@ class ReadRows:
 @dataclass(slots=True, eq=False)
 class FoundReads:
     """Reads of one ledger that have come to one code (:class:`fencepost.store.roles.interface.Reads`): those of ``requests`` that are at
-    ``places``, which are the same in ``found``."""
+    ``places``, which are the same in ``found``. ``low`` and ``high``: the lowest and the highest id, ``size``: the bytes of all bodies."""
 
     requests: NDArray[np.int64]
     places: NDArray[np.int64]
     found: FoundRows
+    low: int
+    high: int
+    size: int
 
     def __len__(self) -> int:
         return len(self.places)
@@ -79,44 +82,31 @@ class FoundReads:
         ids: list[int] = self.requests[self.places, 1].tolist()
         return ids
 
-    def lowest(self) -> int:
-        """The lowest id of an entry that is read."""
-        return int(self.requests[self.places, 1].min())
-
-    def highest(self) -> int:
-        """The highest id of an entry that is read."""
-        return int(self.requests[self.places, 1].max())
-
     def only(self, which: list[int]) -> FoundReads:
         """Those at some places among them."""
-        return FoundReads(self.requests, self.places[which], self.found)
+        return found_reads(self.requests, self.places[which], self.found)
 
-    @property
-    def size(self) -> int:
-        """The bytes of all bodies."""
-        return int(self.found.table[self.places, SIZE].sum())
+
+def found_reads(requests: NDArray[np.int64], places: NDArray[np.int64], found: FoundRows) -> FoundReads:
+    """Some of the reads, and what they have found."""
+    ids = requests[places, 1]
+    return FoundReads(requests, places, found, int(ids.min()), int(ids.max()), int(found.table[places, SIZE].sum()))
 
 
 def by_ledger_and_code(reads: ReadRows, found: FoundRows) -> list[tuple[int, Code, FoundReads]]:
     """What reads have come to, by ledger and code; those that are missing are left out."""
     ledgers, codes = reads.ledgers, found.table[:, CODE]
-    if not len(codes):
-        return []
-    if (ledgers == ledgers[0]).all() and (codes == codes[0]).all():
-        places = [np.arange(len(codes))]
-    else:
-        order = np.lexsort((codes, ledgers))
-        changes = (np.diff(ledgers[order]) != 0) | (np.diff(codes[order]) != 0)
-        places = np.split(order, np.flatnonzero(changes) + 1)
+    order = np.lexsort((codes, ledgers))
+    changes = (np.diff(ledgers[order]) != 0) | (np.diff(codes[order]) != 0)
     return [
-        (int(ledgers[each[0]]), Code(int(codes[each[0]])), FoundReads(reads.requests, each, found))
-        for each in places
+        (int(ledgers[each[0]]), Code(int(codes[each[0]])), found_reads(reads.requests, each, found))
+        for each in np.split(order, np.flatnonzero(changes) + 1)
         if codes[each[0]] != MISS
     ]
 
 
 def found_nothing(reads: ReadRows, code: Code) -> FoundRows:
     """All reads have come to one code, and nothing is found."""
-    table = np.zeros((len(reads), 4), np.int64)
+    table = np.zeros((len(reads), COLUMNS), np.int64)
     table[:, CODE], table[:, ENTRY_ID] = code.value, reads.entry_ids
     return FoundRows(table, ())
