@@ -291,8 +291,9 @@ class _RowsInOrder:
         self._order = orders[side, :count]
 
     def runs(self) -> Runs:
-        columns = (self._loops.LEDGER, self._loops.ENTRY_ID, self._loops.SIZE)
-        return Runs.of_rows(*(self._rows[self._order, column] for column in columns))
+        ledgers, ids, sizes = np.empty((3, len(self._order)), np.int64)
+        self._loops.columns(self._rows, self._order, ledgers, ids, sizes)
+        return Runs.of_rows(ledgers, ids, sizes)
 
     def pieces(self) -> Iterator[memoryview]:
         rows, order = self._rows, self._order

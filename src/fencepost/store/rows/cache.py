@@ -248,6 +248,14 @@ def sort(rows, count, orders, starts):
     return found_rows, side
 
 
+@_loop(types.void, _ROWS, _GIVEN, _NUMBERS, _NUMBERS, _NUMBERS, nogil=True)
+def columns(rows, order, ledgers, entry_ids, sizes):
+    """The ledgers, ids and bytes of entries, in order."""
+    for at in range(len(order)):
+        row = order[at]
+        ledgers[at], entry_ids[at], sizes[at] = rows[row, LEDGER], rows[row, ENTRY_ID], rows[row, SIZE]
+
+
 @_loop(types.UniTuple(_INT, 2), _ROWS, _GIVEN, _INT, _BUFFER, nogil=True)
 def lay_out(rows, order, start, buffer):
     """Write entries as they lie in an entry log into a buffer, from a place in the order on, as many as it has room for.
