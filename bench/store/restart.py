@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.store.usage import resident_kinds
-from fencepost.store.disk.entry_logs import EntryLogs, name_of
+from fencepost.store.disk.entry_logs import Bodies, EntryLogs, name_of
 from fencepost.store.disk.files import OsFiles
 from fencepost.store.disk.index import Index
 from fencepost.store.disk.journal_files import journals_in
@@ -30,9 +30,6 @@ from fencepost.store.disk.settings import StorageSettings
 from fencepost.store.disk.storage import Storage
 from fencepost.store.records import EntryAdded
 from fencepost.store.rules.codes import Code
-
-SECTION = 200_000
-"""Entries of a checkpoint, about what half a write cache holds."""
 
 SHAPES = {
     "few": (16, False, True),
@@ -48,6 +45,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.store.restart", description="Measure how a bookie with many entries restarts.")
     parser.add_argument("--entries", type=int, default=1_000_000, metavar="N", help="of each bookie (by default 1,000,000)")
     parser.add_argument("--shape", action="append", choices=SHAPES, help="16 ledgers, 10,000, these with gaps, or 1,000 with entries of one size; repeatable")
+    parser.add_argument(
+        "--section", type=int, default=200_000, metavar="N", help="entries of a checkpoint (by default 200,000, which fill half a write cache)"
+    )
     parser.add_argument("--reads", type=int, default=20_000, metavar="N", help="random reads (by default 20,000)")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave the directories here, and use those that are there already")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
@@ -66,7 +66,7 @@ def nth_id(nth: int, with_gaps: bool) -> int:
     return nth // 2 * 3 + nth % 2 if with_gaps else nth
 
 
-def fill(directory: Path, shape: str, entries: int) -> None:
+def fill(directory: Path, shape: str, entries: int, section: int) -> None:
     """Write a bookie's directory: sections as its checkpoints write them, with entries of all ledgers in each."""
     ledgers, with_gaps, differ = SHAPES[shape]
     used = settings(directory)
@@ -81,7 +81,7 @@ def fill(directory: Path, shape: str, entries: int) -> None:
     logs = EntryLogs(files, Index(), journals)
     first, written = 0, 0
     while written < entries:
-        of_ledger = max(1, min(SECTION, entries - written) // ledgers)
+        of_ledger = max(1, min(section, entries - written) // ledgers)
         sizes = random.integers(20, 101, (ledgers, of_ledger)) if differ else np.full((ledgers, of_ledger), 60)
         at = random.integers(0, len(content) - 100, (ledgers, of_ledger))
         ids = [nth_id(nth, with_gaps) for nth in range(first, first + of_ledger)]
@@ -106,7 +106,7 @@ def fill(directory: Path, shape: str, entries: int) -> None:
 
 def commit(logs: EntryLogs, bodies: dict[int, dict[int, bytes]]) -> None:
     """Write a section."""
-    section = logs.write(bodies)
+    section = logs.write(Bodies(bodies))
     logs.sync(section)
     logs.commit(section)
 
@@ -215,10 +215,10 @@ def main() -> int:
     folder = given.keep or Path(tempfile.mkdtemp(prefix="fencepost-restart-"))
     try:
         for shape in given.shape:
-            directory = folder / f"{shape}-{given.entries}"
+            directory = folder / f"{shape}-{given.entries}-{given.section}"
             if not (directory / "shape.json").exists():
                 shutil.rmtree(directory, ignore_errors=True)
-                fill(directory, shape, given.entries)
+                fill(directory, shape, given.entries, given.section)
             command = [sys.executable, "-m", "bench.store.restart", "--measure", str(directory), "--reads", str(given.reads)]
             done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
             written = json.loads((directory / "shape.json").read_text())["entries"]

@@ -53,6 +53,8 @@ GAP = 1 << 12
 
 NO_LIMIT = 1 << 62
 """More bytes than there are."""
+_NEAR = 1 << 17
+"""Bytes that are read at least to find a section."""
 
 _TRIES = 10
 
@@ -132,26 +134,39 @@ class Scan:
 
 
 def scan(file: File, log: int) -> Scan:
-    """Find the sections of an entry log. Their entries are not read."""
+    """Find the sections of an entry log. Their entries are not read, unless sections are small."""
     sections: list[Section] = []
     at = SECTOR
-    if is_file_header(file.read(0, SECTOR), log):
-        while at < file.end and (section := read_section(file, log, at)) is not None:
+    near = _Near(file)
+    if is_file_header(near.read(0, SECTOR), log):
+        while at < file.end and (section := _read_section(near, log, at)) is not None:
             sections.append(section)
             at = aligned(section.end)
     return Scan(tuple(sections), file.end)
 
 
-def read_section(file: File, log: int, offset: int) -> Section | None:
+class _Near:
+    """A file that is read from its beginning on. What is near to what was wanted is read with it, so that small sections take few reads."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self._start = 0
+        self._data = b""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes from an offset on, fewer than ``size`` of them only at the end of the file."""
+        at = offset - self._start
+        if at + size > len(self._data):
+            self._start, self._data, at = offset, self.file.read(offset, max(size, _NEAR)), 0
+        return self._data[at : at + size]
+
+
+def _read_section(near: _Near, log: int, offset: int) -> Section | None:
     """The section at an offset, without its entries; None if there is none that can be read."""
-    data = file.read(offset, 8 * SECTOR)
-    found = contents_at(data, log, offset)
-    if found is None:
+    found = contents_at(near.read(offset, HEADER), log, offset)
+    if found is None or HEADER + found[1] > near.file.end - offset:
         return None
-    wanted = HEADER + found[1]
-    if wanted > file.end - offset:
-        return None
-    return section_at(data if wanted <= len(data) else file.read(offset, wanted), log, offset)
+    return section_at(near.read(offset, HEADER + found[1]), log, offset)
 
 
 def read_entries(file: File, section: Section) -> Iterator[tuple[int, int, bytes | None]]:

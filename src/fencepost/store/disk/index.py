@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fencepost.store.disk.sections import ENTRY_HEADER, Run, Runs, detail_bytes, runs_of, unpacked
+from fencepost.store.disk.sections import ENTRY_HEADER, ROW, Run, Runs, detail_bytes, runs_of, unpacked
 
 _FIRST = -(1 << 63)
 _LAST = (1 << 63) - 1
@@ -384,7 +384,7 @@ class _Table:
 def _table_of_sections(sections: Sequence[Placed]) -> tuple[_Table, Numbers]:
     """A table of all runs of some sections, and which section each is of."""
     lengths = [len(section.runs) for section in sections]
-    rows = np.concatenate([section.runs.rows for section in sections])
+    rows = np.frombuffer(b"".join(section.runs.rows.tobytes() for section in sections), ROW)
     numbers = np.repeat(np.arange(len(sections)), lengths)
     before = np.cumsum(rows["size"], dtype=np.int64) - rows["size"]
     starts = np.minimum(np.cumsum([0, *lengths[:-1]]), len(rows) - 1)
