@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store.wire.strategies import RESPONSES_OF_3
 
-from fencepost.store.client.loops import AddRows, Loops, RowLoops
+from fencepost.store.client.loops import AddRows, Blocks, Loops, RowLoops
 from fencepost.store.client.pipeline import Pipeline
 from fencepost.store.entries import Digests, Entry
 from fencepost.store.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
@@ -298,3 +298,23 @@ def test_numbers_begin_anew_when_they_are_used_up_and_nothing_is_without_an_answ
     assert not model.pipeline.is_full(2) and model.pipeline.next == rows.FIRST_TXN
     model.send("one", 2, 2, True)
     model.answer([rows.FIRST_TXN, rows.FIRST_TXN + 1], True)
+
+
+def test_blocks_are_used_again_when_nobody_refers_to_them():
+    blocks = Blocks(1 << 20)
+    small = blocks.take(np, 100)
+    assert len(small) == 100 and blocks.room == 1 << 20
+    held = [blocks.take(np, 200_000) for _ in range(4)]
+    assert len({id(block) for block in held}) == 4 and blocks.room == 0, "four of 256 KiB"
+    beyond = blocks.take(np, 200_000)
+    assert not any(beyond is block for block in held), "it is not kept"
+    view = held[2].data[:10]
+    kept = id(held[2]), id(held[3])
+    del held[2:]
+    assert id(blocks.take(np, 250_000)) == kept[1], "of the third there is a view"
+    del view
+    again = [blocks.take(np, 250_000) for _ in range(2)]
+    assert {id(block) for block in again} == {*kept}
+    del again
+    larger = blocks.take(np, 500_000)
+    assert len(larger) == 1 << 19 and blocks.room == 0, "in the place of two"

@@ -1,24 +1,24 @@
 """The compiled loops of a client, once they are there, and the plain ones before.
 
-A client that carries few entries never loads them: a command line would only be slower. After some thousands of entries a thread does, when they have
-been compiled, for which there is a process of low priority.
+A client that carries few entries never loads them: a command line would only be slower. After some thousands of entries it has them got ready
+(:mod:`fencepost.store.rows.ready`), and goes on with the plain ones meanwhile.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
-import subprocess
-import sys
-import threading
+from collections import deque
 from collections.abc import Sequence
+from sys import getrefcount
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fencepost.store.entries import Digests
 from fencepost.store.messages import AddEntry
 from fencepost.store.roles.adds import PLAIN, Masks
 from fencepost.store.roles.interface import AddBatch
+from fencepost.store.rows import ready
 from fencepost.store.rules.metadata import DigestType
 from fencepost.store.rules.protections import Protections
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 WORTH = 2_000
 """Entries that a process has carried when it is worth to load the loops."""
 
-_MODULE = "fencepost.store.rows.client"
+_MODULES = ("fencepost.store.rules.quorums", "fencepost.store.rules.adding", "fencepost.store.rows.client")
+"""The loops, and the rules that they compile."""
 
 
 class Loops:
@@ -38,30 +39,63 @@ class Loops:
     def __init__(self) -> None:
         self.module: Any = None
         self._carried = 0
-        self._loading: threading.Thread | None = None
+        self._is_begun = False
 
     def carried(self, entries: int) -> None:
-        """So many entries were sent or read without the loops: load them in a while, if they are worth it."""
+        """So many entries were sent or read without the loops: get them ready, if they are worth it."""
         self._carried += entries
-        if self._carried >= WORTH and self._loading is None:
-            self._loading = threading.Thread(target=self._load, name="fencepost loops", daemon=True)
-            self._loading.start()
+        if not self._is_begun and (self._carried >= WORTH or os.environ.get(ready.ENVIRONMENT) == "compiled"):
+            self._is_begun = True
+            ready.begin(_MODULES, self._use)
 
     def load(self) -> Any:
         """Load them now, and compile them if they have not been."""
-        self.module = importlib.import_module(_MODULE)
+        self._use([importlib.import_module(name) for name in _MODULES])
         return self.module
 
-    def _load(self) -> None:
-        with contextlib.suppress(OSError):
-            command = [sys.executable, "-c", f"import os; os.nice(19); import {_MODULE}"]
-            nowhere = subprocess.DEVNULL
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-            if subprocess.run(command, stdin=nowhere, stdout=nowhere, stderr=nowhere, env=environment, check=False).returncode == 0:
-                self.load()
+    def _use(self, modules: list[ModuleType]) -> None:
+        self.module = modules[-1]
 
 
 LOOPS = Loops()
+
+
+class Blocks:
+    """Large blocks of bytes that are used again once nobody refers to them: new memory costs a page fault for each 4 KiB.
+
+    ``kept``: bytes that are kept, at most. Whatever does not find a block that is free is given a new one.
+    """
+
+    _SMALL = 32 * 1024
+    _LOOKED_AT = 4
+    _REFERENCES = 2
+    """References to a block that nobody uses: a variable here, and the argument of who counts them."""
+
+    def __init__(self, kept: int) -> None:
+        self.room = kept
+        self._blocks: deque[NDArray[np.uint8]] = deque()
+
+    def take(self, np: Any, size: int) -> NDArray[np.uint8]:
+        """A block of at least so many bytes."""
+        if size < self._SMALL:
+            return np.empty(size, np.uint8)  # type: ignore[no-any-return]
+        for _ in range(min(self._LOOKED_AT, len(self._blocks))):
+            block = self._blocks.popleft()
+            is_free = getrefcount(block) == self._REFERENCES
+            if is_free and len(block) < size:
+                self.room += len(block)  # those that are needed have become larger
+                continue
+            self._blocks.append(block)
+            if is_free:
+                return block
+        block = np.empty(1 << (size - 1).bit_length(), np.uint8)
+        if len(block) <= self.room:
+            self.room -= len(block)
+            self._blocks.append(block)
+        return block
+
+
+BLOCKS = Blocks(64 << 20)
 
 
 class AddRows:
@@ -120,7 +154,7 @@ class RowLoops:
             made = np.empty((0, digests.size), np.uint8)
         else:
             made = _digests(np, digests, first, length, entries)
-        parts = np.empty(len(data) + count * (loops.PART_LIMIT + len(key)), np.uint8)
+        parts = BLOCKS.take(np, len(data) + count * (loops.PART_LIMIT + len(key)))
         table = np.empty((count, loops.ADD_COLUMNS), np.int64)
         size = loops.add_parts(
             np.frombuffer(data, np.uint8),

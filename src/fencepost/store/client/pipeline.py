@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fencepost.store.client.loops import AddRows
+from fencepost.store.client.loops import BLOCKS, AddRows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +56,7 @@ class Pipeline:
     def adds(self, owner: Any, adds: AddRows, place: int, ensemble_size: int, write_quorum: int, deadline: float) -> memoryview:
         """The frames of those adds that are for the bookie at a place of the ensemble, which have no answer from now on."""
         self._make_room(len(adds))
-        out = self.np.empty(adds.size, self.np.uint8)
+        out = BLOCKS.take(self.np, adds.size)
         size, after = self.loops.add_frames(
             adds.parts,
             adds.table,
