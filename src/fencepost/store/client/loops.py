@@ -78,7 +78,8 @@ class Blocks:
     def take(self, np: Any, size: int) -> NDArray[np.uint8]:
         """A block of at least so many bytes."""
         if size < self._SMALL:
-            return np.empty(size, np.uint8)  # type: ignore[no-any-return]
+            small: NDArray[np.uint8] = np.empty(size, np.uint8)
+            return small
         for _ in range(min(self._LOOKED_AT, len(self._blocks))):
             block = self._blocks.popleft()
             is_free = getrefcount(block) == self._REFERENCES
@@ -88,11 +89,11 @@ class Blocks:
             self._blocks.append(block)
             if is_free:
                 return block
-        block = np.empty(1 << (size - 1).bit_length(), np.uint8)
-        if len(block) <= self.room:
-            self.room -= len(block)
-            self._blocks.append(block)
-        return block
+        made: NDArray[np.uint8] = np.empty(1 << (size - 1).bit_length(), np.uint8)
+        if len(made) <= self.room:
+            self.room -= len(made)
+            self._blocks.append(made)
+        return made
 
 
 BLOCKS = Blocks(64 << 20)
