@@ -23,6 +23,7 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     found, lines = [], []
     try:
         side.start()
+        side.settle(given.warm_up / 2)
         for size in SIZES:
             ledger, written = side.ledger(size, 1000), 0
             while written < wanted:

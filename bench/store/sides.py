@@ -132,25 +132,29 @@ class Side:
         times = (part * 1e6 / entries for part in (client.total, bookies.total, client.system, bookies.system))
         return Cell(self.name, operation, size, in_flight, entries, done["seconds"], done["p50"], done["p99"], *times)
 
-    def warm_up(self, seconds: float) -> tuple[float, float]:
-        """Add and read entries of all kinds, until that gets no faster: a just-in-time compiler has seen by then what is to come.
+    def settle(self, seconds: float) -> tuple[Ledger, float, float]:
+        """Add entries until that gets no faster: just-in-time compilers have seen by then what is to come, and loops are loaded.
 
-        Of adds that are many, each round of three seconds is compared with those before, for ``seconds`` at least and five times as long at
-        most. Gives for how many seconds that was, and the adds a second in the last round.
+        Each of six rounds of ``seconds`` is compared with those before, and as long as the last one was the fastest another one follows, up to
+        thirty in all. Gives the ledger, for how many seconds that was, and the adds a second in the last round.
         """
-        ledger, took, rates = self.ledger(1024, 1000), 0.0, [0.0]
-        while took < seconds or (took < 5 * seconds and rates[-1] > 1.05 * max(rates[:-1])):
-            done = self.load(ledger, "adds", 1024, 1000, 3.0)
+        ledger, rates = self.ledger(1024, 1000), [0.0]
+        while len(rates) <= 6 or (len(rates) <= 30 and rates[-1] > 1.05 * max(rates[:-1])):
+            done = self.load(ledger, "adds", 1024, 1000, seconds / 6)
             rates.append(done["entries"] / done["seconds"])
-            took += 3.0
+        ledger.close()
+        return ledger, seconds / 6 * (len(rates) - 1), rates[-1]
+
+    def warm_up(self, seconds: float) -> tuple[float, float]:
+        """Add entries as :meth:`settle` does, and add and read entries of all kinds; gives for how many seconds, and the adds a second."""
+        ledger, took, rate = self.settle(seconds)
         for size, in_flight in ((100, 1000), (100, 1), (65_536, 100)):
             other = self.ledger(size, in_flight)
             self.load(other, "adds", size, in_flight, seconds / 8)
             other.close()
-        ledger.close()
         for operation, in_flight in (("reads", 1000), ("reads", 1), ("scans", 1000)):
             self.load(self.reader(ledger.id, 1024, in_flight), operation, 1024, in_flight, seconds / 6)
-        return took, rates[-1]
+        return took, rate
 
     def memory(self) -> dict[str, dict[str, int]]:
         """Bytes of memory of the client, of the bookies on average, and of the metadata service: resident, and the most that ever were."""

@@ -69,6 +69,7 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     failures: list[BaseException] = []
     try:
         side.start(clients=2)
+        side.settle(given.warm_up / 2)
         threads = [
             threading.Thread(target=_guarded, args=(work, side, given, samples, done, over, failures), daemon=True)
             for work in (_write, _read)

@@ -157,7 +157,7 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     try:
         for side in (plain, watched):
             side.start()
-            side.load(side.ledger(1024, 1000), "adds", 1024, 1000, given.warm_up / 4)
+            side.settle(given.warm_up / 2)
         sockets = [client_socket, *(Path(f"{bookie_socket}.{pid}") for pid in watched.bookies)]
         for operation, size, in_flight in CASES:
             cells, ledgers = {}, {}
