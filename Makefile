@@ -59,7 +59,7 @@ bench: $(STAMP) ## Run the benchmarks
 bench-spark: $(STAMP) ## Run the benchmark of the Spark engine
 	@$(BIN)/python -m bench.spark
 
-bench-store: $(STAMP) ## Run the benchmark of the store beside BookKeeper's (needs a JDK 17 and Maven)
+bench-store: $(STAMP) ## Measure the store, beside BookKeeper's and what the machine allows (needs a JDK 17 and Maven)
 	@$(BIN)/python -m bench.store
 
 chaos: $(STAMP) ## Hurt a real cluster for ten minutes, and see that nothing acknowledged is lost
