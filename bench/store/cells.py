@@ -20,7 +20,7 @@ class Cell:
     entries: int
     seconds: float
     p50: float
-    """Milliseconds, as are those of ``p99``: of an entry that is added or read, of an eighth of the entries in flight in a scan."""
+    """Milliseconds, as are those of ``p99``, of an entry that is added or read; 0 in a scan."""
     p99: float
     client_cpu: float
     """Microseconds of CPU for each entry."""
@@ -65,8 +65,8 @@ def rows(cells: Iterable[Cell], java: str, limit: str) -> list[tuple[str, ...]]:
             (
                 f"{cell.operation} of {size_of(cell.size)}, {cell.in_flight:,} in flight, {cell.side}",
                 f"{cell.rate:,.0f}",
-                f"{cell.p50:,.2f}",
-                f"{cell.p99:,.2f}",
+                f"{cell.p50:,.2f}" if cell.p50 else "",
+                f"{cell.p99:,.2f}" if cell.p99 else "",
                 f"{cell.client_cpu:,.1f}",
                 f"{cell.client_system:,.1f}" if cell.client_system else "",
                 f"{cell.bookies_cpu:,.1f}",
@@ -101,7 +101,7 @@ def markdown(cells: Iterable[Cell], ours: str, java: str, limit: str) -> str:
 
 def _line(size: str, in_flight: int, own: Cell | None, theirs: Cell | None, most: Cell | None) -> str:
     def latencies(cell: Cell | None) -> str:
-        return f"{cell.p50:,.1f} / {cell.p99:,.1f}" if cell else ""
+        return f"{cell.p50:,.1f} / {cell.p99:,.1f}" if cell and cell.p99 else ""
 
     def used(cell: Cell | None) -> str:
         return f"{cell.client_cpu:,.1f} / {cell.bookies_cpu:,.1f}" if cell else ""
