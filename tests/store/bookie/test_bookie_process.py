@@ -23,6 +23,7 @@ from fencepost.store.disk.storage import Storage
 from fencepost.store.errors import NoSuchCookieError
 from fencepost.store.metadata.client import Bookies, MetadataClient
 from fencepost.store.metadata.registration import BookieServiceInfo, Endpoint
+from fencepost.store.rows import ready
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import Fragment
 from fencepost.store.rules.metadata import LedgerMetadata
@@ -62,6 +63,27 @@ def test_a_bookie_makes_its_cluster_registers_and_comes_back_with_what_it_had(tm
                 assert second.bookie_id == first.bookie_id
                 connection = await second.client()
                 assert (await connection.ask(m.ReadEntry(1, 0))).body == entry(1, 0)
+
+    run(main())
+
+
+def test_a_bookie_with_loops_has_what_it_confirmed_and_one_without_them_too(
+    tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Either writes what the other one reads."""
+
+    async def main() -> None:
+        for turn, loops in enumerate(("compiled", "plain", "compiled")):
+            monkeypatch.setenv(ready.ENVIRONMENT, loops)
+            async with bookie(tmp_path, uri) as running:
+                connection = await running.client()
+                ids = range(100 * turn, 100 * turn + 100)
+                connection.send(*(add(1, entry_id) for entry_id in ids))
+                assert {(await connection.receive())[1].code for _ in ids} == {Code.OK}
+                ids = range(100 * turn + 100)
+                connection.send(*(m.ReadEntry(1, entry_id) for entry_id in ids))
+                answers = [(await connection.receive())[1] for _ in ids]
+                assert {answer.entry_id: answer.body for answer in answers} == {entry_id: entry(1, entry_id) for entry_id in ids}
 
     run(main())
 

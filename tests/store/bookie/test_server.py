@@ -498,3 +498,18 @@ def test_reads_at_once_from_a_disk_that_fails_are_told_so(tmp_path: Path, monkey
             await until(lambda: not served.server.role.reads and not served.server.role.look_ups, "the reads to be forgotten")
 
     run(main())
+
+
+def test_loops_are_loaded_once_when_they_are_worth_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost.store.bookie.server.WORTH", 20)
+
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            server, loads = served.server, list[int]()
+            server.loops, server.load_loops = None, lambda: loads.append(1)
+            client = await served.client()
+            for number in range(60):
+                assert (await client.ask(add(1, number))).code is Code.OK
+                assert len(loads) == (number >= 19)
+
+    run(main())

@@ -56,6 +56,7 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
             await _check_cookies(client, directories, bookie_id)
             counts = metrics.Metrics()
             server = Server(Bookie(limits=settings.of_role()), settings, counts, ended.fail, context)
+            server.load_loops = lambda: loops.begin(LOOPS, server.use)
             endpoint = Endpoint("bookie", host, port, extensions=("tls",) if context is not None else ())
             registration = Registration(client, bookie_id, BookieServiceInfo((endpoint,)), server, ended.fail)
             storage = await asyncio.to_thread(
@@ -84,7 +85,8 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
                 for task in tasks:
                     task.add_done_callback(ended.done)
                 ready(bookie_id)
-                loops.begin(LOOPS, server.use)
+                if loops.is_wanted_at_once():
+                    server.load_loops()
                 await ended.wait()
                 _log.info("bookie %s ends", bookie_id)
             finally:

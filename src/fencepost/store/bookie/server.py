@@ -91,6 +91,9 @@ OF_STORAGE = "fencepost.store.rows.cache"
 LOOPS = ("fencepost.store.rows.bookie", OF_STORAGE)
 """The modules of loops of a server, and of its storage."""
 
+WORTH = 2_000
+"""Messages that are taken one at a time before it is worth to have loops."""
+
 ROWS = 4_096
 """Requests of which rows are made at once."""
 
@@ -116,7 +119,8 @@ class Server:
 
     The storage is given to :meth:`open`, and calls :meth:`synced`, :meth:`failed` and :meth:`busy` from its threads. ``on_stop`` is called once,
     with the reason, when the bookie can not go on; from then on nothing is answered any more. ``loops``: :mod:`fencepost.store.rows.bookie` once
-    it is compiled, and None before, when every message is decoded by itself; it may be set at any time.
+    it is compiled, and None before, when every message is decoded by itself. ``load_loops`` is called once, when they are worth it, and is to call
+    :meth:`use`.
     """
 
     def __init__(
@@ -127,8 +131,12 @@ class Server:
         on_stop: Callable[[str], None],
         context: ssl.SSLContext | None = None,
         loops: Any = None,
+        load_loops: Callable[[], None] = lambda: None,
     ) -> None:
         self.loops = loops
+        self.load_loops = load_loops
+        self._taken = 0
+        """The messages that were taken one at a time."""
         self.memory = Memory(ROOM)
         """Where connections put what arrives."""
         self.role = role
@@ -300,6 +308,7 @@ class Server:
     def _take_frames(self, connection: Connection, memory: Memory, stop: int) -> int:
         """Decode and take one message after another; gives where the first one begins that is no whole one."""
         view, limit, start = memory.view, self.settings.netty_max_frame_size_bytes, 0
+        before = self._taken
         while stop - start >= LENGTH_SIZE:
             length = length_of(view, start, stop)
             if not 0 < length <= limit:
@@ -309,6 +318,9 @@ class Server:
             if end > stop or not self._take_message(connection, bytes(view[start + LENGTH_SIZE : end]), end == stop):
                 break
             start = end
+            self._taken += 1
+        if before < WORTH <= self._taken:
+            self.load_loops()
         return start
 
     def _take_message(self, connection: Connection, payload: bytes, is_last: bool) -> bool:

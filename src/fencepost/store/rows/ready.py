@@ -1,10 +1,10 @@
 """Compiled loops for a process that must not wait for them.
 
 To import a module of loops is to compile it, or to load what was compiled before from a cache on disk. Loading takes a second, compiling ten or
-more, and the interpreter does little else meanwhile. So a process that serves begins without loops, and calls :func:`begin`. A thread loads
-them if they are in the cache. If not, it has them compiled by one other process of the lowest priority, and loads them when that is done; of all
-processes of a machine that share a cache only one does so, and the others wait for it. What cannot be had is said in one line of the log, and
-then the process goes on without.
+more, and the interpreter does little else meanwhile. So a process that serves begins without loops, and calls :func:`begin` once it has
+enough to do for them: they take some 100 MiB of memory. A thread loads them if they are in the cache. If not, it has them compiled by one
+other process of the lowest priority, and loads them when that is done; of all processes of a machine that share a cache only one does so, and
+the others wait for it. What can not be had is said in one line of the log, and then the process goes on without.
 
 ``FENCEPOST_LOOPS=plain`` in the environment: do without. ``FENCEPOST_LOOPS=compiled``: :func:`begin` comes back when they are there, even if they
 have to be compiled at once.
@@ -48,6 +48,11 @@ def begin(names: Sequence[str], ready: Ready) -> None:
         _hand_over([importlib.import_module(name) for name in names], ready)
     elif wish != "plain":
         threading.Thread(target=_get, args=(list(names), ready), name="loops", daemon=True).start()
+
+
+def is_wanted_at_once() -> bool:
+    """Whether loops are to be there before they are worth it."""
+    return os.environ.get(ENVIRONMENT) == "compiled"
 
 
 def has(name: str) -> bool:
