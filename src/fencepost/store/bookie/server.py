@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import ssl
 from collections import deque
@@ -108,6 +109,8 @@ SWEEP = 1.0
 
 BACKLOG = 1_024
 """Connections that the operating system keeps until they are accepted."""
+
+_SEED = int.from_bytes(os.urandom(8), signed=True)
 
 _log = logging.getLogger("fencepost.store.bookie")
 
@@ -384,7 +387,7 @@ class Server:
         connection.adds += stop - first
         connection.in_flight += stop - first
         while first < stop:
-            groups, after = loops.group(data, table, first, stop, rows.slots, rows.groups, rows.places, rows.order)
+            groups, after = loops.group(data, table, first, stop, _SEED, rows.slots, rows.groups, rows.places, rows.order)
             order = rows.order[: after - first]
             requests = np.empty((after - first, 3), np.int64)
             loops.ids(table, order, requests)

@@ -42,7 +42,8 @@ RECORD = 29
 
 _IDS = 24
 _LAST_ENTRY = (1 << 63) - 2
-_SPREAD = 0x1E3779B97F4A7C15
+_SPREAD = -7046029254386353131
+"""An odd number that spreads what is multiplied with it over all bits (the golden ratio)."""
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------
@@ -223,28 +224,30 @@ def _is_same(data, table, row, groups, group):
 
 
 @inner
-def _slot(ledger, slots, groups):
-    """Where the group of a ledger is, or goes."""
+def _slot(ledger, slots, groups, seed):
+    """Where the group of a ledger is, or goes. The ``seed`` is another one in every process, so that nobody can choose ledgers that meet."""
     mask = len(slots) - 1
-    slot = ((ledger * _SPREAD) >> 20) & mask
+    hashed = (ledger ^ seed) * _SPREAD
+    hashed = (hashed ^ (hashed >> 32)) * _SPREAD
+    slot = (hashed >> 32) & mask
     while slots[slot] >= 0 and groups[slots[slot], GROUP_LEDGER] != ledger:
         slot = (slot + 1) & mask
     return slot
 
 
-@njit("UniTuple(int64, 2)(uint8[::1], int64[:, ::1], int64, int64, int64[::1], int64[:, ::1], int64[::1], int64[::1])")
-def group(data, table, first, stop, slots, groups, places, order):
+@njit("UniTuple(int64, 2)(uint8[::1], int64[:, ::1], int64, int64, int64, int64[::1], int64[:, ::1], int64[::1], int64[::1])")
+def group(data, table, first, stop, seed, slots, groups, places, order):
     """Put adds together by ledger, in the order of the first of each: the number of groups, and the row after the last that is in one of them.
 
     That is the first one that has not the key and the flags of those before it of its ledger, or ``stop``. ``slots``: twice as many as adds
-    at least, a power of two, all of them -1, and so they are again afterwards. ``groups``: room for as many as adds. ``places`` and ``order``: one
+    at least, a power of two, all of them -1, and so they are again afterwards; ``seed``: any number. ``groups``: room for as many as adds. ``places`` and ``order``: one
     for each add; the rows of the adds, by group, are left in ``order``.
     """
     count, last = np.int64(0), np.int64(0)
     row = first
     while row < stop:
         if not count or table[row, LEDGER] != groups[last, GROUP_LEDGER]:
-            slot = _slot(table[row, LEDGER], slots, groups)
+            slot = _slot(table[row, LEDGER], slots, groups, seed)
             last = slots[slot]
             if last < 0:
                 last = slots[slot] = count
@@ -264,7 +267,7 @@ def group(data, table, first, stop, slots, groups, places, order):
         row += 1
     start = np.int64(0)
     for each in range(count - 1, -1, -1):  # the last first, as no group was put further than it had to be by one that came later
-        slots[_slot(groups[each, GROUP_LEDGER], slots, groups)] = -1
+        slots[_slot(groups[each, GROUP_LEDGER], slots, groups, seed)] = -1
     for each in range(count):
         size = groups[each, GROUP_STOP]
         groups[each, GROUP_START] = groups[each, GROUP_STOP] = start
