@@ -49,9 +49,19 @@ def unpacked(rows: FoundRows) -> list[tuple[Code | None, int, bytes | None]]:
     return made
 
 
+def alone(bookie: SmallBookie, keys: Keys) -> list[tuple[Code, int, bytes | None]]:
+    """Each entry as it is found when nothing is read ahead."""
+    ahead, bookie.ledgers.ahead = bookie.ledgers.ahead, ReadCache(0)
+    compiled, bookie.ledgers.compiled = bookie.ledgers.compiled, lambda: False
+    found_alone = [bookie.ledgers.look_up(*key) for key in keys]
+    bookie.ledgers.ahead, bookie.ledgers.compiled = ahead, compiled
+    return found_alone
+
+
 def check(bookie: SmallBookie, keys: Keys, most: int = NO_LIMIT) -> None:
     ledgers = bookie.ledgers
-    expected = [ledgers.look_up(*key) for key in keys]
+    expected = alone(bookie, keys)
+    assert [ledgers.look_up(*key) for key in keys] == expected
     read = unpacked(ledgers.read_rows(*columns(keys), most))
     assert read == expected[: len(read)]
     assert len(read) == len(keys) or sum(len(body or b"") for _, _, body in read) >= most - entry_logs.HEADER * len(read)
@@ -63,14 +73,19 @@ def check(bookie: SmallBookie, keys: Keys, most: int = NO_LIMIT) -> None:
 
 
 def scan(bookie: SmallBookie, ledger: int, stride: int = 1, at_once: int = 5) -> int:
-    """Read a ledger from one entry to the next; how many entries were in no write cache and were in memory all the same."""
+    """Read a ledger from one entry to the next; how many entries had been read ahead."""
     ids = range(0, 42, stride)
     ahead = 0
     for first in range(0, len(ids), at_once):
         keys = [(ledger, entry_id) for entry_id in ids[first : first + at_once]]
-        cached = unpacked(bookie.ledgers.cached_rows(*columns(keys)))
-        ahead += sum(code is Code.OK and bookie.ledgers.cached(*key) is None for (code, _, _), key in zip(cached, keys, strict=True))
-        check(bookie, keys)
+        ahead += sum(bookie.ledgers.ahead.get(*key) is not None for key in keys)
+        expected = alone(bookie, keys)
+        for key, one in zip(keys, expected, strict=True):
+            assert bookie.ledgers.cached(*key) in (None, one[2])
+        if at_once > 1:
+            assert unpacked(bookie.ledgers.read_rows(*columns(keys))) == expected
+        else:
+            assert bookie.ledgers.look_up(*keys[0]) == expected[0]
     return ahead
 
 
@@ -170,7 +185,7 @@ def test_nothing_is_read_ahead_of_reads_in_no_order() -> None:
     bookie.checkpoint()
     for entry_id in Random(1).sample(range(42), 42):
         assert bookie.ledgers.cached_rows(*columns([(1, entry_id)])).table[0, found.CODE] == MISS
-        check(bookie, [(1, entry_id)])
+        assert bookie.ledgers.look_up(1, entry_id)[0] is Code.OK
 
 
 def test_what_was_looked_up_before_the_index_changed_is_not_kept() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,9 +131,9 @@ class LedgerStore:
         for _, state in sorted(self.logs.states.items()):
             yield from state.records()
 
-    def look_up(self, ledger: int, entry_id: int) -> tuple[Code, int, bytes | None]:
+    def look_up(self, ledger: int, entry_id: int, ahead: bool = True) -> tuple[Code, int, bytes | None]:
         """Find an entry, or, with entry id -1, the last of the ledger: OK, its id and its body; or ``NO_ENTRY`` or ``IO_ERROR``, the id
-        that was asked for, and None."""
+        that was asked for, and None. ``ahead``: those after it may be read, too."""
         wanted: int | None = entry_id
         if entry_id < 0:
             try:
@@ -146,7 +147,11 @@ class LedgerStore:
             return Code.OK, wanted, body
         if self._is_forgotten(ledger):
             return Code.NO_ENTRY, entry_id, None
+        epoch = self.ahead.epoch
         code, body = self.logs.read(ledger, wanted)
+        if ahead and body is not None and entry_id >= 0 and self.compiled():
+            with suppress(Damage):
+                self._read_ahead(epoch, ledger, [wanted], bytes_ahead(len(body), 1))
         return code, wanted if code is Code.OK else entry_id, body
 
     def cached(self, ledger: int, entry_id: int) -> bytes | None:
@@ -156,6 +161,8 @@ class LedgerStore:
             flushing = self.flushing
             if flushing is not None and ledger not in self.forgotten:
                 body = flushing.cache.get(ledger, entry_id)
+        if body is None and self.ahead and not self._is_forgotten(ledger):
+            body = self.ahead.get(ledger, entry_id)
         return body
 
     def cached_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64]) -> FoundRows:
@@ -183,20 +190,19 @@ class LedgerStore:
             asked = np.flatnonzero(is_missing[:count])
             if len(asked) and not errors:
                 size = bytes_ahead(int(table[:count, found.SIZE].sum()), count)
-                if size:
-                    self._read_ahead(epoch, ledgers[asked], entry_ids[asked], size)
+                ledger = ledgers[asked[-1]]
+                self._read_ahead(epoch, int(ledger), entry_ids[asked[ledgers[asked] == ledger]].tolist(), size)
         except Damage:
             return self._one_by_one(ledgers, entry_ids, FoundRows(table, (cached,)), most)
         rows = FoundRows(table[:count], (cached, block))
         return self._one_by_one(ledgers, entry_ids, rows, most) if errors or entry_ids.min(initial=0) < 0 else rows
 
-    def _read_ahead(self, epoch: int, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], size: int) -> None:
+    def _read_ahead(self, epoch: int, ledger: int, entry_ids: list[int], size: int) -> None:
         """Read up to so many bytes of what is likely to be asked for after entries that were not in memory.
 
         Raises :class:`fencepost.store.disk.journal.Damage`.
         """
-        ledger = int(ledgers[-1])
-        expected = self.ahead.next_of(ledger, entry_ids[ledgers == ledger].tolist())
+        expected = self.ahead.next_of(ledger, entry_ids) if size else None
         if expected is None:
             return
         first, stride = expected
@@ -213,7 +219,7 @@ class LedgerStore:
         table, blocks = rows.table, [*rows.blocks]
         codes = table[:, found.CODE]
         for row in np.flatnonzero((codes == MISS) | (codes == Code.IO_ERROR.value)).tolist():
-            code, found_id, body = self.look_up(int(ledgers[row]), int(entry_ids[row]))
+            code, found_id, body = self.look_up(int(ledgers[row]), int(entry_ids[row]), ahead=False)
             data = np.frombuffer(body or b"", np.uint8)
             blocks.append(data)
             table[row] = code.value, found_id, data.ctypes.data if body else 0, len(data)

@@ -45,6 +45,15 @@ class ReadCache:
         self._readers: dict[int, tuple[int, int]] = {}
         """For a ledger, the last entry that was read or read ahead, and how far it is from the one before it; 0 if that is not known."""
 
+    def __bool__(self) -> bool:
+        """Whether there are entries."""
+        return bool(self._halves)
+
+    def get(self, ledger: int, entry_id: int) -> bytes | None:
+        """The body of an entry, None if it is not here."""
+        bodies = (half.get(ledger, entry_id) for half in self._halves)
+        return next((body for body in bodies if body is not None), None)
+
     def find(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], table: NDArray[np.int64]) -> Sequence[object]:
         """As that of a write cache."""
         return [half.find(ledgers, entry_ids, table) for half in self._halves]
