@@ -179,6 +179,14 @@ def test_entries_are_read_ahead_of_a_scan_and_forgotten_with_what_they_rely_on(s
     assert unpacked(bookie.ledgers.read_rows(*columns([(1, 39)])))[0][0] is Code.NO_ENTRY
 
 
+def test_nothing_is_read_ahead_when_there_is_no_memory_for_it() -> None:
+    bookie = SmallBookie(SimDisk(), compiled=lambda: True).begin()
+    bookie.ledgers.ahead = ReadCache(0)
+    bookie.write([EntryAdded(1, each, -1, b"%d" % each) for each in range(42)])
+    bookie.checkpoint()
+    assert scan(bookie, 1) == scan(bookie, 1, at_once=1) == 0
+
+
 def test_nothing_is_read_ahead_of_reads_in_no_order() -> None:
     bookie = SmallBookie(SimDisk(), compiled=lambda: True).begin()
     bookie.write([EntryAdded(1, each, -1, b"%d" % each) for each in range(42)])
@@ -189,7 +197,7 @@ def test_nothing_is_read_ahead_of_reads_in_no_order() -> None:
 
 
 def test_what_was_looked_up_before_the_index_changed_is_not_kept() -> None:
-    cache, block = ReadCache(), np.frombuffer(b"body", np.uint8)
+    cache, block = ReadCache(1 << 20), np.frombuffer(b"body", np.uint8)
     table = np.array([[Code.OK.value, 7, block.ctypes.data, 4], [Code.IO_ERROR.value, 8, 0, 0]])
     for epoch, is_kept in ((0, True), (0, False), (1, True)):
         cache.keep(epoch, 1, table, block, 1)

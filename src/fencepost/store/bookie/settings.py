@@ -152,6 +152,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     write_cache_max_size_mb: Annotated[
         int, Meta(ge=1, description="MiB of memory for entries that are in no entry log yet; with that many, connections are not read from")
     ] = msgspec.field(default=_OF_STORAGE["write_cache_max_size_mb"], name="dbStorage_writeCacheMaxSizeMb")
+    read_ahead_cache_max_size_mb: Annotated[
+        int, Meta(ge=0, description="MiB of memory for entries that are read from disks ahead of those who read one after another; 0: none are")
+    ] = msgspec.field(default=_OF_STORAGE["read_ahead_cache_max_size_mb"], name="dbStorage_readAheadCacheMaxSizeMb")
     log_size_limit: Annotated[
         int, Meta(ge=MIB, description="bytes of an entry log, after which the next one is begun")
     ] = _OF_STORAGE["log_size_limit"]

@@ -46,12 +46,13 @@ class LedgerStore:
     by any at any time.
     """
 
-    def __init__(self, logs: EntryLogs, compiled: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, logs: EntryLogs, compiled: Callable[[], bool] = lambda: False, ahead: int = 16 << 20) -> None:
+        """``ahead``: bytes of memory for entries that are read ahead."""
         self.logs = logs
         self.compiled = compiled
         self.states = {ledger: copy.copy(state) for ledger, state in logs.states.items()}
         self.cache = write_cache(compiled())
-        self.ahead = ReadCache()
+        self.ahead = ReadCache(ahead)
         self.flushing: Checkpoint | None = None
         self.forgotten: set[int] = set()
         self._changed: set[int] = set()

@@ -17,8 +17,6 @@ from fencepost.store.rows import entries, found
 from fencepost.store.rows.entries import EntryRows
 from fencepost.store.rules.codes import Code
 
-LIMIT = 16 << 20
-"""Bytes of memory that all entries take together."""
 AHEAD = 1 << 18
 """Bytes of bodies that are read ahead at once at least, if there are so many entries."""
 FURTHEST = 1 << 20
@@ -37,7 +35,8 @@ class ReadCache:
     ``epoch`` is another one after each :meth:`clear`: only what was looked up in the present one is kept.
     """
 
-    def __init__(self, limit: int = LIMIT) -> None:
+    def __init__(self, limit: int) -> None:
+        """``limit``: the bytes of memory that all entries take together, about; 0: nothing is read ahead."""
         self.epoch = 0
         self._half = limit // 2
         self._lock = threading.Lock()
@@ -71,7 +70,7 @@ class ReadCache:
         goes_on = stride > 0 and entry_ids[0] == last + stride
         if len(entry_ids) > 2:
             goes_on = entry_ids[-1] - entry_ids[0] == distance * (len(entry_ids) - 1)
-        return (entry_ids[-1] + distance, distance) if goes_on and distance else None
+        return (entry_ids[-1] + distance, distance) if goes_on and distance and self._half else None
 
     def keep(self, epoch: int, ledger: int, table: NDArray[np.int64], block: NDArray[np.uint8], stride: int) -> None:
         """Keep entries of a ledger that were read ahead, given as a table of :class:`fencepost.store.rows.found.FoundRows` with all that is in a

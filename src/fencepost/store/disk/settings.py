@@ -23,6 +23,7 @@ class StorageSettings(
         "journal_max_size_mb": "journalMaxSizeMB",
         "journal_pre_alloc_size_mb": "journalPreAllocSizeMB",
         "write_cache_max_size_mb": "dbStorage_writeCacheMaxSizeMb",
+        "read_ahead_cache_max_size_mb": "dbStorage_readAheadCacheMaxSizeMb",
         "flush_interval": "flushInterval",
         "log_size_limit": "logSizeLimit",
         "gc_wait_time": "gcWaitTime",
@@ -58,6 +59,8 @@ class StorageSettings(
     """Room that is taken at once for a journal file."""
     write_cache_max_size_mb: int = 64
     """Memory for entries that are not in an entry log yet. Half of it fills while the other half is flushed."""
+    read_ahead_cache_max_size_mb: int = 16
+    """Memory for entries that are read ahead of those who read a ledger from one entry to the next; 0: none are."""
     flush_interval: int = 10_000
     """The longest time between checkpoints, if something was added."""
     log_size_limit: int = 1024 * MIB

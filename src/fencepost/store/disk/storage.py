@@ -109,7 +109,7 @@ class Storage:
         self._collection = Collection(self._logs, compiled)
         self._next_minor = time.monotonic() + settings.minor_compaction_interval
         self._next_major = time.monotonic() + settings.major_compaction_interval
-        self._ledgers = LedgerStore(self._logs, compiled)
+        self._ledgers = LedgerStore(self._logs, compiled, settings.read_ahead_cache_max_size_mb * MIB)
 
         self._lock = threading.Lock()
         """Held to change what several threads use: all that follows, and the ledgers."""
