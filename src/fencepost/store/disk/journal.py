@@ -22,6 +22,7 @@ import enum
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from fencepost.store.disk.checksum import crc32c
 from fencepost.store.disk.files import Part
@@ -55,36 +56,46 @@ class Ending(enum.Enum):
 
 @dataclass(frozen=True)
 class Scan:
-    """What is in a journal file: its records in order, each with the offset of its group, and where the readable part ends, and how.
+    """What is in a journal file: its groups in order, each its offset and its records as they lie there; and where the readable part ends, and how.
 
     ``previous_end`` is up to where the file before it counts, -1 if this one does not count. ``synced`` is the offset below which
     everything is proven to be durable, ``following`` the file after it, 0 if it does not say that there is one, ``unit`` that of its length.
     """
 
     previous_end: int
-    records: tuple[tuple[int, bytes], ...]
+    groups: tuple[tuple[int, bytes], ...]
     synced: int
     end: int
     ending: Ending
     following: int = 0
     unit: int = 1
 
+    @cached_property
+    def records(self) -> tuple[tuple[int, bytes], ...]:
+        """The records in order, each with the offset of its group."""
+        return tuple((offset, record) for offset, group in self.groups for record in _read_records(group))
+
 
 @dataclass(frozen=True)
 class Recovered:
     """What a journal holds.
 
-    ``records`` are all of them in order. A new file has the number ``number + 1``, the file before it counts up to ``end``, and its
+    ``groups`` are all of them in order, each its records as they lie there. A new file has the number ``number + 1``, the file before it counts up to ``end``, and its
     first group holds ``unproven``, the last records, which may not be durable. ``next_group`` is where the next group
     of the file ``number`` goes, whose length is a multiple of ``unit``. Files with higher numbers do not count.
     """
 
-    records: tuple[bytes, ...]
+    groups: tuple[bytes, ...]
     unproven: tuple[bytes, ...]
     number: int
     end: int
     next_group: int = 0
     unit: int = 1
+
+    @cached_property
+    def records(self) -> tuple[bytes, ...]:
+        """All records in order."""
+        return tuple(record for group in self.groups for record in _read_records(group))
 
 
 class Writer:
@@ -142,7 +153,7 @@ def scan(data: bytes, number: int) -> Scan:
     previous_end, unit = _read_file_header(data, number)
     if previous_end < 0:
         return Scan(-1, (), 0, 0, _ending(data, number, 0))
-    records: list[tuple[int, bytes]] = []
+    groups: list[tuple[int, bytes]] = []
     synced, end, following = 0, SECTOR, 0
     while end < len(data) and not following:
         header = _read_group(data, number, end)
@@ -155,14 +166,14 @@ def scan(data: bytes, number: int) -> Scan:
         if after > len(data) or crc32c(body) != checksum or padding.strip(b"\0"):
             following = 0
             break  # a group counts only as a whole: it was not synced, or is damaged
-        records += [(end, record) for record in _read_records(body)]
+        groups.append((end, body))
         synced, end = max(synced, proven), after
     empty = data[end:] == bytes(len(data) - end)
     ending = Ending.CLEAN if empty or following else _ending(data, number, end)
     whole_units = len(data) // unit * unit
     if whole_units < len(data) and (end > whole_units or not empty):
         ending = Ending.DAMAGED
-    return Scan(previous_end if end > SECTOR else -1, tuple(records), synced, end, ending, following, unit)
+    return Scan(previous_end if end > SECTOR else -1, tuple(groups), synced, end, ending, following, unit)
 
 
 def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
@@ -191,7 +202,7 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
         if before is not None:
             if before.end < seen.previous_end:
                 raise Damage(f"journal file {number - 1} was synced and can not be read from byte {before.end:,} on")
-            found += [record for group, record in before.records if group < seen.previous_end]
+            found += [group for offset, group in before.groups if offset < seen.previous_end]
         elif start == 1 and seen.previous_end:
             raise Damage(f"journal file {number - 1} is missing")
         before, last = seen, Recovered((), (), number, seen.synced, seen.end, seen.unit)
@@ -201,9 +212,9 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
         if start > 1:
             raise Damage(f"journal file {start} {'can not be read' if torn == start else 'is missing'}")
         return last
-    proven = [record for group, record in before.records if group < before.synced]
-    unproven = [record for group, record in before.records if group >= before.synced]
-    return Recovered((*found, *proven, *unproven), tuple(unproven), last.number, last.end, last.next_group, last.unit)
+    found += [group for _, group in before.groups]
+    unproven = [record for offset, group in before.groups if offset >= before.synced for record in _read_records(group)]
+    return Recovered(tuple(found), tuple(unproven), last.number, last.end, last.next_group, last.unit)
 
 
 def _file_header(number: int, previous_end: int, unit: int) -> bytes:

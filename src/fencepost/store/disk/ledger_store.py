@@ -20,7 +20,7 @@ from fencepost.store.disk.sections import Section
 from fencepost.store.disk.write_cache import WriteCache, write_cache
 from fencepost.store.records import EntryAdded, Record
 from fencepost.store.rows import found
-from fencepost.store.rows.entries import LAC, LEDGER, EntryRows
+from fencepost.store.rows.entries import EntryRows
 from fencepost.store.rows.found import MISS, FoundRows, missing
 from fencepost.store.rules.adding import is_beyond, lac_of_bookie
 from fencepost.store.rules.codes import Code
@@ -76,21 +76,14 @@ class LedgerStore:
 
     def note_rows(self, rows: EntryRows) -> None:
         """As :meth:`note`, for entries that arrived together; those of a ledger stand one after another."""
-        table = rows.table
-        if len(table):
-            if table[0, LEDGER] == table[-1, LEDGER]:
-                lacs = [(int(table[0, LEDGER]), int(table[:, LAC].max()))]
-            else:
-                starts = np.flatnonzero(np.diff(table[:, LEDGER], prepend=-1))
-                lacs = [*zip(table[starts, LEDGER].tolist(), np.maximum.reduceat(table[:, LAC], starts).tolist(), strict=True)]
-            for ledger, lac in lacs:
-                state = self.states.get(ledger)
-                if state is None:
-                    state = self.states[ledger] = LedgerState(ledger)
-                    self._changed.add(ledger)
-                if is_beyond(lac, state.lac):
-                    state.lac = lac_of_bookie(state.lac, lac)
-                    self._changed.add(ledger)
+        for ledger, lac in rows.lacs():
+            state = self.states.get(ledger)
+            if state is None:
+                state = self.states[ledger] = LedgerState(ledger)
+                self._changed.add(ledger)
+            if is_beyond(lac, state.lac):
+                state.lac = lac_of_bookie(state.lac, lac)
+                self._changed.add(ledger)
 
     def forget(self, ledger: int) -> None:
         """Forget a ledger, and all entries of it that were put so far."""

@@ -6,15 +6,20 @@ An entry has its ledger, id and LAC as 8 bytes each and then its body, since mos
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 import msgspec
+import numpy as np
 
 from fencepost.store.records import EntryAdded, LacWritten, LedgerFenced, LimboChanged, MasterKeyLearnt, Record
+from fencepost.store.rows.entries import COLUMNS, ENTRY_ID, LAC, LEDGER, OFFSET, SIZE, EntryRows
 
 KINDS: tuple[type[Record], ...] = (EntryAdded, MasterKeyLearnt, LedgerFenced, LacWritten, LimboChanged)
 """The kinds of records by the number that stands for each. A number is never given to another kind."""
 
 _ENTRY = struct.Struct(">Bqqq")
+_HEAD = struct.Struct(">IB")
+_LENGTH = 4
 _ENTRY_KIND = KINDS.index(EntryAdded)
 _NUMBERS = {kind: bytes([number]) for number, kind in enumerate(KINDS)}
 _ENCODER = msgspec.msgpack.Encoder()
@@ -38,3 +43,35 @@ def decode(data: bytes) -> Record:
         raise ValueError("the record of an entry is cut short")
     _, ledger, entry_id, lac = _ENTRY.unpack_from(data)
     return EntryAdded(ledger, entry_id, lac, data[_ENTRY.size :])
+
+
+def decode_rows(group: bytes) -> Iterator[Record | EntryRows]:
+    """The records of a group of the journal, each with its length before it: those of entries by rows, as many as follow one another, and the others
+    by themselves. Raises ``ValueError`` if there is something that is no record."""
+    offsets: list[int] = []
+    lengths: list[int] = []
+    at, unpack = 0, _HEAD.unpack_from
+    while at < len(group):
+        length, kind = unpack(group, at) if at + _HEAD.size <= len(group) else (0, 0)
+        if kind != _ENTRY_KIND or length < _ENTRY.size:
+            if offsets:
+                yield _rows(group, offsets, lengths)
+                offsets, lengths = [], []
+            yield decode(group[at + _LENGTH : at + _LENGTH + length])
+        else:
+            offsets.append(at + _LENGTH)
+            lengths.append(length)
+        at += _LENGTH + length
+    if offsets:
+        yield _rows(group, offsets, lengths)
+
+
+def _rows(group: bytes, offsets: list[int], lengths: list[int]) -> EntryRows:
+    """Entries by rows, given where their records are; those of a ledger one after another."""
+    data, starts = np.frombuffer(group, np.uint8), np.array(offsets)
+    fields = data[(starts + 1)[:, np.newaxis] + np.arange(24)].view(">i8")
+    table = np.empty((len(starts), COLUMNS), np.int64)
+    table[:, [LEDGER, ENTRY_ID, LAC]] = fields
+    table[:, OFFSET] = starts + _ENTRY.size
+    table[:, SIZE] = np.array(lengths) - _ENTRY.size
+    return EntryRows(data, table[np.argsort(table[:, LEDGER], kind="stable")])

@@ -1,7 +1,6 @@
 """A bookie's storage: its journal, its entries and what it knows of its ledgers, on the disks of one machine.
 
-The driver of a bookie opens it, gives its role every one of :meth:`Storage.records` as a ``Replayed`` and carries out the effects of
-that, calls :meth:`Storage.start`, and from then on carries out ``Journal``, ``Store`` and ``LookUp`` by the methods of the same names.
+The driver of a bookie opens it, gives its role every one of :meth:`Storage.records` as a ``Replayed``, calls :meth:`Storage.start`, and from then on carries out ``Journal``, ``Store`` and ``LookUp`` by the methods of the same names.
 An entry is given to :meth:`Storage.journal` first and then to :meth:`Storage.store`.
 
 Two threads work behind it. One writes the journal: whatever came while the last sync ran is the next group. The other one takes
@@ -32,9 +31,9 @@ from fencepost.store.disk.index import Index
 from fencepost.store.disk.journal import Damage, laid_out
 from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
 from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
-from fencepost.store.disk.records import decode, encode
+from fencepost.store.disk.records import decode_rows, encode
 from fencepost.store.disk.settings import MIB, StorageSettings
-from fencepost.store.records import EntryAdded, Record
+from fencepost.store.records import EntryAdded, LacWritten, Record
 from fencepost.store.rows.entries import EntryRows
 from fencepost.store.rows.found import CODE, FoundRows
 from fencepost.store.rules.codes import Code
@@ -139,16 +138,20 @@ class Storage:
     def records(self) -> Iterator[Record]:
         """What the role is to be given as ``Replayed``, in order: what it knew of its ledgers, then what is in the journal since.
 
-        ``Store`` is to be carried out before the next one is taken. Raises :class:`fencepost.SystemFailure`.
+        The storage keeps the entries that are in the journal by itself; the role hears of their LACs. Raises :class:`fencepost.SystemFailure`.
         """
         yield from self._ledgers.records()
-        for payload in self._found.records:
+        for group in self._found.groups:
             try:
-                record = decode(payload)
+                for record in decode_rows(group):
+                    if isinstance(record, EntryRows):
+                        self._keep_replayed(record)
+                        yield from (LacWritten(ledger, lac, b"") for ledger, lac in record.lacs())
+                    else:
+                        self._ledgers.note(record)
+                        yield record
             except ValueError as error:
                 raise SystemFailure(f"{self.settings.journal_directory}: a record can not be understood: {error}") from None
-            self._ledgers.note(record)
-            yield record
 
     def start(self) -> None:
         """Go to work: the role has been given all of :meth:`records`. Raises :class:`fencepost.SystemFailure`."""
@@ -364,6 +367,14 @@ class Storage:
         self._queue.append((0, self._ledgers.swap()))
         self._idle = False
         self._arrived.notify()
+
+    def _keep_replayed(self, rows: EntryRows) -> None:
+        """Keep entries that were in the journal."""
+        with self._lock:
+            self._ledgers.note_rows(rows)
+            self._ledgers.cache.put_rows(rows)
+        if self._ledgers.cache.size >= self._half:
+            self._flush_replayed()
 
     def _flush_replayed(self) -> None:
         """Make room in the cache while the journal is replayed, which is still needed from where it was."""

@@ -121,8 +121,9 @@ class PlainWriteCache:
             self.put(ledger, entry_id, body)
 
     def put_rows(self, rows: EntryRows) -> None:
-        for row, (ledger, entry_id) in enumerate(rows.table[:, [given.LEDGER, given.ENTRY_ID]].tolist()):
-            self.put(ledger, entry_id, rows.body(row))
+        data = rows.view
+        for ledger, entry_id, _, offset, size in rows.table.tolist():
+            self.put(ledger, entry_id, data[offset : offset + size].tobytes())
 
     def get(self, ledger: int, entry_id: int) -> bytes | None:
         entries = self.entries.get(ledger)

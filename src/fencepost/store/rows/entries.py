@@ -31,6 +31,15 @@ class EntryRows(NamedTuple):
         """The bytes as one that can not be written to."""
         return memoryview(self.data).toreadonly()  # type: ignore[arg-type]
 
+    def lacs(self) -> list[tuple[int, int]]:
+        """The ledgers, and the highest LAC that entries of each carry. Those of a ledger stand one after another."""
+        if not len(self.table):
+            return []
+        if self.table[0, LEDGER] == self.table[-1, LEDGER]:
+            return [(int(self.table[0, LEDGER]), int(self.table[:, LAC].max()))]
+        starts = np.flatnonzero(np.diff(self.table[:, LEDGER], prepend=self.table[0, LEDGER] - 1))
+        return list(zip(self.table[starts, LEDGER].tolist(), np.maximum.reduceat(self.table[:, LAC], starts).tolist(), strict=True))
+
     def body(self, row: int) -> bytes:
         """The body of one entry."""
         offset, size = self.table[row, OFFSET], self.table[row, SIZE]
