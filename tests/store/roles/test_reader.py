@@ -11,11 +11,13 @@ from fencepost.store.messages import ReadEntry, ReadEntryResponse, ReadLac, Read
 from fencepost.store.roles.interface import (
     Call,
     Effect,
+    EntriesRead,
     Error,
     MetadataAnswer,
     MetadataChanged,
     Outcome,
     ReadMetadata,
+    ReadOn,
     Received,
     Result,
     Send,
@@ -335,6 +337,66 @@ def test_a_ledger_that_is_deleted_is_no_ledger_for_all_who_wait() -> None:
     story.happen(MetadataChanged(1))
     assert story.metadata(None) == [Result(token, error=Error.NO_LEDGER) for token in (2, 4, 3)]
     assert story.call("read", 0) == [Result(5, error=Error.NO_LEDGER)]
+
+
+# -- entries that were asked for by the batch --------------------------------------------------------------------------
+
+
+def read_on(story: Story, bookie: str, answer: Code | bytes | None, token: int = 7, is_waiting: bool = False) -> list[Effect]:
+    """A bookie that was asked for entry 3 by the batch answers so."""
+    response = None
+    if answer is not None:
+        code, found = (Code.OK, answer) if isinstance(answer, bytes) else (answer, None)
+        response = ReadEntryResponse(1, 3, code, -1, found)
+    return story.happen(ReadOn(token, 3, bookie, response, is_waiting))
+
+
+@pytest.mark.parametrize("answer", [LACK, Code.IO_ERROR, b"damaged", None])
+def test_what_a_batch_did_not_bring_comes_from_another_bookie(answer: Code | bytes | None) -> None:
+    story = Story()
+    assert read_on(story, "a", answer) == [] and list(story.sent) == ["b"]
+    assert story.answer("b", body(3)) == [Result(7, b"entry 3")]
+    assert story.timer() == [] and not story.sent
+
+
+def test_an_unusual_answer_to_a_batch_may_have_the_entry() -> None:
+    assert read_on(Story(), "c", body(3)) == [Result(7, b"entry 3")]
+
+
+@pytest.mark.parametrize(("answer", "error"), [(LACK, Error.NO_ENTRY), (b"damaged", Error.DIGEST_MISMATCH), (None, Error.READ_FAILED)])
+def test_the_bookie_that_a_batch_asked_counts_as_one_of_them(answer: Code | bytes | None, error: Error) -> None:
+    story = Story()
+    read_on(story, "a", answer)
+    assert story.answer("b", LACK) == []
+    assert story.answer("c", LACK) == [ReadMetadata(2, 1, watch=True)]
+    assert story.metadata(OPEN) == [Result(7, error=error)]
+
+
+def test_a_batch_that_takes_long_is_not_waited_for_alone_and_its_answer_counts() -> None:
+    story = Story()
+    assert read_on(story, "a", None, is_waiting=True) == [] and list(story.sent) == ["b"]
+    assert story.answer("b", LACK) == [] and not story.sent, "the first may yet answer"
+    assert read_on(story, "a", LACK) == [] and list(story.sent) == ["c"]
+    assert story.answer("c", body(3)) == [Result(7, b"entry 3")]
+
+
+def test_what_came_by_the_batch_tells_a_lac_and_who_is_suspect() -> None:
+    story = Story()
+    story.happen(EntriesRead("a", None))
+    story.call("read", 3)
+    assert list(story.sent) == ["b"]
+    story.answer("b", body(3))
+    story.happen(EntriesRead("a", 9))
+    assert story.reader.lac == 9 and not story.reader.suspects
+    story.happen(EntriesRead("a", 8))
+    assert story.reader.lac == 9
+
+
+def test_a_batch_of_a_ledger_that_is_gone() -> None:
+    story = Story()
+    story.happen(MetadataChanged(1))
+    story.metadata(None)
+    assert read_on(story, "a", LACK) == [Result(7, error=Error.NO_LEDGER)]
 
 
 def test_unknown_calls() -> None:

@@ -89,9 +89,11 @@ class LedgerReader:
 
     async def read_entry(self, entry_id: int) -> bytes:
         """The data of one entry. Raises as :meth:`read`."""
-        if entry_id > self.last_add_confirmed:
+        known = self.last_add_confirmed
+        if entry_id > known:
             await self._up_to(entry_id)
-        if LOOPS.module is None or not is_readable(entry_id, self._role.lac, self._role.end):
+            known = self.last_add_confirmed
+        if LOOPS.module is None or not is_readable(entry_id, known, None):
             LOOPS.carried(1)
             data: bytes = await self._calls.ask("read", entry_id)
             return data

@@ -217,7 +217,7 @@ class Store:
         recover: bool = False,
         password: bytes | str = b"",
         digest: DigestType | str | None = None,
-        prefetch: int = 256,
+        prefetch: int = 1000,
         prefetch_bytes: int = 16 * 1024 * 1024,
     ) -> Opening[LedgerReader]:
         """Open a ledger to read it. With ``recover`` it is closed first, and whoever still writes it is fenced off.

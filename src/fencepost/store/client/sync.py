@@ -369,7 +369,7 @@ class SyncStore:
         recover: bool = False,
         password: bytes | str = b"",
         digest: DigestType | str | None = None,
-        prefetch: int = 256,
+        prefetch: int = 1000,
         prefetch_bytes: int = 16 * 1024 * 1024,
     ) -> SyncLedgerReader:
         """See :meth:`Store.open_ledger`."""
