@@ -339,9 +339,9 @@ class Singles(Reading):
         role, loops = self.readings.role, LOOPS.module
         np, digests = loops.np, role.digests
         is_crc32c = digests.digest_type is DigestType.CRC32C
+        block = np.empty(loops.bytes_of(responses, rows), np.uint8)  # before rows become -1
         if not is_crc32c and digests.size:
             _refuse_damaged(role, loops, view, responses, entry_ids, rows)
-        block = np.empty(loops.bytes_of(responses, rows), np.uint8)
         table = np.full((len(rows), loops.ENTRY_COLUMNS), -1, np.int64)
         _, _, lac = loops.take_entries(
             view, responses, rows, entry_ids, role.ledger, digests.size, is_crc32c, -1, block, 0, table

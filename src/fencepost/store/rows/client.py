@@ -250,8 +250,8 @@ def take_entries(data, responses, rows, entry_ids, ledger, digest_size, is_crc32
     new, where the block ends then, and the highest LAC that was told.
 
     The row of a response becomes -1 in ``rows`` if its body is not the entry that was asked for, or its CRC32C is wrong. Digests of other
-    kinds are not looked at, nor responses whose row is -1 already. If ``first`` is -1, the table has a row for each response. ``block``: room for
-    all bodies.
+    kinds are not looked at, nor responses whose row is -1 already. If ``first`` is -1, the table has a row for each response; entries beyond it are
+    not wanted any more. ``block``: room for all bodies.
     """
     highest, taken = np.int64(-1), np.int64(0)
     for place in range(len(rows)):
@@ -271,7 +271,7 @@ def take_entries(data, responses, rows, entry_ids, ledger, digest_size, is_crc32
                 continue
         highest = max(highest, load_int64(data, body + 16), responses[response, RESPONSE_LAC])
         row = place if first < 0 else entry_id - first
-        if table[row, START] < 0:
+        if row < len(table) and table[row, START] < 0:
             copy(block, at, data, start, stop - start)
             table[row, START], table[row, STOP] = at, at + stop - start
             at += stop - start

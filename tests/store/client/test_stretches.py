@@ -1,0 +1,94 @@
+"""A batch of entries that is being read, when an entry in its midst can not be had: those before it are waited for, those behind it do not count."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fencepost.store.client.loops import LOOPS
+from fencepost.store.client.reading import Singles, Stretch
+from fencepost.store.entries import Digests, Entry
+from fencepost.store.rules.metadata import DigestType
+
+
+class Role:
+    """What is known of the ledger."""
+
+    ledger, lac, suspects = 1, 100, ()
+
+    def __init__(self, digest: DigestType) -> None:
+        self.digests = Digests(digest, b"password")
+
+
+class Readings:
+    """Those of a reader, without a timer."""
+
+    delay = 1.0
+
+    def __init__(self, digest: DigestType) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.role = Role(digest)
+        self.under_way: set[Any] = set()
+
+
+def responses(digests: Digests, *entry_ids: int, damaged: int = -1) -> tuple[Any, Any, Any, Any]:
+    """Responses with these entries, as a connection hands them on."""
+    loops = LOOPS.module
+    bodies = [bytearray(digests.entry_body(Entry(1, each, -1, 5 * (each + 1), b"data%d" % each))) for each in entry_ids]
+    found = np.zeros((len(bodies), loops.RESPONSE_COLUMNS), np.int64)
+    at = 0
+    for row, body in enumerate(bodies):
+        if entry_ids[row] == damaged:
+            body[-1] ^= 1
+        found[row, loops.RESPONSE_BODY], found[row, loops.RESPONSE_SIZE], found[row, loops.RESPONSE_LAC] = at, len(body), -1
+        at += len(body)
+    return np.frombuffer(bytearray().join(bodies), np.uint8), found, np.array(entry_ids), np.arange(len(bodies))
+
+
+@pytest.fixture(autouse=True)
+def _loops() -> None:
+    LOOPS.load()
+
+
+def run(test: Any) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await test()
+
+    asyncio.run(bounded())
+
+
+@pytest.mark.parametrize("digest", [DigestType.CRC32C, DigestType.HMAC])
+def test_what_comes_behind_an_entry_that_can_not_be_had_is_not_taken_for_what_is_before_it(digest: DigestType) -> None:
+    async def test() -> None:
+        readings: Any = Readings(digest)
+        stretch = Stretch(readings, 0, 9, 100)
+        failure = KeyError(5)
+        stretch.failed(5, failure)
+        stretch.take(*responses(readings.role.digests, 6, 7, 8, 9, 4))
+        assert stretch.missing == 4 and not stretch.batch.done()
+        stretch.take(*responses(readings.role.digests, 0, 2, 3, 1))
+        batch, error = stretch.batch.result()
+        assert batch is not None and list(batch) == [b"data0", b"data1", b"data2", b"data3", b"data4"] and error is failure
+
+    run(test)
+
+
+@pytest.mark.parametrize("digest", [DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC])
+def test_a_damaged_entry_among_single_ones_is_not_given(digest: DigestType) -> None:
+    async def test() -> None:
+        readings: Any = Readings(digest)
+        wanted: dict[int, list[asyncio.Future[bytes]]] = {each: [readings.loop.create_future()] for each in range(3)}
+        futures = {each: futures[0] for each, futures in wanted.items()}
+        singles = Singles(readings, wanted)
+        view, found, entry_ids, rows = responses(readings.role.digests, 2, 0, 1, damaged=0)
+        found = np.concatenate([found, np.full((1, found.shape[1]), 1 << 60)])  # the last row is nobody's
+        singles.take(view, found, entry_ids, rows)
+        assert [futures[each].done() for each in range(3)] == [False, True, True]
+        assert futures[1].result() == b"data1" and futures[2].result() == b"data2"
+        assert rows.tolist() == [0, -1, 2] and singles.is_missing(0)
+
+    run(test)
