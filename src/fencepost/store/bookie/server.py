@@ -283,7 +283,10 @@ class Server:
                 return
             connection.codec = v2
         connection.adds, before = 0, self.role.position
-        taken = self._take_rows(connection, memory, stop) if self.loops is not None else self._take_frames(connection, memory, stop)
+        if self.loops is None or LENGTH_SIZE + length == stop:  # one message alone costs less without rows
+            taken = self._take_frames(connection, memory, stop)
+        else:
+            taken = self._take_rows(connection, memory, stop)
         position = self.role.position
         if position != before:
             self._unsynced.append((position, connection, taken, connection.adds, self.loop.time()))
@@ -322,7 +325,7 @@ class Server:
                 break
             start = end
             self._taken += 1
-        if before < WORTH <= self._taken:
+        if self.loops is None and before < WORTH <= self._taken:
             self.load_loops()
         return start
 

@@ -167,7 +167,7 @@ class RowsWriteCache:
     A block stays in memory until the cache is gone, whatever became of the entries in it, and counts as long. So does a row.
     """
 
-    __slots__ = ("_blocks", "_counts", "_loops", "_owner", "_table", "size")
+    __slots__ = ("_blocks", "_counts", "_loops", "_owner", "_single", "_table", "size")
 
     def __init__(self, expected: int = 0) -> None:
         """Have room for so many entries; for more it is made as they come."""
@@ -177,6 +177,7 @@ class RowsWriteCache:
         self._counts = np.zeros(2, np.int64)
         self._blocks: list[object] = []
         self._owner: object = None
+        self._single = np.zeros((1, given.COLUMNS), np.int64)
         self.size = 0
         self._table = self._empty(min(max(_FEWEST, 1 << (expected + expected // 4).bit_length()), _MOST))
 
@@ -186,10 +187,13 @@ class RowsWriteCache:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def put(self, ledger: int, entry_id: int, body: bytes) -> None:
-        self.put_rows(EntryRows(np.frombuffer(body, np.uint8), np.array([[ledger, entry_id, 0, 0, len(body)]])))
+        self._single[0] = ledger, entry_id, 0, 0, len(body)
+        self.put_rows(EntryRows(np.frombuffer(body, np.uint8), self._single))
 
     def put_all(self, entries: Sequence[tuple[int, int, bytes]]) -> None:
-        if not entries:
+        if len(entries) <= 1:
+            for entry in entries:
+                self.put(*entry)
             return
         ledgers, ids, bodies = zip(*entries, strict=True)
         table = np.zeros((len(entries), given.COLUMNS), np.int64)
