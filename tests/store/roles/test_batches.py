@@ -161,7 +161,7 @@ class Driven:
         return Counter(self.answers)
 
     def knows(self) -> dict[int, Any]:
-        return {ledger: (known.master_key, known.fenced, known.limbo, known.lac, known.lac_body, {*known.polls}) for ledger, known in self.bookie.ledgers.items()}
+        return {ledger: (known.master_key, known.fenced, known.limbo, known.lac, known.lac_body, {poll.txn for poll in known.polls.values()}) for ledger, known in self.bookie.ledgers.items()}
 
     def again(self) -> Any:
         """What a bookie knows that begins with this journal."""

@@ -102,7 +102,7 @@ LOOK_UPS_AT_ONCE = 1_024
 """Look-ups that the event loop does in memory in one go."""
 
 FEW_ADDS, FEW_READS = 3, 4
-"""Fewer adds, or reads, than these are taken one by one: that takes less time than to take them as rows."""
+"""Fewer adds, or reads of a ledger, than these are taken one by one: that takes less time than to take them as rows."""
 
 SWEEP = 1.0
 """Seconds between two looks at connections that may have to be closed."""
@@ -371,7 +371,7 @@ class Server:
                 kind = table[row, loops.KIND]
                 if kind == loops.ADD and end - row >= FEW_ADDS:
                     self._take_adds(connection, memory, rows, row, end)
-                elif kind == loops.READ and end - row >= FEW_READS:
+                elif kind == loops.READ and end - row >= FEW_READS * len(np.unique(table[row:end, loops.LEDGER])):
                     self._take_reads(connection, rows, row, end)
                 else:
                     for at, size in table[row:end, loops.FRAME : loops.FRAME_SIZE + 1].tolist():
