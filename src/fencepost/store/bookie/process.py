@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import gc
 import logging
 import os
 import resource
 import signal
 import ssl
 from collections.abc import Callable
+from types import ModuleType
 
 import msgspec
 
@@ -56,7 +59,7 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
             await _check_cookies(client, directories, bookie_id)
             counts = metrics.Metrics()
             server = Server(Bookie(limits=settings.of_role()), settings, counts, ended.fail, context)
-            server.load_loops = lambda: loops.begin(LOOPS, server.use)
+            server.load_loops = lambda: loops.begin(LOOPS, functools.partial(_use, server))
             endpoint = Endpoint("bookie", host, port, extensions=("tls",) if context is not None else ())
             registration = Registration(client, bookie_id, BookieServiceInfo((endpoint,)), server, ended.fail)
             storage = await asyncio.to_thread(
@@ -99,6 +102,13 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
                     end_metrics()
                 await asyncio.to_thread(storage.close)
     ended.check()
+
+
+def _use(server: Server, modules: list[ModuleType]) -> None:
+    """Let a bookie go on with compiled loops."""
+    if gc.get_freeze_count():
+        gc.freeze()  # as what was there before: the compiler's many objects stay, and need not be looked at for garbage
+    server.use(modules)
 
 
 def _open(server: Server, storage: Storage, directories: Directories) -> int:
