@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from small_bookie import SmallBookie
 
+from fencepost.store.disk import entry_logs
 from fencepost.store.disk.faults import Fault, FaultyFiles, failing
 from fencepost.store.disk.files import OsFiles
 from fencepost.store.records import EntryAdded
@@ -68,3 +69,19 @@ def test_after_a_compaction_that_failed_nothing_is_flushed(tmp_path: Path, fault
     again = SmallBookie(OsFiles(str(tmp_path))).begin()
     for entry_id in (*range(11), *range(20, 30)):
         assert again.read(1, entry_id) == (Code.OK, body_of(entry_id)), entry_id
+
+
+def test_a_large_section_is_synced_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry_logs, "PIECE", 1_000)
+    done: list[str] = []
+
+    def fault(operation: str, name: str) -> None:
+        if name == "00000001.log" and operation in ("append", "sync"):
+            done.append(operation)
+
+    bookie = SmallBookie(FaultyFiles(OsFiles(str(tmp_path)), fault)).begin()
+    bookie.write(added(*range(12)))
+    done.clear()
+    bookie.checkpoint()
+    assert done == ["append", "sync"] * 3
+    assert bookie.read(1, 11) == (Code.OK, body_of(11))

@@ -127,7 +127,7 @@ def test_parts_of_one_block_are_counted_as_that_block() -> None:
 
 
 def test_an_entry_that_is_larger_than_a_piece_is_written_whole() -> None:
-    large = b"x" * (write_cache.CHUNK + 7)
+    large = b"x" * (write_cache.PIECE + 7)
     rows, plain = RowsWriteCache(), PlainWriteCache()
     for cache in (rows, plain):
         cache.put_all([(1, 0, b"small"), (1, 1, large), (2, 0, b"small")])

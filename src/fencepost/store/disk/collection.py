@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fencepost.store.disk.entry_logs import CHUNK, Bodies, Entries, EntryLogs, name_of, scan
+from fencepost.store.disk.entry_logs import Bodies, Entries, EntryLogs, name_of, scan
 from fencepost.store.disk.index import Located, places_of
 from fencepost.store.disk.journal import Damage
 from fencepost.store.disk.read_cache import entries_of
 from fencepost.store.disk.write_cache import RowsWriteCache
 from fencepost.store.rows.found import missing
+
+CHUNK = 1 << 22
+"""Bytes that are copied together."""
 
 
 @dataclass

@@ -43,8 +43,8 @@ from fencepost.store.disk.sections import (
 from fencepost.store.rules.codes import Code
 
 SUFFIX = ".log"
-CHUNK = 1 << 22
-"""Bytes that are written together."""
+PIECE = 1 << 20
+"""Bytes that are written together, and synced before more are: the journal's next sync waits for no more than these on a disk that both share."""
 
 STRETCH = 1 << 20
 """Bytes that are read together at the most, unless an entry is larger."""
@@ -67,7 +67,7 @@ class Entries(Protocol):
         ...
 
     def pieces(self) -> Iterator[Part]:
-        """Their bytes as they lie in an entry log, in pieces of about ``CHUNK`` bytes. A piece is gone when the next one is asked for."""
+        """Their bytes as they lie in an entry log, in pieces of about ``PIECE`` bytes. A piece is gone when the next one is asked for."""
         ...
 
 
@@ -96,7 +96,7 @@ class Bodies:
                 data = entry_bytes(ledger, entry_id, bodies[entry_id])
                 parts.append(data)
                 size += len(data)
-                if size >= CHUNK:
+                if size >= PIECE:
                     yield b"".join(parts)
                     parts, size = [], 0
         if parts:
@@ -251,6 +251,8 @@ class EntryLogs:
             left -= len(piece)
             file.append([before, piece] if left else [before, piece, after])
             before = b""
+            if left:
+                file.sync()
         return section
 
     def sync(self, section: Section) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fencepost.store.disk.entry_logs import CHUNK, Bodies, Entries
+from fencepost.store.disk.entry_logs import PIECE, Bodies, Entries
 from fencepost.store.disk.sections import ENTRY_HEADER, Runs
 from fencepost.store.rows import entries as given
 from fencepost.store.rows import found
@@ -302,7 +302,7 @@ class _RowsInOrder:
 
     def pieces(self) -> Iterator[memoryview]:
         rows, order = self._rows, self._order
-        buffer = np.empty(CHUNK, np.uint8)
+        buffer = np.empty(PIECE, np.uint8)
         done = 0
         while done < len(order):
             done, size = self._loops.lay_out(rows, order, done, buffer)
