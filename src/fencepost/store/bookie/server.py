@@ -643,10 +643,7 @@ class Server:
         return Measured(look.number, room.total, room.free)
 
     def _batch(self, look: LookUpBatch) -> BatchFound:
-        def look_up(entry_id: int) -> tuple[Code, bytes | None]:
-            code, _, body = self.storage.look_up(look.ledger, entry_id)
-            return code, body
-
+        look_up = self.storage.following(look.ledger, look.entry_id, look.max_count, look.max_size)
         return BatchFound(look.number, *batch(look_up, look.entry_id, look.max_count, look.max_size))
 
     def _job_done(self, connection: Connection, job: list[Look], since: float, done: Future[list[Event] | FoundRows]) -> None:
