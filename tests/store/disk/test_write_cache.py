@@ -154,3 +154,15 @@ def test_records_of_a_journal_are_put_as_they_lie_there() -> None:
     cache = RowsWriteCache()
     cache.put_rows(rows)
     assert rows.body(0) == cache.get(5, 6) == b"body of it"
+
+
+def test_the_next_cache_has_room_for_what_the_one_before_had() -> None:
+    before = RowsWriteCache()
+    before.put_rows(as_rows([(ledger, 0, b"") for ledger in range(3_000)]))
+    after = write_cache.write_cache(True, before)
+    assert isinstance(after, RowsWriteCache)
+    room = len(after._table[1])
+    after.put_rows(as_rows([(ledger, 0, b"") for ledger in range(3_000)]))
+    assert len(after._table[1]) == room
+    assert isinstance(write_cache.write_cache(True, PlainWriteCache()), RowsWriteCache)
+    assert isinstance(write_cache.write_cache(False, before), PlainWriteCache)

@@ -90,7 +90,9 @@ class WriteCache(Protocol):
 
 def write_cache(compiled: bool, before: WriteCache | None = None) -> WriteCache:
     """An empty cache, by compiled loops or without them; it will hold about as much as the one ``before``."""
-    return RowsWriteCache(len(before) if before is not None else 0) if compiled else PlainWriteCache()
+    if not compiled:
+        return PlainWriteCache()
+    return RowsWriteCache(before.rows if isinstance(before, RowsWriteCache) else len(before or ()))
 
 
 class PlainWriteCache:
@@ -170,7 +172,7 @@ class RowsWriteCache:
     __slots__ = ("_blocks", "_counts", "_loops", "_owner", "_single", "_table", "size")
 
     def __init__(self, expected: int = 0) -> None:
-        """Have room for so many entries; for more it is made as they come."""
+        """Have room for so many rows; for more it is made as they come."""
         from fencepost.store.rows import cache as loops
 
         self._loops: ModuleType = loops
@@ -183,6 +185,11 @@ class RowsWriteCache:
 
     def __len__(self) -> int:
         return int(self._counts[self._loops.ENTRIES])
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are: those of entries, one for each ledger, and those of entries that were dropped."""
+        return int(self._counts[self._loops.ROWS])
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
@@ -208,14 +215,14 @@ class RowsWriteCache:
             return
         self._blocks.append(data)  # before its address is anywhere
         self._count(data)
-        before, done = int(self._counts[self._loops.ROWS]), 0
+        before, done = self.rows, 0
         while True:
             slots, in_rows = self._table
             done = self._loops.put(slots, in_rows, self._counts, _SEED, data, table, done)
             if done == len(table):
                 break
             self._grow()
-        self.size += (int(self._counts[self._loops.ROWS]) - before) * _ROW
+        self.size += (self.rows - before) * _ROW
 
     def drop(self, ledger: int) -> None:
         if self.last(ledger) is not None:
@@ -233,7 +240,7 @@ class RowsWriteCache:
         return np.zeros(2 * most, np.int32), np.empty((most, self._loops.COLUMNS), np.int64)
 
     def _grow(self) -> None:
-        count = int(self._counts[self._loops.ROWS])
+        count = self.rows
         slots, rows = self._empty(2 * len(self._table[1]))
         rows[:count] = self._table[1][:count]
         self._loops.place(slots, rows, count, _SEED)
@@ -271,11 +278,11 @@ class RowsWriteCache:
 
     def _there(self) -> NDArray[np.int64]:
         """A copy of the rows of entries."""
-        rows = self._table[1][: self._counts[self._loops.ROWS]]
+        rows = self._table[1][: self.rows]
         return rows[rows[:, self._loops.SIZE] >= 0]
 
     def in_order(self) -> Entries:
-        return _RowsInOrder(self._loops, self._table[1][: self._counts[self._loops.ROWS]], self._blocks)
+        return _RowsInOrder(self._loops, self._table[1][: self.rows], self._blocks)
 
 
 _ROW = 48
