@@ -99,9 +99,9 @@ class Storage:
                 journals = set(journals_in(self._journal_files))
                 self._logs = EntryLogs(self._ledger_files, Index(), journals, settings.log_size_limit)
                 self.has_files = bool(journals or self._logs.logs)
-            _give_memory_back()
             with _one_line(settings.journal_directory):
                 self._found = read_journal(self._journal_files, self._logs.journal_start)
+            _give_memory_back()
         except BaseException:
             self._held.release()
             raise
@@ -556,7 +556,7 @@ class Storage:
 
 
 def _give_memory_back() -> None:
-    """Let the operating system have the memory in which entry logs were read; the C library keeps it otherwise."""
+    """Let the operating system have the memory in which entry logs and journal were read; the C library keeps it otherwise."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
