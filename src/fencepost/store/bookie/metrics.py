@@ -10,12 +10,12 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
-
-from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from typing import TYPE_CHECKING, Any
 
 from fencepost.store import messages as m
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric  # takes its time, and is imported when metrics are asked for
 
 OPERATIONS: dict[type[Any], str] = {
     m.AddEntryResponse: "ADD_ENTRY",
@@ -92,6 +92,8 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """For Prometheus: everything, as it is now."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
         answered = CounterMetricFamily("bookkeeper_server_requests", "answers by operation", labels=["operation", "success"])
         for kind, count in list(self.answered.items()):
             name, refused = OPERATIONS.get(kind, kind.__name__), self.refused[kind]
@@ -120,6 +122,8 @@ class Metrics:
 
 def serve(metrics: Metrics, address: str, port: int) -> tuple[Callable[[], None], int]:
     """Serve metrics over HTTP, in a thread; gives the function that ends that, and the port. Raises ``OSError`` if the port is taken."""
+    from prometheus_client import CollectorRegistry, start_http_server
+
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
     server, thread = start_http_server(port, address, registry)
