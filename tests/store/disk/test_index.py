@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from random import Random
 
@@ -108,6 +109,31 @@ def test_so_it_is_with_many_runs_that_are_copied_replaced_and_forgotten(seed: in
     index.add(3, offset, Runs.of(runs_of(4, [1], [1])))
     index.drop(4)
     expected.check(index)
+
+
+def test_entries_are_found_all_the_time_while_others_take_their_places() -> None:
+    random, index, ended, missed = Random(9), Index(), threading.Event(), []
+    index.add(1, 512, Runs.of(runs_of(1, list(range(1_000)), [10] * 1_000)))
+    ledgers, entry_ids = np.ones(1_000, np.int64), np.arange(1_000)
+
+    def read() -> None:
+        while not ended.is_set():
+            logs, _, _ = index.find_rows(ledgers, entry_ids)
+            whole = {entry_id for located in index.runs(1) for entry_id in located.run.ids} == {*range(1_000)}
+            if not logs.all() or index.find(1, 500) is None or index.last(1) != 999 or not whole:
+                missed.append(logs)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for step in range(150):
+        first = int(random.random() * 900)
+        ids = list(range(first, first + 1 + int(random.random() * 99), 1 + step % 3))
+        index.add(2 + step, 512, Runs.of(runs_of(1, ids, [10] * len(ids))))
+    ended.set()
+    for reader in readers:
+        reader.join()
+    assert not missed
 
 
 def test_an_index_takes_less_than_four_bytes_an_entry() -> None:

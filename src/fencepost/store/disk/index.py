@@ -116,7 +116,8 @@ class Index:
                 return max(found, default=None)
 
     def runs(self, ledger: int, first: int = _FIRST, last: int = _LAST) -> list[Located]:
-        """The runs of a ledger with entries from ``first`` to ``last``, in order. The first and last run may have others too."""
+        """The runs of a ledger with entries from ``first`` to ``last``, in order. The first and last run may have others too, and while the index is
+        changed an entry may be in two."""
         while True:
             tables = self._tables
             found = [table.located(at) for table in tables for at in table.between(ledger, first, last)]
