@@ -136,6 +136,16 @@ def test_entries_are_found_all_the_time_while_others_take_their_places() -> None
     assert not missed
 
 
+def test_a_run_that_counts_no_more_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = Index()
+    index.add(1, 512, Runs.of([*runs_of(1, [1, 2], [5, 5]), *runs_of(2, [1, 5], [5, 5])]))
+    (table,) = index._tables
+    found = {ledger: table.between(ledger, 0, 9) for ledger in (1, 2)}
+    monkeypatch.setattr(type(table), "between", lambda table, ledger, first, last: found[ledger])  # as it was a moment before
+    table.end([0, 1])
+    assert index.runs(1) == index.runs(2) == []
+
+
 def test_an_index_takes_less_than_four_bytes_an_entry() -> None:
     random, index, offset = Random(5), Index(), 512
     for section in range(20):

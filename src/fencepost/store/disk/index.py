@@ -120,16 +120,18 @@ class Index:
         changed an entry may be in two."""
         while True:
             tables = self._tables
-            found = [table.located(at) for table in tables for at in table.between(ledger, first, last)]
+            located = [table.located(at) for table in tables for at in table.between(ledger, first, last)]
+            found = [each for each in located if each.run.sizes]  # those that counted until a moment ago have none
             if tables is self._tables:
                 return sorted(found, key=lambda located: located.run.first)
 
     def ledgers(self) -> Iterator[int]:
         """The ledgers that have entries."""
-        found: set[int] = set()
-        for table in self._tables:
-            found.update(table.with_entries())
-        return iter(sorted(found))
+        while True:
+            tables = self._tables
+            found = {ledger for table in tables for ledger in table.with_entries()}
+            if tables is self._tables:
+                return iter(sorted(found))
 
     @property
     def bytes(self) -> int:

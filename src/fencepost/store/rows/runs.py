@@ -122,13 +122,13 @@ def _not_above(numbers, low, high, number):
 @inner
 def _find_in(first, run, details, entry_id, row, logs, offsets, sizes):
     """Find an entry, which does not come before its first one, in a run; whether it is there."""
-    nth = entry_id - first
-    if nth > run.span or not run.count:
+    nth, count = entry_id - first, np.int64(run.count)  # once: it may be 0 a moment later
+    if nth > run.span or not count:
         return False
     at, bits = 8 * np.int64(run.details), np.int64(run.size_bits)
     if run.gap_bits:
         gap, distance, wanted = np.int64(run.gap_bits), np.int64(0), nth
-        place = at + bits * run.count
+        place = at + bits * count
         mask = (np.int64(1) << gap) - 1
         nth = np.int64(0)
         while distance < wanted:
