@@ -14,6 +14,7 @@ from store.client.test_ledgers import contents, run
 
 from fencepost.store import errors
 from fencepost.store.client.loops import LOOPS
+from fencepost.store.client.reading import Reading, Readings
 from fencepost.store.client.sync import SyncLedgerReader, SyncLedgerWriter, _Loop
 from fencepost.store.messages import ReadEntry
 from fencepost.store.rules.codes import Code
@@ -61,7 +62,7 @@ def test_batches_have_all_entries_in_order(sizes: tuple[int, int, int], digest: 
             assert await asyncio.gather(*map(reader.read_entry, ids)) == [DATA[each] for each in ids]
         for bookie in cluster.bookies.values():
             reads = sum(type(each) is ReadEntry for each in bookie.asked)
-            assert reads > 100, "all have something to do"
+            assert reads > 100 or LOOPS.module is None, "all have something to do"
 
     run(test, bookies=sizes[0])
 
@@ -224,3 +225,15 @@ def test_synchronous_code_hands_entries_over_as_they_can_be_sent() -> None:
         assert most < 2500 and time.monotonic() - began < 60
 
     run(test)
+
+
+@pytest.mark.parametrize(
+    ("number", "now", "is_in_line"), [(3, 10.9, True), (4, 10.9, True), (2, 10.9, False), (4, 11.0, False), (3, 11.0, False)]
+)
+def test_what_stands_in_a_line_that_moves_is_not_asked_of_others(number: int, now: float, is_in_line: bool) -> None:
+    readings = Readings.__new__(Readings)
+    readings.delay, readings.heard = 1.0, {"b": (10.0, 3)}
+    reading = Reading(readings)
+    reading.number = number
+    assert readings._is_in_line("b", reading, now) is is_in_line
+    assert not readings._is_in_line("another", reading, now)

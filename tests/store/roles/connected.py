@@ -16,6 +16,7 @@ from fencepost.store.roles.bookie import Bookie
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.metadata import takes_update
 from fencepost.store.rules.protections import ALL, Protections
+from fencepost.store.rules.quorums import is_in_write_set
 
 Drop = Callable[[str, str, Any], bool]
 """Whether a message from one end to another gets lost: the client learns that there is no answer."""
@@ -34,6 +35,8 @@ class Cluster:
         self.watches: list[tuple[Any, int]] = []
         self.clients: list[Any] = []
         self.results: dict[int, i.Result] = {}
+        self.confirmed: list[int] = []
+        """How far entries are that were appended by the batch, as it was told."""
         self.down: set[str] = set()
         self.drop: Drop = lambda source, target, message: False
         self.lose_metadata_answers = 0
@@ -41,8 +44,11 @@ class Cluster:
         self.now = 0
         self.tokens = count(1)
         self.events: deque[tuple[Any, i.Event]] = deque()
+        self.adds: dict[int, int] = {}
+        """The entry of each request that is one of a batch, by its number, which is negative."""
         self.timers: list[tuple[int, int, Any, Any]] = []
         self.order = count()
+        self.batched = count(1)
 
     def add(self, client: Any) -> Any:
         """Put a client into the cluster."""
@@ -107,6 +113,10 @@ class Cluster:
         kind = type(effect)
         if kind is i.Send:
             self.send(role, effect)
+        elif kind is i.SendAdds:
+            self.send_adds(role, effect)
+        elif kind is i.Confirmed:
+            self.confirmed.append(effect.entry_id)
         elif kind is i.Answer:
             self.answer(role, effect)
         elif kind is i.Result:
@@ -124,7 +134,7 @@ class Cluster:
 
     def send(self, client: Any, effect: i.Send) -> None:
         if effect.bookie in self.down or self.drop("client", effect.bookie, effect.request):
-            self.events.append((client, i.Unanswered(effect.txn, effect.bookie)))
+            self.events.append((client, self.unanswered_by(effect.txn, effect.bookie)))
         else:
             connection = self.clients.index(client)
             self.events.append((self.bookies[effect.bookie], i.Asked(connection, effect.txn, effect.request)))
@@ -132,9 +142,24 @@ class Cluster:
     def answer(self, bookie: Any, effect: i.Answer) -> None:
         name, client = self.name_of(bookie), self.clients[effect.connection]
         if self.drop(name, "client", effect.response):
-            self.events.append((client, i.Unanswered(effect.txn, name)))
+            self.events.append((client, self.unanswered_by(effect.txn, name)))
+        elif effect.txn in self.adds:
+            self.events.append((client, i.AddsAnswered(name, [self.adds.pop(effect.txn)], effect.response.code)))
         else:
             self.events.append((client, i.Received(effect.txn, name, effect.response)))
+
+    def send_adds(self, client: Any, effect: i.SendAdds) -> None:
+        """The adds of a batch are sent one by one, and answered so."""
+        for at in range(len(effect.adds)):
+            request = effect.adds[at]
+            if is_in_write_set(effect.place, request.entry_id, effect.ensemble_size, effect.write_quorum):
+                txn = -next(self.batched)
+                self.adds[txn] = request.entry_id
+                self.send(client, i.Send(txn, effect.bookie, request))
+
+    def unanswered_by(self, txn: int, name: str) -> i.Event:
+        """What a client is told whose request has no answer."""
+        return i.AddsAnswered(name, [self.adds.pop(txn)], None) if txn in self.adds else i.Unanswered(txn, name)
 
     def serve_bookie(self, bookie: Any, effect: Any) -> None:
         name = self.name_of(bookie)

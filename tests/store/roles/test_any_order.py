@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -53,7 +54,7 @@ class AnyOrder(Cluster):
             self.down.add(name)
             lost = [event for event in self.events if event[0] is self.bookies[name]]
             self.events.extend(
-                (self.clients[event.connection], i.Unanswered(event.txn, name)) for _, event in lost if type(event) is i.Asked
+                (self.clients[event.connection], self.unanswered_by(event.txn, name)) for _, event in lost if type(event) is i.Asked
             )
             self.unanswered(name)
             self.tell_bookies()
@@ -66,7 +67,7 @@ class AnyOrder(Cluster):
             # Whoever is drawn takes the oldest of its events, or for messages from afar any: a journal and a service keep their order.
             at = self.random.randrange(len(self.events))
             role, event = self.events[at]
-            if type(event) not in (i.Asked, i.Received, i.Unanswered):
+            if type(event) not in (i.Asked, i.Received, i.Unanswered, i.AddsAnswered):
                 at = next(n for n, (other, kept) in enumerate(self.events) if other is role and type(kept) is type(event))
             role, event = self.events[at]
             del self.events[at]
@@ -89,7 +90,7 @@ class AnyOrder(Cluster):
         bookie = self.bookies[name]
         answers = [reply for _, reply, _ in bookie.waiting if reply is not None]
         asked = [*answers, *bookie.look_ups.values(), *(poll for each in bookie.ledgers.values() for poll in each.polls.values())]
-        self.events.extend((self.clients[one.connection], i.Unanswered(one.txn, name)) for one in asked)
+        self.events.extend((self.clients[one.connection], self.unanswered_by(one.txn, name)) for one in asked)
 
     def tell_bookies(self) -> None:
         bookies = [b for b in self.bookies if b not in self.down]
@@ -97,8 +98,8 @@ class AnyOrder(Cluster):
         self.events.extend((client, i.BookiesChanged(tuple(bookies))) for client in self.clients)
 
 
-def life_of_a_ledger(seed: int, protections: Protections = ALL) -> list[str]:
-    """What is wrong with the end of it. Raises if it has none."""
+def life_of_a_ledger(seed: int, protections: Protections = ALL, batches: tuple[int, ...] = ()) -> list[str]:
+    """What is wrong with the end of it. Raises if it has none. ``batches``: how many entries are appended together, in place of one by one."""
     random = Random(seed)
     size, write_quorum, ack_quorum = random.choice([(3, 3, 2), (3, 2, 2), (2, 2, 1), (3, 3, 3), (4, 3, 2)])
     cluster = AnyOrder("abcdef"[: size + random.randrange(3)], random, protections)
@@ -114,7 +115,10 @@ def life_of_a_ledger(seed: int, protections: Protections = ALL) -> list[str]:
     while created not in cluster.results:
         assert cluster.step()
     cluster.kills = 3
-    data = {cluster.call(writer, "append", b"entry %d" % n): b"entry %d" % n for n in range(12)}
+    data = {} if batches else {cluster.call(writer, "append", b"entry %d" % n): b"entry %d" % n for n in range(12)}
+    entries = iter(range(12))
+    for size in batches:
+        cluster.give(writer, i.Append(next(cluster.tokens), [b"entry %d" % n for n in islice(entries, size)]))
     opened = cluster.call(reader, "open")
     tails: dict[int, int] = {}
     recovers: list[int] = []
@@ -147,6 +151,9 @@ def wrong(cluster: AnyOrder, data: dict[int, bytes], tails: dict[int, int]) -> l
     faults = []
     metadata, _ = cluster.metadata[1]
     confirmed = {cluster.results[token].value: each for token, each in data.items() if not cluster.results[token].error}
+    if cluster.confirmed != sorted(set(cluster.confirmed)):
+        faults.append(f"told to be confirmed: {cluster.confirmed}")
+    confirmed |= {n: b"entry %d" % n for n in range(cluster.confirmed[-1] + 1 if cluster.confirmed else 0)}
     if confirmed != {n: b"entry %d" % n for n in range(len(confirmed))}:
         faults.append(f"confirmed: {confirmed}")
     if len(confirmed) > metadata.last_entry + 1:
@@ -178,3 +185,10 @@ def wrong(cluster: AnyOrder, data: dict[int, bytes], tails: dict[int, int]) -> l
 def test_nothing_that_was_confirmed_is_lost(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
         assert life_of_a_ledger(seed) == [], seed
+
+
+@pytest.mark.parametrize("tens", range(3))
+def test_nothing_that_was_confirmed_by_the_batch_is_lost(tens: int) -> None:
+    for seed in range(10 * tens, 10 * tens + 10):
+        batches = tuple(Random(seed).choices((1, 2, 3, 5), k=7))
+        assert life_of_a_ledger(seed, batches=batches) == [], seed

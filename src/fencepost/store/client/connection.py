@@ -425,11 +425,11 @@ class Connection:
         if self.is_closed:
             return
         unanswered, self.waiting = self.waiting, {}
+        unanswered_rows = self.pipeline.all() if self.pipeline is not None else []
         self.outgoing = []
+        self.unanswered_size -= sum(size for _, _, _, size, _ in unanswered.values())
         self.client.failed(self.bookie)
-        if self.pipeline is not None:
-            self._unanswered_rows(self.pipeline.all())
-        self.unanswered_size = 0
+        self._unanswered_rows(unanswered_rows)
         for asking, txn, *_ in unanswered.values():
             asking.unanswered(txn, self.bookie)
         self.client.disconnected(self.bookie)

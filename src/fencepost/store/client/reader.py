@@ -20,8 +20,8 @@ from fencepost.store.rules.ensembles import fragment_of
 from fencepost.store.rules.metadata import LedgerMetadata
 from fencepost.store.rules.reading import is_readable
 
-_FIRST = 64
-"""Entries that are asked for together before it is known how large they are, at most."""
+_FEW = 64
+"""Entries that one bookie is asked for together though others could have a part of them."""
 
 
 class LedgerReader:
@@ -147,7 +147,8 @@ class LedgerReader:
             while first <= last:
                 most = min(self._prefetch, max(1, self._prefetch_bytes // mean))
                 while ahead <= last and in_flight < most:
-                    stop = self._stop(ahead, last, min(most - in_flight, max(1, most // 4), _FIRST if not turn else most))
+                    share = max(_FEW, (last - ahead + 1) // (2 * self.metadata.write_quorum))  # so that all have something to do
+                    stop = self._stop(ahead, last, min(most - in_flight, max(1, most // 4), share))
                     waiting.append((stop - ahead, self._begin(ahead, stop - 1, mean, turn)))
                     in_flight += stop - ahead
                     ahead, turn = stop, turn + 1

@@ -80,12 +80,16 @@ class Readings:
         self.loop = self.driver.loop
         self.delay = self.driver.settings.speculation_delay
         self.under_way: set[Reading] = set()
+        self.begun = 0
+        self.heard: dict[str, tuple[float, int]] = {}
+        """When each bookie sent entries last, and the latest of the readings that they were of."""
         self.timer: asyncio.TimerHandle | None = None
         calls.on_failure.append(self._failed)
 
     def begin(self, reading: Reading) -> None:
         """Look after a reading until it is over."""
-        reading.late_at = self.loop.time() + self.delay
+        self.begun += 1
+        reading.number, reading.late_at = self.begun, self.loop.time() + self.delay
         self.under_way.add(reading)
         if self.timer is None:
             self.timer = self.loop.call_later(self.delay, self._sweep)
@@ -96,10 +100,14 @@ class Readings:
         now = self.loop.time()
         for reading in [*self.under_way]:
             if reading.late_at <= now:
-                reading.late_at = float("inf")
-                reading.read_elsewhere()
+                reading.read_elsewhere([bookie for bookie, _ in reading.asked if not self._is_in_line(bookie, reading, now)])
         if self.under_way and self.timer is None:
             self.timer = self.loop.call_later(self.delay, self._sweep)
+
+    def _is_in_line(self, bookie: str, reading: Reading, now: float) -> bool:
+        """Whether a bookie is still sending what was asked for before, and has not gone past this."""
+        heard_at, latest = self.heard.get(bookie, (0.0, 0))
+        return heard_at + self.delay > now and latest <= reading.number
 
     def _failed(self, error: StoreError) -> None:
         for reading in [*self.under_way]:
@@ -114,7 +122,8 @@ class Readings:
             asked[ensemble[place_to_ask(entry_ids[0], turn, quorum, quorum)]] = [*entry_ids]
         else:
             for entry_id in entry_ids:
-                bookie = ensemble[place_to_ask(entry_id, entry_id if turn is None else turn, len(ensemble), quorum)]
+                of_entry = entry_id // len(ensemble) if turn is None else turn
+                bookie = ensemble[place_to_ask(entry_id, of_entry, len(ensemble), quorum)]
                 if bookie in suspects:
                     bookie = order_to_ask(write_set(entry_id, ensemble, quorum), entry_id, suspects)[0]
                 asked.setdefault(bookie, []).append(entry_id)
@@ -129,8 +138,10 @@ class Reading:
 
     def __init__(self, readings: Readings) -> None:
         self.readings = readings
+        self.number = 0
+        """It has begun as the so-maniest of all."""
         self.asked: list[tuple[str, list[int]]] = []
-        """The bookies, and what each was asked for."""
+        """The bookies, and what each was asked for, until it is asked of others."""
         self.elsewhere: dict[int, asyncio.Future[Any]] = {}
         """Entries that the role reads."""
         self.tokens: dict[int, int] = {}
@@ -168,11 +179,12 @@ class Reading:
 
     def entries_read(self, bookie: str, view: Any, responses: Any, entry_ids: Any, rows: Any) -> None:
         """A bookie sent entries."""
-        self.late_at = self.readings.loop.time() + self.readings.delay if self.late_at != float("inf") else self.late_at
+        readings = self.readings
+        readings.heard[bookie] = readings.loop.time(), max(self.number, readings.heard.get(bookie, (0.0, 0))[1])
         lac = self.take(view, responses, entry_ids, rows)
-        role = self.readings.role
+        role = readings.role
         if bookie in role.suspects or lac > role.lac:
-            self.readings.calls.actor.deliver(EntriesRead(bookie, lac))
+            readings.calls.actor.deliver(EntriesRead(bookie, lac))
         if rows.min() >= 0:
             return
         for entry_id, row in zip(entry_ids.tolist(), rows.tolist(), strict=True):
@@ -200,9 +212,11 @@ class Reading:
         """A bookie did not answer a request of its own."""
         self.entries_unanswered(bookie, (txn,))
 
-    def read_elsewhere(self) -> None:
-        """Have the role ask other bookies for what is missing, though these may yet answer."""
-        for bookie, entry_ids in self.asked:
+    def read_elsewhere(self, bookies: Sequence[str]) -> None:
+        """Have the role ask others for what is missing of these bookies, though they may yet answer."""
+        late = [(bookie, entry_ids) for bookie, entry_ids in self.asked if bookie in bookies]
+        self.asked = [(bookie, entry_ids) for bookie, entry_ids in self.asked if bookie not in bookies]
+        for bookie, entry_ids in late:
             for entry_id in entry_ids:
                 if self.is_missing(entry_id) and entry_id not in self.elsewhere:
                     self._read_on(entry_id, bookie, None, is_waiting=True)
