@@ -65,7 +65,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     )
     compared.add_argument("--rounds", type=int, help="measurements of each figure, of which the median is told (by default 3)")
     compared.add_argument(
-        "--warm-up", type=float, metavar="SECONDS", help="of each side, at least, ahead of everything; half as long in other parts (by default 20)"
+        "--warm-up", type=float, metavar="SECONDS", help="of each side, at least, ahead of everything; half as long in other parts (by default 30)"
     )
     compared.add_argument("--heap", type=int, default=HEAP, metavar="MIB", help=f"of each Java virtual machine (by default {HEAP})")
     compared.add_argument(
@@ -102,7 +102,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     given.side = given.side or [OURS, THEIRS]
     given.seconds = given.seconds or (2 if quick else 4)
     given.rounds = given.rounds or (1 if quick else 3)
-    given.warm_up = given.warm_up if given.warm_up is not None else (8 if quick else 20)
+    given.warm_up = given.warm_up if given.warm_up is not None else (8 if quick else 30)
     given.flood_size = given.flood_size or [100]
     given.gib = given.gib or (0.25 if quick else 2)
     return given

@@ -135,11 +135,11 @@ class Side:
     def settle(self, seconds: float) -> tuple[Ledger, float, float]:
         """Add entries until that gets no faster: just-in-time compilers have seen by then what is to come, and loops are loaded.
 
-        Each of six rounds of ``seconds`` is compared with those before, and as long as the last one was the fastest another one follows, up to
-        thirty in all. Gives the ledger, for how many seconds that was, and the adds a second in the last round.
+        That is in six rounds of a sixth of ``seconds`` each, and in others, up to thirty in all, as long as one of the last three was faster by a
+        twentieth than all before. Gives the ledger, for how many seconds that was, and the adds a second in the last round.
         """
         ledger, rates = self.ledger(1024, 1000), [0.0]
-        while len(rates) <= 6 or (len(rates) <= 30 and rates[-1] > 1.05 * max(rates[:-1])):
+        while len(rates) <= 6 or (len(rates) <= 30 and max(rates[-3:]) > 1.05 * max(rates[:-3])):
             done = self.load(ledger, "adds", 1024, 1000, seconds / 6)
             rates.append(done["entries"] / done["seconds"])
         ledger.close()
