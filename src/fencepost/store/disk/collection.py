@@ -20,7 +20,8 @@ from fencepost.store.disk.index import Located, places_of
 from fencepost.store.disk.journal import Damage
 from fencepost.store.disk.read_cache import entries_of
 from fencepost.store.disk.write_cache import RowsWriteCache
-from fencepost.store.rows.found import missing
+from fencepost.store.rows.found import CODE, missing
+from fencepost.store.rules.codes import Code
 
 CHUNK = 1 << 22
 """Bytes that are copied together."""
@@ -129,7 +130,7 @@ class Collection:
             ids = np.concatenate([np.asarray(located.run.ids) for located in chosen])
             table = missing(ids)
             _, errors, block = logs.read_rows(ledgers, ids, table)
-            if block is not None and not errors:
+            if block is not None and not errors and bool((table[:, CODE] == Code.OK.value).all()):
                 cache = RowsWriteCache(len(ids))
                 cache.put_rows(entries_of(ledgers, table, block))
                 return cache.in_order()
