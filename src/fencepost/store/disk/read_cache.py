@@ -23,6 +23,8 @@ FURTHEST = 1 << 20
 """Bytes of bodies that are read ahead at once at the most."""
 MOST = 1_024
 """Entries that are read ahead at once, at the most."""
+MANY = 64
+"""Entries that are read at once by somebody for whom nothing is read ahead."""
 STRIDE = 16
 """The ids of entries that follow one another are so far apart at the most: a bookie may have every third entry of a ledger."""
 _READERS = 1_024
@@ -108,6 +110,8 @@ def entries_of(ledgers: NDArray[np.int64], table: NDArray[np.int64], block: NDAr
 
 
 def bytes_ahead(size: int, count: int) -> int:
-    """How many bytes are read ahead of somebody who reads so many bytes and entries at once: enough for several more times. Whoever reads so much
-    that a thread for each time does not matter needs none."""
-    return min(max(AHEAD, 8 * size), FURTHEST) if size < FURTHEST // 4 and count < MOST // 2 else 0
+    """How many bytes are read ahead of somebody who reads so many bytes and entries at once: enough for several more times.
+
+    None for whoever reads ``MANY``: the next ones are asked for already while these are read, and nothing would be saved.
+    """
+    return min(max(AHEAD, 8 * size), FURTHEST) if size < FURTHEST // 4 and count < MANY else 0
