@@ -68,12 +68,13 @@ class Blocks:
 
     _SMALL = 32 * 1024
     _LOOKED_AT = 4
-    _REFERENCES = 2
-    """References to a block that nobody uses: a variable here, and the argument of who counts them."""
 
     def __init__(self, kept: int) -> None:
         self.room = kept
         self._blocks: deque[NDArray[np.uint8]] = deque()
+        one = deque([object()]).popleft()
+        self._alone = getrefcount(one)
+        """The references to what only a variable here refers to: each version of Python counts them in its own way."""
 
     def take(self, np: Any, size: int) -> NDArray[np.uint8]:
         """A block of at least so many bytes."""
@@ -82,7 +83,7 @@ class Blocks:
             return small
         for _ in range(min(self._LOOKED_AT, len(self._blocks))):
             block = self._blocks.popleft()
-            is_free = getrefcount(block) == self._REFERENCES
+            is_free = getrefcount(block) == self._alone
             if is_free and len(block) < size:
                 self.room += len(block)  # those that are needed have become larger
                 continue
