@@ -17,9 +17,13 @@ from fencepost.store.client.reading import EntryBatch, LedgerEntry, Readings, Si
 from fencepost.store.errors import NoSuchEntryError, StoreError
 from fencepost.store.roles.reader import Reader, ReaderSettings
 from fencepost.store.rules.ensembles import fragment_of
-from fencepost.store.rules.metadata import LedgerMetadata
+from fencepost.store.rules.metadata import LedgerMetadata, end_of
 from fencepost.store.rules.reading import is_readable
 
+_USUAL = 1024
+"""Bytes that an entry is taken to have before any was read."""
+_BATCH = 1 << 20
+"""Bytes that a batch is to have at most: memory is used again sooner, and stays in the processor's caches."""
 _FEW = 64
 """Entries that one bookie is asked for together though others could have a part of them."""
 
@@ -142,13 +146,14 @@ class LedgerReader:
         else:
             await self._up_to(last)
         waiting: deque[tuple[int, Stretch | list[asyncio.Future[bytes]]]] = deque()
-        ahead, in_flight, mean, turn = first, 0, 1024, 0
+        ahead, in_flight, mean, turn = first, 0, self._mean(), 0
         try:
             while first <= last:
                 most = min(self._prefetch, max(1, self._prefetch_bytes // mean))
                 while ahead <= last and in_flight < most:
                     share = max(_FEW, (last - ahead + 1) // (2 * self.metadata.write_quorum))  # so that all have something to do
-                    stop = self._stop(ahead, last, min(most - in_flight, max(1, most // 4), share))
+                    number = min(most - in_flight, max(1, most // 4), max(1, _BATCH // mean), share)
+                    stop = self._stop(ahead, last, number)
                     waiting.append((stop - ahead, self._begin(ahead, stop - 1, mean, turn)))
                     in_flight += stop - ahead
                     ahead, turn = stop, turn + 1
@@ -170,6 +175,11 @@ class LedgerReader:
                     assert type(part) is list
                     for future in part:
                         future.cancel()
+
+    def _mean(self) -> int:
+        """The bytes that an entry has on average, as the metadata of a closed ledger say."""
+        last = end_of(self.metadata)
+        return _USUAL if last is None or last < 0 else max(1, self.metadata.length // (last + 1))
 
     def _stop(self, first: int, last: int, number: int) -> int:
         """The entry before which a batch ends that begins at ``first``: it is in one fragment."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fencepost.store.client.calls import Calls
-from fencepost.store.client.loops import LOOPS
+from fencepost.store.client.loops import BLOCKS, LOOPS
 from fencepost.store.errors import StoreError
 from fencepost.store.messages import NO_ENTRY_YET, ReadEntryResponse
 from fencepost.store.roles.interface import EntriesRead, ReadOn
@@ -259,7 +259,7 @@ class Stretch(Reading):
         self.first = first
         self.missing = last - first + 1
         self.batch: asyncio.Future[tuple[EntryBatch | None, BaseException | None]] = readings.loop.create_future()
-        self.block: NDArray[np.uint8] = self.np.empty(self.missing * (mean + 64), self.np.uint8)
+        self.block: NDArray[np.uint8] = BLOCKS.take(self.np, self.missing * (mean + 64))
         self.end = 0
         self.table: NDArray[np.int64] = self.np.full((self.missing, self.loops.ENTRY_COLUMNS), -1, self.np.int64)
         self.error: BaseException | None = None
@@ -271,7 +271,7 @@ class Stretch(Reading):
 
     def _make_room(self, size: int) -> None:
         if self.end + size > len(self.block):
-            block = self.np.empty(max(self.end + size, 2 * len(self.block)), self.np.uint8)
+            block = BLOCKS.take(self.np, max(self.end + size, 2 * len(self.block)))
             block[: self.end] = self.block[: self.end]
             self.block = block
 
