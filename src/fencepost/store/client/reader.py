@@ -43,6 +43,8 @@ class LedgerReader:
         self._wanted: dict[int, list[asyncio.Future[bytes]]] = {}
         """Entries that are wanted one by one, since this turn of the loop began."""
         self._is_asking = False
+        self._turn = 0
+        """Whose turn it is among bookies to be asked for a few entries."""
         self._prefetch = prefetch
         self._prefetch_bytes = prefetch_bytes
 
@@ -116,15 +118,17 @@ class LedgerReader:
         """Ask for the entries that are wanted one by one, together."""
         self._is_asking = False
         wanted, self._wanted = self._wanted, {}
+        turn = self._turn if len(wanted) <= _FEW else None
+        self._turn += 1
         fragments = self.metadata.fragments
         if len(fragments) == 1:
-            self._readings.ask(Singles(self._readings, wanted), [*wanted], None)
+            self._readings.ask(Singles(self._readings, wanted), [*wanted], turn)
             return
         by_fragment: dict[int, dict[int, list[asyncio.Future[bytes]]]] = {}
         for entry_id, futures in wanted.items():
             by_fragment.setdefault(fragment_of(fragments, entry_id).first_entry_id, {})[entry_id] = futures
         for of_fragment in by_fragment.values():
-            self._readings.ask(Singles(self._readings, of_fragment), [*of_fragment], None)
+            self._readings.ask(Singles(self._readings, of_fragment), [*of_fragment], turn)
 
     async def read(self, first: int = 0, last: int | None = None) -> AsyncIterator[LedgerEntry]:
         """The entries from ``first`` to ``last``, both included, in their order; by default to the last that is confirmed now.
