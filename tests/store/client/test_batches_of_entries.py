@@ -85,6 +85,25 @@ def test_entries_that_a_bookie_lacks_has_damaged_or_can_not_read_come_from_anoth
     run(test)
 
 
+def test_large_entries_come_in_batches_of_a_mib_and_memory_that_somebody_has_is_not_used_again() -> None:
+    data = [bytes([number]) * 100_000 for number in range(60)]
+
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await written(cluster, store, data)
+        async with store.open_ledger(ledger) as reader:
+            kept = [[batch async for batch in reader.read_batches()] for _ in range(3)]
+            views = [memoryview(batch.data)[:100_000] async for batch in reader.read_batches()]
+            assert await contents(reader) == data
+        for batches in kept:
+            assert [entry for batch in batches for entry in batch] == data
+            assert max(len(batch) for batch in batches) == 10  # the metadata of a closed ledger say how large entries are
+        assert [view[0] for view in views] == [batch.first for batch in kept[0]]
+        assert all(view == data[view[0]] for view in views)
+
+    run(test)
+
+
 def test_what_can_be_read_comes_before_the_error() -> None:
     async def test(cluster: Cluster) -> None:
         store = await cluster.connect()
