@@ -10,6 +10,7 @@ import numpy as np
 
 from fencepost.store.rows.entries import COLUMNS as ENTRY_COLUMNS
 from fencepost.store.rows.entries import EntryRows
+from fencepost.store.rows.fields import put_varint, read_number, varint
 from fencepost.store.rows.found import ADDRESS as FOUND_ADDRESS
 from fencepost.store.rows.found import CODE as FOUND_CODE
 from fencepost.store.rows.found import MISS
@@ -50,20 +51,6 @@ _SPREAD = -7046029254386353131
 
 
 @inner
-def _varint(data, at, stop):
-    """A number of up to 63 bits and where it ends, -1 if there is none."""
-    value, shift = np.int64(0), np.int64(0)
-    while at < stop and shift < 63:
-        byte = np.int64(data[at])
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
-    return value, np.int64(-1)
-
-
-@inner
 def _header(data, at, stop, operation):
     """The number of a request and where its header ends, -1 if it is not that of such an operation."""
     if stop - at < 8 or data[at] != 0x0A or data[at + 2] != 0x08 or data[at + 3] != 3 or data[at + 4] != 0x10:
@@ -71,9 +58,9 @@ def _header(data, at, stop, operation):
     if data[at + 5] != operation or data[at + 6] != 0x18:
         return np.int64(0), np.int64(-1)
     end = at + 2 + np.int64(data[at + 1])
-    txn, after = _varint(data, at + 7, stop)
+    txn, after = varint(data, at + 7, stop)
     if 0 <= after < end and end <= stop and data[after] == 0x20:
-        _, after = _varint(data, after + 1, end)  # a priority, which nothing here goes by
+        _, after = varint(data, after + 1, end)  # a priority, which nothing here goes by
     return txn, after if after == end else np.int64(-1)
 
 
@@ -82,22 +69,14 @@ def _part(data, at, stop, tag):
     """Where the part of a request begins that is all that is left of it, -1 if it is another one."""
     if at < 0 or stop - at < 4 or data[at] != tag or data[at + 1] != 0x06:
         return np.int64(-1)
-    size, start = _varint(data, at + 2, stop)
+    size, start = varint(data, at + 2, stop)
     return start if start >= 0 and start + size == stop else np.int64(-1)
-
-
-@inner
-def _number(data, at, stop, tag):
-    """A field with a number, and where it ends, -1 if it is another one."""
-    if at < 0 or at >= stop or data[at] != tag:
-        return np.int64(0), np.int64(-1)
-    return _varint(data, at + 1, stop)
 
 
 @inner
 def _bytes(data, at, stop, tag):
     """Where the bytes of a field begin and end, -1 if it is another one."""
-    size, start = _number(data, at, stop, tag)
+    size, start = read_number(data, at, stop, tag)
     if start < 0 or size > stop - start:
         return np.int64(-1), np.int64(-1)
     return start, start + size
@@ -108,8 +87,8 @@ def _take_add(data, start, stop, table, row):
     """Fill the row of an add of version 3; whether it is one."""
     txn, at = _header(data, start, stop, 2)
     at = _part(data, at, stop, 0xAA)
-    ledger, at = _number(data, at, stop, 0x08)
-    entry_id, at = _number(data, at, stop, 0x10)
+    ledger, at = read_number(data, at, stop, 0x08)
+    entry_id, at = read_number(data, at, stop, 0x10)
     key, key_end = _bytes(data, at, stop, 0x1A)
     body, end = _bytes(data, key_end, stop, 0x22)
     if end < 0 or key == key_end or entry_id > _LAST_ENTRY or end - body < _IDS:
@@ -118,7 +97,7 @@ def _take_add(data, start, stop, table, row):
         return False
     flags, after = np.int64(0), end
     if after < stop and data[after] == 0x28:
-        write_flags, after = _number(data, after, stop, 0x28)
+        write_flags, after = read_number(data, after, stop, 0x28)
         if write_flags > 1:
             return False
         flags |= write_flags * DEFERRED_SYNC
@@ -138,8 +117,8 @@ def _take_read(data, start, stop, table, row):
     """Fill the row of a read of version 3; whether it is one."""
     txn, at = _header(data, start, stop, 1)
     at = _part(data, at, stop, 0xA2)
-    ledger, at = _number(data, at, stop, 0x08)
-    entry_id, at = _number(data, at, stop, 0x10)
+    ledger, at = read_number(data, at, stop, 0x08)
+    entry_id, at = read_number(data, at, stop, 0x10)
     if at != stop:
         return False
     table[row, KIND], table[row, TXN], table[row, LEDGER], table[row, ENTRY_ID] = READ, txn, ledger, entry_id
@@ -318,35 +297,24 @@ def lay_out(data, table, order, size):
 
 
 @inner
-def _put_varint(out, at, value):
-    """Write a number that is not negative; where it ends."""
-    while value > 127:
-        out[at] = (value & 127) | 128
-        at += 1
-        value >>= 7
-    out[at] = value
-    return at + 1
-
-
-@inner
 def _put_header(out, at, operation, txn, code):
     """Write the header and the status of an answer of version 3; where they end."""
     out[at], out[at + 2], out[at + 3], out[at + 4], out[at + 5], out[at + 6] = 0x0A, 0x08, 3, 0x10, operation, 0x18
-    end = _put_varint(out, at + 7, txn)
+    end = put_varint(out, at + 7, txn)
     out[at + 1] = end - at - 2
     out[end] = 0x10
-    return _put_varint(out, end + 1, code)
+    return put_varint(out, end + 1, code)
 
 
 @inner
 def _put_ids(out, at, ledger, entry_id, code):
     """Write the status, the ledger and the entry id of the part of an answer of version 3; where they end."""
     out[at] = 0x08
-    at = _put_varint(out, at + 1, code)
+    at = put_varint(out, at + 1, code)
     out[at] = 0x10
-    at = _put_varint(out, at + 1, ledger)
+    at = put_varint(out, at + 1, ledger)
     out[at] = 0x18
-    return _put_varint(out, at + 1, entry_id)
+    return put_varint(out, at + 1, entry_id)
 
 
 @njit("int64(uint8[::1], int64, int64[:, ::1], int64, int64, int64)")
@@ -427,15 +395,15 @@ def answer_reads(out, at, requests, places, found, code, lac, version):
             length += 1 + _size_of_varint(size) + size
         if lac >= 0:
             length += 1 + _size_of_varint(lac)
-        end = _put_ids(out, _put_varint(out, part + 2, length), ledger, entry_id, code)
+        end = _put_ids(out, put_varint(out, part + 2, length), ledger, entry_id, code)
         if code == 0:
             out[end] = 0x22
-            end = _put_varint(out, end + 1, size)
+            end = put_varint(out, end + 1, size)
             copy_from(out, end, found[row, FOUND_ADDRESS], size)
             end += size
         if lac >= 0:
             out[end] = 0x28
-            end = _put_varint(out, end + 1, lac)
+            end = put_varint(out, end + 1, lac)
         store_int32(out, at, end - at - 4)
         at = end
     return at

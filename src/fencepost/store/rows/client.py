@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fencepost.store.rows.fields import put_varint, read_number, varint
 from fencepost.store.rows.native import copy, crc32c, inner, load_int32, load_int64, njit, store_int32, store_int64
 from fencepost.store.rules import adding, quorums
 
@@ -59,39 +60,6 @@ _goes_on = inner(adding.goes_on)
 
 
 @inner
-def _varint(data, at, stop):
-    """A number of up to 63 bits and where it ends, -1 if there is none."""
-    value, shift = np.int64(0), np.int64(0)
-    while at < stop and shift < 63:
-        byte = np.int64(data[at])
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
-    return value, np.int64(-1)
-
-
-@inner
-def _number(data, at, stop, tag):
-    """A field with a number, and where it ends, -1 if it is another one."""
-    if at < 0 or at >= stop or data[at] != tag:
-        return np.int64(0), np.int64(-1)
-    return _varint(data, at + 1, stop)
-
-
-@inner
-def _put_varint(out, at, value):
-    """Write a number that is not negative; where it ends."""
-    while value > 127:
-        out[at] = (value & 127) | 128
-        at += 1
-        value >>= 7
-    out[at] = value
-    return at + 1
-
-
-@inner
 def _size_of_varint(value):
     size = np.int64(1)
     while value > 127:
@@ -132,17 +100,17 @@ def add_parts(data, sizes, digests, is_crc32c, ledger, first, lac, length, key, 
         part_size = fixed + _size_of_varint(entry_id) + _size_of_varint(body_size) + body_size + (2 if deferred_sync else 0)
         table[row, PART] = at
         parts[at], parts[at + 1] = 0xAA, 0x06
-        at = _put_varint(parts, at + 2, part_size)
+        at = put_varint(parts, at + 2, part_size)
         parts[at] = 0x08
-        at = _put_varint(parts, at + 1, ledger)
+        at = put_varint(parts, at + 1, ledger)
         parts[at] = 0x10
-        at = _put_varint(parts, at + 1, entry_id)
+        at = put_varint(parts, at + 1, entry_id)
         parts[at] = 0x1A
-        at = _put_varint(parts, at + 1, key_size)
+        at = put_varint(parts, at + 1, key_size)
         copy(parts, at, key, 0, key_size)
         at += key_size
         parts[at] = 0x22
-        body = at = _put_varint(parts, at + 1, body_size)
+        body = at = put_varint(parts, at + 1, body_size)
         store_int64(parts, at, ledger)
         store_int64(parts, at + 8, entry_id)
         store_int64(parts, at + 16, lac)
@@ -223,9 +191,9 @@ def read_frames(ledger, entry_ids, txn, owner, ring, out):
         ids = 2 + _size_of_varint(ledger) + _size_of_varint(entry_id)
         after = _put_head(out, at, HEAD - 4 + 3 + ids, 1, txn)
         out[after], out[after + 1], out[after + 2], out[after + 3] = 0xA2, 0x06, ids, 0x08
-        after = _put_varint(out, after + 4, ledger)
+        after = put_varint(out, after + 4, ledger)
         out[after] = 0x10
-        after = _put_varint(out, after + 1, entry_id)
+        after = put_varint(out, after + 1, entry_id)
         slot = txn & mask
         ring[slot, OWNER], ring[slot, ASKED], ring[slot, FRAME_BYTES] = owner, entry_id, after - at
         at = after
@@ -306,28 +274,28 @@ def _take_response(data, start, stop, table, row):
     operation = np.int64(data[start + 5])
     if data[start + 4] != 0x10 or data[start + 6] != 0x18:
         return False
-    txn, at = _varint(data, start + 7, start + 12)
+    txn, at = varint(data, start + 7, start + 12)
     if at != start + 12 or txn < FIRST_TXN or data[at] != 0x10 or data[at + 1] != 0 or data[at + 3] != 0x06:
         return False
     if not (operation == 2 and data[at + 2] == 0xAA) and not (operation == 1 and data[at + 2] == 0xA2):
         return False
-    size, at = _varint(data, at + 4, stop)
+    size, at = varint(data, at + 4, stop)
     if at < 0 or at + size != stop or size < 2 or data[at] != 0x08 or data[at + 1] != 0:
         return False
-    ledger, at = _number(data, at + 2, stop, 0x10)
-    entry_id, at = _number(data, at, stop, 0x18)
+    ledger, at = read_number(data, at + 2, stop, 0x10)
+    entry_id, at = read_number(data, at, stop, 0x18)
     if at < 0:
         return False
     table[row, TXN], table[row, RESPONSE_LEDGER], table[row, RESPONSE_ENTRY] = txn, ledger, entry_id
     if operation == 2:
         table[row, KIND] = ADDED
         return at == stop
-    size, body = _number(data, at, stop, 0x22)
+    size, body = read_number(data, at, stop, 0x22)
     if body < 0 or size > stop - body:
         return False
     lac, at = np.int64(-1), body + size
     if at < stop:
-        lac, at = _number(data, at, stop, 0x28)
+        lac, at = read_number(data, at, stop, 0x28)
     table[row, KIND], table[row, RESPONSE_BODY], table[row, RESPONSE_SIZE], table[row, RESPONSE_LAC] = READ, body, size, lac
     return at == stop
 
