@@ -114,7 +114,7 @@ def _told(cookie: Cookie, inspection: Inspection, verified: bool) -> Iterator[st
         span = f" from {ledger.first_entry} to {ledger.last_entry}" if ledger.entries else ""
         yield f"ledger {ledger.ledger}: {ledger.entries:,} entries{span}, {ledger.in_journal:,} of them in the journal alone, LAC {ledger.lac}{state}"
     if verified:
-        yield f"{inspection.verified:,} entries have the checksums that they should have"
+        yield f"{inspection.verified:,} entries were compared with their checksums"
 
 
 def _loop_factory() -> Any:
