@@ -54,6 +54,22 @@ class TimerFired(Event, frozen=True, gc=False):
     key: Any
 
 
+# -- traces, for every role -------------------------------------------------------------------------------------------
+
+
+class Trace(Effect, frozen=True, gc=False):
+    """Write to the trace that the role has done something, at the place among its effects where that takes effect.
+
+    ``action`` is its name in the protocol, if it has one; ``ledger`` is None for what concerns all of them. ``connection``: the one by which a
+    bookie was asked. Roles have this effect only if they are made with ``traces``; whoever carries it out does nothing else with it.
+    """
+
+    action: str
+    ledger: int | None
+    fields: dict[str, Any]
+    connection: int | None = None
+
+
 # -- a client and its bookies -----------------------------------------------------------------------------------------
 
 
