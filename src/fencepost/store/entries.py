@@ -11,6 +11,7 @@ import hmac
 import struct
 import zlib
 from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 import msgspec
 
@@ -24,6 +25,9 @@ _CRC32C = struct.Struct(">I")
 
 Digest = Callable[[bytes, "bytes | memoryview"], bytes]
 """A digest of a header and the data after it."""
+
+Runs: TypeAlias = tuple[tuple[int, int], ...]
+"""Ids of entries, as runs from a first to a last one."""
 
 DIGEST_SIZES = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 4, DigestType.DUMMY: 0}
 """The bytes that each digest takes."""
@@ -49,8 +53,8 @@ def header(body: bytes) -> tuple[int, int, int, int]:
     return _HEADER.unpack_from(body)
 
 
-def runs_of(entry_ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Ascending ids of entries as runs, each its first and last id."""
+def runs_of(entry_ids: Iterable[int]) -> Runs:
+    """Ids of entries as runs, each its first and last id; ascending ids as the fewest."""
     runs: list[tuple[int, int]] = []
     for entry_id in entry_ids:
         if runs and runs[-1][1] == entry_id - 1:

@@ -44,6 +44,9 @@ class Group:
     def high(self) -> int:
         return max(request.entry_id for _, request in self.requests)
 
+    def entry_ids(self) -> list[int]:
+        return [request.entry_id for _, request in self.requests]
+
     def last_place(self, entry_id: int) -> int:
         return max((place for place, (_, request) in enumerate(self.requests) if request.entry_id == entry_id), default=-1)
 

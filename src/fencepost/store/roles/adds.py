@@ -5,13 +5,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from itertools import count
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from fencepost.store.entries import Digests, Entry
+from fencepost.store.entries import Digests, Entry, Runs
 from fencepost.store.messages import AddEntry
-from fencepost.store.roles.interface import AddBatch, AddsAnswered, Effect, Received, Send, SendAdds, Unanswered
+from fencepost.store.roles.interface import AddBatch, AddsAnswered, Effect, Received, Send, SendAdds, Trace, Unanswered
 from fencepost.store.rules.adding import AddOutcome, counts, lac_reached, outcome_of_add
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import may_go_on, newly_asked, preferred, replaced, still_confirmed
@@ -23,6 +23,18 @@ Masks: TypeAlias = "array[int] | list[int]"
 
 _BITS = 63
 """Bits that a mask in an array has. Ensembles that are larger have a list of masks, for which there are no loops."""
+
+
+def trace_of_answer(
+    who: str, ledger: int, bookie: str, entries: Runs, code: Code | None, outcome: AddOutcome
+) -> Trace:
+    """What a trace tells of an answer to adds, or (no code) of none; ``who`` begins the names of its actions."""
+    fields: dict[str, Any] = {"bookie": bookie, "entries": entries}
+    if outcome is AddOutcome.CONFIRMED:
+        return Trace(f"{who}_receives_add_confirmed_response", ledger, fields)
+    if outcome is AddOutcome.FENCED:
+        return Trace(f"{who}_receives_add_fenced_response", ledger, fields)
+    return Trace(f"{who}_gives_up_on_add", ledger, {**fields, "code": code.name if code is not None else None})
 
 
 class PlainAdds:
@@ -309,6 +321,10 @@ class Adds:
         self._clear(self.confirmed + 1, self.pushed)
         self.pushed = self.confirmed
         return adds
+
+    def resent(self, ensemble: Sequence[str]) -> dict[str, Any]:
+        """What a trace tells of a change of the ensemble: what is sent anew, each entry to those that are new in its write set."""
+        return {"entries": ((self.confirmed + 1, self.pushed),), "ensemble": list(ensemble)}
 
     def change_ensemble(self, ensemble: Sequence[str], effects: list[Effect]) -> None:
         """Go on with another ensemble: bookies that left it no longer count, and those that are new are sent what they lack."""

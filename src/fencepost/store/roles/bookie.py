@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from fencepost.store.entries import Runs, header, runs_of
 from fencepost.store.messages import (
     NO_AUTHENTICATION,
     NO_ENTRY_YET,
@@ -75,6 +76,7 @@ from fencepost.store.roles.interface import (
     Stop,
     Store,
     TimerFired,
+    Trace,
 )
 from fencepost.store.rules.adding import answer_to_add, answer_to_write_lac, is_beyond, key_matches, lac_of_bookie
 from fencepost.store.rules.codes import Code
@@ -121,14 +123,15 @@ class Ledger(msgspec.Struct):
 
 
 class Bookie:
-    """One bookie. ``read_only``: it takes entries from recoveries alone.
+    """One bookie. ``read_only``: it takes entries from recoveries alone. ``traces``: it says what it does, see :class:`Trace`.
 
     It answers these calls when what they change is durable: ``fence``, ``enter limbo`` (which fences too) and ``leave limbo``, each
     with a ledger. It answers these at once: ``read only``, with whether it is to be that, and ``forget``, with a ledger that was deleted.
     """
 
-    def __init__(self, protections: Protections = ALL, limits: Limits | None = None) -> None:
+    def __init__(self, protections: Protections = ALL, limits: Limits | None = None, traces: bool = False) -> None:
         self.protections = protections
+        self.traces = traces
         self.limits = limits or Limits()
         self.ledgers: dict[int, Ledger] = {}
         self.position = 0
@@ -182,6 +185,9 @@ class Bookie:
         )
         response = AddEntryResponse(request.ledger, request.entry_id, code)
         if code is not Code.OK:
+            if self.traces:
+                entries = ((request.entry_id, request.entry_id),)
+                self._trace_refusal(asked.connection, request.ledger, entries, request.recovery, code, effects)
             self._reply(Answer(asked.connection, asked.txn, response), ledger.position, effects)
             return
         of_ledger, entry_id, body = request.ledger, request.entry_id, request.body
@@ -189,6 +195,9 @@ class Bookie:
             ledger = self._learn(of_ledger, request.master_key, effects)
         self._journal(EntryAdded(of_ledger, entry_id, request.lac, body), effects)
         effects.append(Store(of_ledger, entry_id, body))
+        if self.traces:
+            entries = ((entry_id, entry_id),)
+            self._trace_adds(asked.connection, of_ledger, entries, request.recovery, request.lac, effects)
         answer, entry = Answer(asked.connection, asked.txn, response), (of_ledger, entry_id)
         self.unsynced[entry] = self.position
         self.adds_under_way += 1
@@ -211,6 +220,9 @@ class Bookie:
                 protections=self.protections,
             )
             if code is not Code.OK:
+                if self.traces:
+                    entries = runs_of(adds.entry_ids())
+                    self._trace_refusal(connection, adds.ledger, entries, adds.recovery, code, effects)
                 self._reply(AnswerAdds(connection, (adds,), code), ledger.position, effects)
                 continue
             taken.append(adds)
@@ -225,6 +237,9 @@ class Bookie:
         batch = tuple(taken)
         self.batches.append((self.position, batch))
         effects.append(JournalAdds(self.position, batch))
+        if self.traces:
+            for adds in batch:
+                self._trace_adds(connection, adds.ledger, runs_of(adds.entry_ids()), adds.recovery, adds.lac, effects)
         at_once = tuple(adds for adds in batch if adds.deferred_sync)
         if at_once:
             effects.append(AnswerAdds(connection, at_once, Code.OK))
@@ -237,8 +252,10 @@ class Bookie:
     def _read(self, asked: Asked, request: ReadEntry, effects: list[Effect]) -> None:
         ledger = self.ledgers.get(request.ledger, _UNKNOWN)
         if request.fence:
-            code, ledger = self._fence_by_read(request, ledger, effects)
+            code, ledger = self._fence_by_read(asked.connection, request, ledger, effects)
             if code is not Code.OK:
+                if self.traces:
+                    self._trace_read(asked, request, Found(0, code), code, effects)
                 self._reply(Answer(asked.connection, asked.txn, _failure(request, code)), ledger.position, effects)
                 return
         if ledger is _UNKNOWN or request.previous_lac is None:
@@ -261,7 +278,7 @@ class Bookie:
     def _batch_read(self, asked: Asked, request: BatchRead, effects: list[Effect]) -> None:
         code, ledger = Code.OK, self.ledgers.get(request.ledger, _UNKNOWN)
         if request.fence:
-            code, ledger = self._fence_by_read(request, ledger, effects)
+            code, ledger = self._fence_by_read(asked.connection, request, ledger, effects)
         if code is not Code.OK:
             self._reply(Answer(asked.connection, asked.txn, _failure(request, code)), ledger.position, effects)
             return
@@ -338,6 +355,8 @@ class Bookie:
         response: Response
         if type(request) is ReadEntry:
             response = self._read_response(request, ledger, event)
+            if self.traces:
+                self._trace_read(asked, request, event, response.code, effects)
         else:
             code = answer_to_read_lac(
                 known_ledger=ledger is not _UNKNOWN,
@@ -369,6 +388,9 @@ class Bookie:
             del self.reads[event.number]
         ledger = self.ledgers.get(event.ledger, _UNKNOWN)
         code = self._answer_to_read(ledger, event.code)
+        if self.traces:
+            fields = {"entries": runs_of(event.reads.entry_ids()), "fence": False, "code": code.name}
+            effects.append(Trace("bookie_sends_read_response", event.ledger, fields, connection))
         for after, reads in self._by_position(event.ledger, event.reads):
             self._reply(AnswerReads(connection, reads, code, ledger.lac), max(ledger.position, after), effects)
 
@@ -410,6 +432,10 @@ class Bookie:
         ledger, of_ledger, first = self.ledgers.get(request.ledger, _UNKNOWN), request.ledger, request.entry_id
         response = BatchReadResponse(of_ledger, first, self._answer_to_read(ledger, event.code), event.bodies)
         entries = range(first, first + len(event.bodies))
+        if self.traces:
+            found = ((first, first + max(len(event.bodies), 1) - 1),)
+            fields = {"entries": found, "fence": request.fence, "code": response.code.name}
+            effects.append(Trace("bookie_sends_read_response", of_ledger, fields, asked.connection))
         after = max([ledger.position, *(self._position_of(of_ledger, entry_id) for entry_id in entries)])
         self._reply(Answer(asked.connection, asked.txn, response), after, effects)
 
@@ -481,6 +507,35 @@ class Bookie:
         elif type(record) is LimboChanged:
             ledger.limbo = record.limbo
 
+    # -- what it says for a trace --------------------------------------------------------------------------------------
+
+    def _trace_adds(
+        self, connection: int, of_ledger: int, entries: Runs, recovery: bool, lac: int, effects: list[Effect]
+    ) -> None:
+        fields = {"entries": entries, "recovery": recovery, "lac": lac, "position": self.position}
+        effects.append(Trace("bookie_sends_add_confirmed_response", of_ledger, fields, connection))
+
+    def _trace_refusal(
+        self, connection: int, of_ledger: int, entries: Runs, recovery: bool, code: Code, effects: list[Effect]
+    ) -> None:
+        fields = {"entries": entries, "recovery": recovery}
+        if code is Code.FENCED:
+            effects.append(Trace("bookie_sends_add_fenced_response", of_ledger, fields, connection))
+        else:
+            effects.append(Trace("bookie_refuses_add", of_ledger, {**fields, "code": code.name}, connection))
+
+    def _trace_read(self, asked: Asked, request: ReadEntry, found: Found, code: Code, effects: list[Effect]) -> None:
+        fields: dict[str, Any]
+        if request.fence and request.entry_id == NO_ENTRY_YET:
+            lac = header(found.body)[2] if found.body is not None else None
+            fields = {"code": code.name, "entry": None if lac is None else found.entry_id, "lac": lac}
+            action = "bookie_sends_fencing_read_lac_response"
+        else:
+            entry_id = found.entry_id if _is_piggyback(request) else request.entry_id
+            fields = {"entries": ((entry_id, entry_id),), "fence": request.fence, "code": code.name}
+            action = "bookie_sends_read_response"
+        effects.append(Trace(action, request.ledger, fields, asked.connection))
+
     # -- parts of the above --------------------------------------------------------------------------------------------
 
     def _journal(self, record: Record, effects: list[Effect]) -> None:
@@ -518,7 +573,7 @@ class Bookie:
         return ledger
 
     def _fence_by_read(
-        self, request: ReadEntry | BatchRead, ledger: Ledger, effects: list[Effect]
+        self, connection: int, request: ReadEntry | BatchRead, ledger: Ledger, effects: list[Effect]
     ) -> tuple[Code, Ledger]:
         """Fence as a read asks for; whether the read may go on, and the ledger, which is known from now on if it may."""
         code = answer_to_fence(
@@ -527,6 +582,9 @@ class Bookie:
         of_last = request.entry_id == NO_ENTRY_YET
         if code is Code.OK and is_fenced_by_read(request.fence, self.protections, is_of_last_entry=of_last):
             ledger = self._learn(request.ledger, request.master_key, effects)
+            if self.traces and not ledger.fenced:
+                fields = {"entry": request.entry_id, "position": self.position + 1}
+                effects.append(Trace("bookie_is_fenced", request.ledger, fields, connection))
             self._fence(request.ledger, ledger, effects)
         return code, ledger
 

@@ -318,6 +318,10 @@ class Adds(Protocol):
         """The number of adds."""
         ...
 
+    def entry_ids(self) -> list[int]:
+        """The entries that are added, in order."""
+        ...
+
     def last_place(self, entry_id: int) -> int:
         """The place among them of the last add of an entry, -1 if there is none."""
         ...

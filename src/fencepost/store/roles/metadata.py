@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 from fencepost.store.roles.interface import (
     CreateMetadata,
@@ -26,6 +27,20 @@ class Seen(enum.Enum):
     """They are as they were read: what the client wants has to be decided anew."""
     GONE = "gone"
     """There are none."""
+
+
+def described(metadata: LedgerMetadata | None) -> dict[str, Any] | None:
+    """Metadata as an event of a trace has them, without what only their owner may know."""
+    if metadata is None:
+        return None
+    return {
+        "state": metadata.status.name,
+        "fragments": [[fragment.first_entry_id, list(fragment.ensemble)] for fragment in metadata.fragments],
+        "last_entry": metadata.last_entry,
+        "ensemble_size": metadata.ensemble_size,
+        "write_quorum": metadata.write_quorum,
+        "ack_quorum": metadata.ack_quorum,
+    }
 
 
 class MetadataView:
@@ -70,6 +85,10 @@ class MetadataView:
         self.txn += 1
         self.offered = metadata
         return WriteMetadata(self.txn, self.ledger, metadata, self.version)
+
+    def fields(self, offered: LedgerMetadata | None = None) -> dict[str, Any]:
+        """What an event of a trace tells of it: the version that was last seen, and its metadata, or those that are to replace them."""
+        return {"version": self.version, "metadata": described(offered or self.metadata)}
 
     def take(self, event: MetadataAnswer | TimerFired, effects: list[Effect]) -> Seen | None:
         """Take an answer, or the timer after a lost one; None while nothing is settled, or it is of an operation long forgotten."""

@@ -17,7 +17,7 @@ import msgspec
 
 from fencepost.store.entries import Digests, Entry, master_key
 from fencepost.store.messages import NO_ENTRY_YET, AddEntry, ReadEntry, ReadEntryResponse
-from fencepost.store.roles.adds import Adds
+from fencepost.store.roles.adds import Adds, trace_of_answer
 from fencepost.store.roles.interface import (
     BookiesChanged,
     Call,
@@ -33,9 +33,10 @@ from fencepost.store.roles.interface import (
     SessionExpired,
     SetTimer,
     TimerFired,
+    Trace,
     Unanswered,
 )
-from fencepost.store.roles.metadata import MetadataView, Seen
+from fencepost.store.roles.metadata import MetadataView, Seen, described
 from fencepost.store.rules.adding import AddOutcome
 from fencepost.store.rules.codes import Verdict
 from fencepost.store.rules.ensembles import fragment_of
@@ -104,15 +105,18 @@ class RecoveryRead(msgspec.Struct):
 
 
 class Recoverer:
-    """A client that recovers one ledger.
+    """A client that recovers one ledger. ``traces``: it says what it does, see :class:`Trace`.
 
     Call: ``recover`` gives the metadata of the closed ledger, which it may have been already. After an error it may be called again.
     """
 
-    def __init__(self, ledger: int, settings: RecovererSettings, protections: Protections = ALL) -> None:
+    def __init__(
+        self, ledger: int, settings: RecovererSettings, protections: Protections = ALL, traces: bool = False
+    ) -> None:
         self.ledger = ledger
         self.settings = settings
         self.protections = protections
+        self.traces = traces
         self.digests = Digests(DigestType.DUMMY, settings.password)
         self.key = master_key(settings.password)
         self.view = MetadataView(ledger, settings.metadata_retry_delay)
@@ -125,6 +129,8 @@ class Recoverer:
     def _forget(self) -> None:
         """As before anything of this attempt; answers that come late mean nothing any more."""
         self.status = RecoveryStatus.IDLE
+        self.has_opened = False
+        """Whether the metadata were read since it began."""
         self.version = -1
         """That of the metadata with the mark of this recovery."""
         self.metadata: LedgerMetadata | None = None
@@ -173,6 +179,8 @@ class Recoverer:
         effects.append(self.view.read())
 
     def _end(self, effects: list[Effect], error: Error = Error.NONE) -> None:
+        if self.traces:
+            effects.append(Trace("client_ends", self.ledger, {"error": error.value}))
         value = None if error else self.view.metadata
         effects.extend(Result(token, value, error) for token in self.tokens)
         self.tokens.clear()
@@ -182,6 +190,11 @@ class Recoverer:
 
     def _metadata_answered(self, event: MetadataAnswer | TimerFired, effects: list[Effect]) -> None:
         seen = self.view.take(event, effects)
+        if self.traces and seen is not None:
+            action = "client_receives_metadata" if self.has_opened else "client_opens_ledger"
+            fields = {**self.view.fields(), "written": seen is Seen.WRITTEN}
+            effects.append(Trace(action, self.ledger, fields))
+        self.has_opened |= seen is not None
         if seen is Seen.GONE:
             self._end(effects, Error.NO_LEDGER)
         elif seen is not None and self.status is RecoveryStatus.MARKING:
@@ -198,12 +211,14 @@ class Recoverer:
         elif not may_open(metadata, self.settings.password):
             self._end(effects, Error.UNAUTHORIZED)
         elif to_start_recovery(metadata.status) is Next.WRITE:
-            effects.append(self.view.write(marked_in_recovery(metadata)))
+            self._write("client_starts_recovery", marked_in_recovery(metadata), effects)
         else:
             self._end(effects)
 
     def _restart(self, effects: list[Effect]) -> None:
         """Somebody else recovers the ledger, or has: begin anew after a while."""
+        if self.traces:
+            effects.append(Trace("client_ends", self.ledger, {"error": "overtaken"}))
         self._forget()
         self.status = RecoveryStatus.RESTARTING
         delay = self.settings.restart_delay << min(self.attempts, 6)
@@ -246,6 +261,10 @@ class Recoverer:
     def _fence_answered(self, bookie: str, is_fenced: bool, last: Entry | None, effects: list[Effect]) -> None:
         if self.status is not RecoveryStatus.FENCING:
             return
+        if self.traces:
+            action = "client_receives_fencing_read_lac_response" if is_fenced else "client_gives_up_on_fence"
+            fields = {"bookie": bookie, "lac": None if last is None else last.lac}
+            effects.append(Trace(action, self.ledger, fields))
         (self.fenced if is_fenced else self.unfenced).append(bookie)
         if last is not None:
             self.last_entries.append(last)
@@ -286,6 +305,9 @@ class Recoverer:
         """Ask the whole write set at once, so that it is all fenced. (The Java client asks one bookie after another.)"""
         bookies = write_set(entry_id, ensemble, self._marked().write_quorum)
         self.reads[entry_id] = RecoveryRead(bookies, [], [])
+        if self.traces:
+            action = "client_sends_recovery_read_requests" if fence else "client_reads_length"
+            effects.append(Trace(action, self.ledger, {"entry": entry_id, "bookies": list(bookies)}))
         for bookie in bookies:
             self._send(bookie, entry_id, fence, effects)
 
@@ -295,6 +317,11 @@ class Recoverer:
         read = self.reads.get(entry_id)
         if read is None:
             return
+        if self.traces and not self.end_known:
+            failed = outcome is ReadOutcome.FAILED
+            action = "client_gives_up_on_read" if failed else "client_receives_recovery_read_response"
+            fields = {"bookie": bookie, "entry": entry_id, "found": outcome is ReadOutcome.FOUND}
+            effects.append(Trace(action, self.ledger, fields))
         if outcome is ReadOutcome.FOUND:
             read.found = read.found or entry
         else:
@@ -331,12 +358,21 @@ class Recoverer:
         lac = lac_to_carry(self.began_at, self.adds.confirmed, self.protections)
         body = self.digests.entry_body(msgspec.structs.replace(entry, lac=lac))
         request = AddEntry(self.ledger, entry.entry_id, lac, body, self.key, recovery=True)
+        if self.traces:
+            fields = {"entries": ((entry.entry_id, entry.entry_id),), "lac": lac, "ensemble": list(self.adds.ensemble)}
+            effects.append(Trace("client_writes_back_entry", self.ledger, fields))
         self.adds.push(request, entry.length, 0, effects)
 
     # -- writing back --------------------------------------------------------------------------------------------------
 
     def _add_answered(self, event: Received | Unanswered, effects: list[Effect]) -> None:
+        entry_id = self.adds.sent.get(event.txn)
         outcome = self.adds.take(event)
+        if self.traces and entry_id is not None and outcome is not None:
+            code = event.response.code if type(event) is Received else None
+            entries = ((entry_id, entry_id),)
+            who = "recovery_client"
+            effects.append(trace_of_answer(who, self.ledger, event.bookie, entries, code, outcome))
         if outcome is AddOutcome.CONFIRMED:
             self.adds.confirm(self.status is RecoveryStatus.TELLING_FRAGMENTS)
             self._close_when_done(effects)
@@ -361,23 +397,38 @@ class Recoverer:
             self._end(effects, Error.RECOVERY_FAILED)
             return
         if keeps_fragments(self.protections):
-            self.adds.change_ensemble(changed, effects)
+            if self.traces:
+                fields = {"version": None, "metadata": described(self.metadata)}
+                effects.append(Trace("recovery_client_changes_ensemble", self.ledger, fields))
+            self._go_on_with(changed, effects)
         else:
             self.status = RecoveryStatus.TELLING_FRAGMENTS
-            effects.append(self.view.write(self.metadata))
+            self._write("recovery_client_changes_ensemble", self.metadata, effects)
+
+    def _go_on_with(self, ensemble: tuple[str, ...], effects: list[Effect]) -> None:
+        if self.traces:
+            fields = self.adds.resent(ensemble)
+            effects.append(Trace("recovery_client_sends_pending_add_op", self.ledger, fields))
+        self.adds.change_ensemble(ensemble, effects)
+
+    def _write(self, action: str, metadata: LedgerMetadata, effects: list[Effect]) -> None:
+        """Replace the metadata."""
+        if self.traces:
+            effects.append(Trace(action, self.ledger, self.view.fields(metadata)))
+        effects.append(self.view.write(metadata))
 
     def _tell_fragments(self, seen: Seen, effects: list[Effect]) -> None:
         own = self.view.version == self.version
         if seen is Seen.WRITTEN:
             self.status, self.version = RecoveryStatus.READING, self.view.version
-            self.adds.change_ensemble(current_ensemble(self._marked()), effects)
+            self._go_on_with(current_ensemble(self._marked()), effects)
             self.adds.confirm()
             if self.adds.failed:
                 self._replace_bookies(effects)
             else:
                 self._close_when_done(effects)
         elif to_tell_fragments(self.view.known().status, own, self.protections) is Next.WRITE:
-            effects.append(self.view.write(self._marked()))
+            self._write("recovery_client_changes_ensemble", self._marked(), effects)
         else:
             self._restart(effects)
 
@@ -414,7 +465,8 @@ class Recoverer:
         what_next = to_close_recovered(metadata.status, self.view.version == self.version, self.protections)
         if what_next is Next.WRITE:
             assert self.length is not None
-            effects.append(self.view.write(closed(metadata, self.found, self.length, self._marked().fragments)))
+            metadata = closed(metadata, self.found, self.length, self._marked().fragments)
+            self._write("recovery_client_closes_ledger", metadata, effects)
         elif what_next is Next.DONE:
             self._end(effects)
         else:

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from fencepost.store.entries import Digests, Entry, master_key
+from fencepost.store.entries import Digests, Entry, Runs, master_key, runs_of
 from fencepost.store.messages import NO_ENTRY_YET, AddEntry, ForceLedger, WriteLac
-from fencepost.store.roles.adds import PLAIN, AddLoops, Adds
+from fencepost.store.roles.adds import PLAIN, AddLoops, Adds, trace_of_answer
 from fencepost.store.roles.interface import (
     AddsAnswered,
     Append,
@@ -37,6 +37,7 @@ from fencepost.store.roles.interface import (
     SessionExpired,
     SetTimer,
     TimerFired,
+    Trace,
     Unanswered,
 )
 from fencepost.store.roles.metadata import MetadataView, Seen
@@ -51,6 +52,7 @@ from fencepost.store.rules.adding import (
     outlives_connection,
     room,
 )
+from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import Fragment, chosen, needs_change
 from fencepost.store.rules.metadata import (
     DigestType,
@@ -131,7 +133,7 @@ class WaitingAppend(msgspec.Struct):
 
 
 class Writer:
-    """The owner of one ledger.
+    """The owner of one ledger. ``traces``: it says what it does, see :class:`Trace`.
 
     Calls: ``create`` (gives the ledger), or ``adopt`` of one that is reserved, with the settings that this has; ``append`` of data (the entry id), ``force`` (the LAC), ``close`` (the last entry). After an
     error other than fencing, ``close`` still closes the ledger, at its LAC. Many entries at once come by :class:`Append`, and ``loops``
@@ -139,7 +141,12 @@ class Writer:
     """
 
     def __init__(
-        self, ledger: int, settings: WriterSettings, protections: Protections = ALL, loops: AddLoops = PLAIN
+        self,
+        ledger: int,
+        settings: WriterSettings,
+        protections: Protections = ALL,
+        loops: AddLoops = PLAIN,
+        traces: bool = False,
     ) -> None:
         quorums = (settings.ensemble_size, settings.write_quorum, settings.ack_quorum)
         if not are_quorums(*quorums):
@@ -147,6 +154,7 @@ class Writer:
         self.ledger = ledger
         self.settings = settings
         self.protections = protections
+        self.traces = traces
         self.digests = Digests(settings.digest_type, settings.password)
         self.key = master_key(settings.password)
         self.view = MetadataView(ledger, settings.metadata_retry_delay)
@@ -238,6 +246,8 @@ class Writer:
             request = AddEntry(
                 self.ledger, entry.entry_id, entry.lac, body, self.key, deferred_sync=self.settings.deferred_sync
             )
+            if self.traces:
+                self._trace_sent(entry.entry_id, entry.entry_id, effects)
             adds.push(request, self.length, append.token, effects)
 
     def _send_batch(self, append: WaitingAppend, limit: int, effects: list[Effect]) -> None:
@@ -251,6 +261,8 @@ class Writer:
             first = AddEntry(self.ledger, self.adds.pushed + 1, self.told, b"", self.key, deferred_sync=deferred)
             batch = self.loops.batch(self.digests, first, self.length, entries)
             self.length = batch.length(len(batch) - 1)
+            if self.traces:
+                self._trace_sent(batch.first, batch.first + len(batch) - 1, effects)
             self.adds.push_batch(batch, append.token, effects)
 
     # -- bookies -------------------------------------------------------------------------------------------------------
@@ -259,10 +271,18 @@ class Writer:
         if event.txn in self.forces:
             self._forced(self.forces.pop(event.txn), event, effects)
             return
-        self._learn(self.adds.take(event), effects)
+        entry_id = self.adds.sent.get(event.txn)
+        outcome = self.adds.take(event)
+        if self.traces and entry_id is not None:
+            code = event.response.code if type(event) is Received else None
+            self._trace_answered(event.bookie, ((entry_id, entry_id),), code, outcome, effects)
+        self._learn(outcome, effects)
 
     def _adds_answered(self, event: AddsAnswered, effects: list[Effect]) -> None:
-        self._learn(self.adds.take_batch(event), effects)
+        outcome = self.adds.take_batch(event)
+        if self.traces:
+            self._trace_answered(event.bookie, runs_of(event.entry_ids), event.code, outcome, effects)
+        self._learn(outcome, effects)
 
     def _learn(self, outcome: AddOutcome | None, effects: list[Effect]) -> None:
         """Take what the answer to adds means."""
@@ -287,6 +307,8 @@ class Writer:
         over = adds.confirm(self.changing_ensemble)
         if adds.confirmed == before:
             return
+        if self.traces:
+            effects.append(Trace("client_confirms", self.ledger, {"lac": adds.confirmed}))
         effects.extend(Result(add.token, add.adds.first) for add in over if not add.is_batch)
         first = next(iter(adds.pending), adds.confirmed + 1)  # of a batch that is confirmed in part, if there is one
         if first <= adds.confirmed or any(add.is_batch for add in over):
@@ -314,10 +336,13 @@ class Writer:
             self._fail(Error.LEDGER_FENCED, effects)
             return
         if ensemble != self.adds.ensemble:
+            if self.traces:
+                effects.append(Trace("client_resends_pending_add_op", self.ledger, self.adds.resent(ensemble)))
             self.adds.change_ensemble(ensemble, effects)
         changed = self.adds.replacement(ensemble, self.bookies)
         if what_next is Next.WRITE and changed is not None:
-            effects.append(self.view.write(with_changed_ensemble(metadata, changed, self.adds.confirmed)))
+            metadata = with_changed_ensemble(metadata, changed, self.adds.confirmed)
+            self._write("client_changes_ensemble", metadata, effects)
         elif what_next is Next.DONE or self.adds.may_go_on():
             self.changing_ensemble = False
             self._confirm(effects)
@@ -397,7 +422,7 @@ class Writer:
         length = self.forced_length if self.settings.deferred_sync else self.adds.length
         what_next = to_close(metadata.status, ends_at(metadata, self.lac, length))
         if what_next is Next.WRITE:
-            effects.append(self.view.write(closed(metadata, self.lac, length)))
+            self._write("client_closes_ledger", closed(metadata, self.lac, length), effects)
         elif what_next is Next.DONE:
             self._closed(effects)
         else:
@@ -411,6 +436,8 @@ class Writer:
     def _fail(self, error: Error, effects: list[Effect]) -> None:
         """Nothing more can be added: whoever waits is told so."""
         self.status, self.error = WriterStatus.FAILED, error
+        if self.traces:
+            effects.append(Trace("client_ends", self.ledger, {"error": error.value}))
         self.changing_ensemble = False
         forces = {force.token: None for force in self.forces.values() if force.token is not None}
         tokens = [add.token for add in self.adds.give_up()] + [append.token for append in self.appends]
@@ -419,7 +446,25 @@ class Writer:
         self.forces.clear()
         self.closes.clear()
 
+    # -- what it says for a trace --------------------------------------------------------------------------------------
+
+    def _trace_sent(self, first: int, last: int, effects: list[Effect]) -> None:
+        fields = {"entries": ((first, last),), "lac": self.told, "ensemble": list(self.adds.ensemble)}
+        effects.append(Trace("client_sends_add_entry_requests", self.ledger, fields))
+
+    def _trace_answered(
+        self, bookie: str, entries: Runs, code: Code | None, outcome: AddOutcome | None, effects: list[Effect]
+    ) -> None:
+        if self.status in (WriterStatus.OPEN, WriterStatus.DRAINING) and outcome is not None:
+            effects.append(trace_of_answer("client", self.ledger, bookie, entries, code, outcome))
+
     # -- metadata ------------------------------------------------------------------------------------------------------
+
+    def _write(self, action: str, metadata: LedgerMetadata, effects: list[Effect]) -> None:
+        """Replace the metadata."""
+        if self.traces:
+            effects.append(Trace(action, self.ledger, self.view.fields(metadata)))
+        effects.append(self.view.write(metadata))
 
     def _create_metadata(self, effects: list[Effect]) -> None:
         settings = self.settings
@@ -438,7 +483,10 @@ class Writer:
             custom_metadata=settings.custom_metadata,
             creation_token=settings.creation_token,
         )
-        effects.append(self.view.create(reserved(metadata) if settings.reserves else metadata))
+        metadata = reserved(metadata) if settings.reserves else metadata
+        if self.traces:
+            effects.append(Trace("client_creates_ledger", self.ledger, self.view.fields(metadata)))
+        effects.append(self.view.create(metadata))
 
     def _created(self, effects: list[Effect]) -> None:
         metadata = self.view.metadata
@@ -461,7 +509,7 @@ class Writer:
         if not may_open(metadata, self.settings.password):
             self._not_own(Error.UNAUTHORIZED, effects)
         elif what_next is Next.WRITE:
-            effects.append(self.view.write(adopted(metadata, token)))
+            self._write("client_adopts_ledger", adopted(metadata, token), effects)
         elif what_next is Next.DONE:
             self._own(metadata, effects)
         else:
@@ -483,6 +531,9 @@ class Writer:
         seen = self.view.take(event, effects)
         if seen is None:
             return
+        if self.traces:
+            fields = {**self.view.fields(), "written": seen is Seen.WRITTEN}
+            effects.append(Trace("client_receives_metadata", self.ledger, fields))
         if self.status is WriterStatus.CREATING and self.adopts:
             self._adopted(seen, effects)
         elif self.status is WriterStatus.CREATING:

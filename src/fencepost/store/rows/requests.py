@@ -33,6 +33,11 @@ class AddRows:
     def __len__(self) -> int:
         return len(self.requests)
 
+    def entry_ids(self) -> list[int]:
+        """The entries that are added, in order."""
+        found: list[int] = self.requests[:, 1].tolist()
+        return found
+
     def last_place(self, entry_id: int) -> int:
         """The place among them of the last add of an entry, -1 if there is none."""
         if not self.low <= entry_id <= self.high:

@@ -44,6 +44,7 @@ from fencepost.store.roles.interface import (
     Stop,
     Store,
     TimerFired,
+    Trace,
 )
 from fencepost.store.rules.codes import Code
 from fencepost.store.sim.disk import SimDisk
@@ -79,7 +80,7 @@ class BookieProcess:
         self.lost_data = False
         self.slow = 1
         self.failing_syncs = 0
-        self.role = Bookie(cluster.case.protections)
+        self.role = self._new_role()
         self._forget()
         self._carry: dict[type[Effect], Callable[[Any], None]] = {
             Journal: self._journal,
@@ -90,7 +91,11 @@ class BookieProcess:
             SetTimer: self._set_timer,
             Stop: self._stop,
             Result: self._result,
+            Trace: self._trace,
         }
+
+    def _new_role(self) -> Bookie:
+        return Bookie(self.cluster.case.protections, traces=self.cluster.traces)
 
     def _forget(self) -> None:
         """What a process knows is gone with it."""
@@ -111,7 +116,7 @@ class BookieProcess:
             return
         self.starts += 1
         self._forget()
-        self.role = Bookie(self.cluster.case.protections)
+        self.role = self._new_role()
         try:
             logs = EntryLogs(self.disk, Index(), {*journals_in(self.disk)}, LOG_LIMIT)
             found = read_journal(self.disk, logs.journal_start)
@@ -122,6 +127,8 @@ class BookieProcess:
             self.refuse("its disk is empty, and was not")
             return
         self.cluster.note(self.name, f"starts, with {len(found.records)} records")
+        if self.cluster.trace is not None:
+            self.cluster.trace.started(self.name, "bookie")
         self.replaying = True
         self.cache_limit = int(self.random() ** 3 * 4_000)
         self.ledgers = LedgerStore(logs)
@@ -258,6 +265,12 @@ class BookieProcess:
     def _stop(self, stop: Stop) -> None:
         self.crash(power=False)
 
+    def _trace(self, effect: Trace) -> None:
+        """What a bookie has done for a client; the name of the connection says whose it is."""
+        assert self.cluster.trace is not None
+        label = None if effect.connection is None else self.cluster.network.label(effect.connection)
+        self.cluster.trace.role_did(self.name, effect, label)
+
     def _result(self, result: Result) -> None:
         """A ledger is in limbo, durably. Once all are that have to be, the bookie may come back without being put there again."""
         if result.token in self.entering_limbo:
@@ -312,6 +325,8 @@ class BookieProcess:
                     self.durable_entries.add((record.ledger, record.entry_id, record.body))
                     self.cluster.entry_durable(self.name, record)
             self.unmarked = True
+            if self.cluster.trace is not None:
+                self.cluster.trace.node_did(self.name, "journal_synced", {"position": group[-1][0]})
             self.deliver(JournalSynced(group[-1][0]))
         if self.alive and self.pending:
             self.flushing = True

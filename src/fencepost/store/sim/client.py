@@ -20,6 +20,7 @@ from fencepost.store.roles.interface import (
     Send,
     SetTimer,
     TimerFired,
+    Trace,
     Unanswered,
     WriteMetadata,
 )
@@ -48,7 +49,10 @@ class ClientProcess:
             CreateMetadata: self._metadata,
             ReadMetadata: self._metadata,
             WriteMetadata: self._metadata,
+            Trace: self._trace,
         }
+        if cluster.trace is not None:
+            cluster.trace.started(name, "client")
         cluster.clients.append(self)
         cluster.metadata.connect(self)
 
@@ -102,6 +106,10 @@ class ClientProcess:
 
     def _metadata(self, operation: CreateMetadata | ReadMetadata | WriteMetadata) -> None:
         self.cluster.metadata.request(self, operation)
+
+    def _trace(self, effect: Trace) -> None:
+        assert self.cluster.trace is not None
+        self.cluster.trace.role_did(self.name, effect)
 
     def _result(self, result: Result) -> None:
         self.results(result)

@@ -25,6 +25,7 @@ from fencepost.store.sim.metadata import SimMetadata
 from fencepost.store.sim.network import SimNetwork
 from fencepost.store.sim.schedule import Schedule
 from fencepost.store.sim.story import Story
+from fencepost.store.sim.trace import SimTrace
 from fencepost.store.sim.wire import VERSION_2
 
 LIMIT = 40_000
@@ -60,9 +61,10 @@ class Cluster:
 
     network_name = "network"
 
-    def __init__(self, case: Case, story: Story | None = None) -> None:
+    def __init__(self, case: Case, story: Story | None = None, trace: SimTrace | None = None) -> None:
         self.case = case
         self.story = story
+        self.trace = trace
         self.schedule = Schedule()
         self.judge = Judge()
         self.digests = Digests(DigestType.CRC32, b"")  # until there is a ledger
@@ -73,7 +75,9 @@ class Cluster:
         unsteady = UNSTEADY if "lost_answers" in case.faults else 0.0
         version_2 = case.stream("wire").random() < VERSION_2
         self.network = SimNetwork(self.schedule, case.stream("network"), story, slow, version_2)
-        self.metadata = SimMetadata(self.schedule, case.stream("metadata"), self.judge, story, case.protections, unsteady)
+        self.metadata = SimMetadata(
+            self.schedule, case.stream("metadata"), self.judge, story, case.protections, unsteady, trace
+        )
         self._restarts = case.stream("restarts").random
         self.bookies: dict[str, BookieProcess] = {}
         for number in range(1, case.bookies + 1):
@@ -82,6 +86,11 @@ class Cluster:
             bookie.start()
         self.faults = Faults(self)
         self.schedule.at(HORIZON, self._heal)
+
+    @property
+    def traces(self) -> bool:
+        """Whether roles are to say what they do."""
+        return self.trace is not None
 
     # -- what processes use -------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from fencepost.store.roles.interface import (
     SessionExpired,
     WriteMetadata,
 )
+from fencepost.store.roles.metadata import described
 from fencepost.store.rules.metadata import LedgerMetadata, takes_update
 from fencepost.store.rules.protections import Protections
 from fencepost.store.sim.schedule import Schedule
@@ -28,6 +29,7 @@ from fencepost.store.sim.schedule import Schedule
 if TYPE_CHECKING:
     from fencepost.store.sim.judge import Judge
     from fencepost.store.sim.story import Story
+from fencepost.store.sim.trace import SimTrace
 
 Operation = CreateMetadata | ReadMetadata | WriteMetadata
 
@@ -59,12 +61,22 @@ class SimMetadata:
     """The service. ``unsteady`` is the share of operations whose connection breaks."""
 
     def __init__(
-        self, schedule: Schedule, random: Random, judge: Judge, story: Story | None, protections: Protections, unsteady: float
+        self,
+        schedule: Schedule,
+        random: Random,
+        judge: Judge,
+        story: Story | None,
+        protections: Protections,
+        unsteady: float,
+        trace: SimTrace | None = None,
     ) -> None:
         self.schedule = schedule
         self.random = random.random
         self.judge = judge
         self.story = story
+        self.trace = trace
+        if trace is not None:
+            trace.started(NAME, "metadata")
         self.protections = protections
         self.unsteady = unsteady
         self.ledgers: dict[int, tuple[LedgerMetadata, int]] = {}
@@ -172,6 +184,9 @@ class SimMetadata:
         ledger = operation.ledger
         self.judge.metadata_written(session.client.name, ledger, old, operation.metadata)
         self.ledgers[ledger] = operation.metadata, version
+        if self.trace is not None:
+            fields = {"version": version, "metadata": described(operation.metadata), "client": session.client.name}
+            self.trace.node_did(NAME, "metadata_written", fields, str(ledger))
         for watching in self.watches.pop(ledger, {}).values():
             self._tell(watching, MetadataChanged(ledger))
         return MetadataAnswer(operation.txn, Outcome.OK, version)

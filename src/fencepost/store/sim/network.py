@@ -86,6 +86,7 @@ class SimNetwork:
         self.version_2 = version_2
         self.servers: dict[str, Server] = {}
         self.connections: dict[int, Connection] = {}
+        self.labels: list[str] = [""]
         self.clogged: dict[tuple[str, str], int] = {}
         self._count = 0
 
@@ -122,6 +123,10 @@ class SimNetwork:
             arrives = connection.arrives_down = self._arrival(server.name, client.name, connection.arrives_down)
             self.schedule.at(arrives, self._arrive_down, connection, txn, connection.wire.response(txn, response))
 
+    def label(self, number: int) -> str:
+        """The name of a connection: who has opened it, to whom, and its number."""
+        return self.labels[number]
+
     # -- what becomes of connections ----------------------------------------------------------------------------------
 
     def lose(self, connection: Connection, noticed: bool) -> None:
@@ -151,6 +156,7 @@ class SimNetwork:
             self._count, client, server, Wire(self.version_2)
         )
         self.connections[connection.number] = connection
+        self.labels.append(f"{client.name}>{server.name}#{self._count}")
         if not server.alive:
             self.lose(connection, noticed=True)
         return connection

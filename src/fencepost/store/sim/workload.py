@@ -55,7 +55,7 @@ class Owner:
         self.answered: set[int] = set()
         self.most = (3, 8, 20, 100)[int(self.random() * 4)]
         self.pause = int(self.random() * 1_000_000 * min(self.most, 20) / (case.entries + 3) / 4)
-        self.process = ClientProcess("w", cluster, random, Writer(LEDGER, settings, case.protections), self._result)
+        self.process = ClientProcess("w", cluster, random, Writer(LEDGER, settings, case.protections, traces=cluster.traces), self._result)
         cluster.judge.created(LEDGER, master_key(PASSWORD))
         cluster.digests = Digests(settings.digest_type, PASSWORD)
         cluster.schedule.at(5_000, self._create)
@@ -128,7 +128,7 @@ class Heir:
             restart_jitter=30_000,
             metadata_retry_delay=AGAIN,
         )
-        self.process = ClientProcess(name, cluster, random, Recoverer(LEDGER, settings, cluster.case.protections), self._result)
+        self.process = ClientProcess(name, cluster, random, Recoverer(LEDGER, settings, cluster.case.protections, cluster.traces), self._result)
         self.closed = False
         cluster.schedule.at(start, self._recover)
 
