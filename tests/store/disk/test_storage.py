@@ -140,7 +140,8 @@ def test_a_second_bookie_does_not_get_the_directories(opened: type[Driver], tmp_
         failing("append", ".log", OSError(errno.EIO, "broken"), after=2),
         failing("sync", ".log", OSError(errno.EIO, "broken"), after=2),
         failing("create", ".journal", OSError(errno.ENOSPC, "no room"), after=1),
-        failing("remove", ".journal", OSError(errno.EROFS, "read-only")),
+        failing("rename", ".journal", OSError(errno.EROFS, "read-only")),
+        failing("rename", ".spare", OSError(errno.EROFS, "read-only")),
     ],
 )
 def test_what_fails_is_told_once_and_nothing_that_was_confirmed_is_lost(opened: type[Driver], fault: Fault) -> None:

@@ -13,7 +13,12 @@ Records that no later group proves to be synced may be gone after the next crash
 file repeats them, and a file without its first group does not count.
 
 A file takes its room by the unit, so that its length is a multiple of that, and the room is durable before anything is written there. So one
-that was cut off is known: it has another length, and more in it than a crash while it grew would leave.
+that was cut off is known: it has another length, and more in it than a crash while it grew would leave; or a group in it ends beyond it.
+
+The bytes of a file that is not needed any more may be those that the next file begins with: a disk syncs room that was written before in less time.
+So each file has a mark, and each group the mark of its file. A mark is drawn at random, since records are what clients send: nobody can
+make one that contains a group of a file to come. What has another mark is as good as zeros. Where the file ends that is written now can not
+be told from such bytes, and need not be: a group that a crash left no trace of, and one that was never written, come to the same.
 """
 
 from __future__ import annotations
@@ -30,12 +35,12 @@ from fencepost.store.disk.files import Part
 SECTOR = 512
 """Bytes that a disk writes at once. Groups begin at multiples of it."""
 
-_FILE = struct.Struct(">8sQQQ")  # magic, number, up to where the file before it counts, unit of its length; then a checksum
-_GROUP = struct.Struct(">4sQQQQII")  # magic, number, own offset, synced offset, next file or 0, bytes of records, checksum; then a checksum
+_FILE = struct.Struct(">8sQQQQ")  # magic, number, up to where the file before it counts, unit of its length, mark; then a checksum
+_GROUP = struct.Struct(">4sQQQQQII")  # magic, number, mark of the file, own offset, synced offset, next file or 0, bytes of records, checksum; then a checksum
 _CHECKSUM = struct.Struct(">I")
 _LENGTH = struct.Struct(">I")
 _GROUP_SIZE = _GROUP.size + _CHECKSUM.size
-_FILE_MAGIC = b"FPJOURN1"
+_FILE_MAGIC = b"FPJOURN2"
 _GROUP_MAGIC = b"FPJG"
 
 
@@ -47,9 +52,9 @@ class Ending(enum.Enum):
     """How the readable part of a journal file ends."""
 
     CLEAN = "clean"
-    """With the file, or with room in it that was never written."""
+    """With the file, or with room in it where none of its groups begins."""
     TORN = "torn"
-    """With a write that a crash cut short. Nothing after it was synced."""
+    """With a group, or a header of the file, that a crash cut short. Nothing after it was synced."""
     DAMAGED = "damaged"
     """With something that was synced and can not be read any more."""
 
@@ -59,7 +64,8 @@ class Scan:
     """What is in a journal file: its groups in order, each its offset and its records as they lie there; and where the readable part ends, and how.
 
     ``previous_end`` is up to where the file before it counts, -1 if this one does not count. ``synced`` is the offset below which
-    everything is proven to be durable, ``following`` the file after it, 0 if it does not say that there is one, ``unit`` that of its length.
+    everything is proven to be durable, ``following`` the file after it, 0 if it does not say that there is one, ``unit`` that of its length, ``mark``
+    that of its groups.
     """
 
     previous_end: int
@@ -69,6 +75,7 @@ class Scan:
     ending: Ending
     following: int = 0
     unit: int = 1
+    mark: int = 0
 
     @cached_property
     def records(self) -> tuple[tuple[int, bytes], ...]:
@@ -82,7 +89,7 @@ class Recovered:
 
     ``groups`` are all of them in order, each its records as they lie there. A new file has the number ``number + 1``, the file before it counts up to ``end``, and its
     first group holds ``unproven``, the last records, which may not be durable. ``next_group`` is where the next group
-    of the file ``number`` goes, whose length is a multiple of ``unit``. Files with higher numbers do not count.
+    of the file ``number`` goes, whose length is a multiple of ``unit`` and whose groups have the ``mark``. Files with higher numbers do not count.
     """
 
     groups: tuple[bytes, ...]
@@ -91,6 +98,7 @@ class Recovered:
     end: int
     next_group: int = 0
     unit: int = 1
+    mark: int = 0
 
     @cached_property
     def records(self) -> tuple[bytes, ...]:
@@ -101,11 +109,13 @@ class Recovered:
 class Writer:
     """Lays out one journal file. It is pure: the caller writes and syncs the bytes, and then raises ``synced``.
 
-    ``end`` is the offset of the next group, ``synced`` the offset below which all is durable.
+    ``end`` is the offset of the next group, ``synced`` the offset below which all is durable. ``mark``: 64 bits that nobody can foresee, unless there
+    are only zeros where the file is written.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, mark: int = 0) -> None:
         self.number = number
+        self.mark = mark
         self.end = 0
         self.synced = 0
 
@@ -115,7 +125,7 @@ class Writer:
         ``unit``: whatever its length will be, it is a multiple of this, and durable before anything is written there.
         """
         self.end = SECTOR
-        return _file_header(self.number, previous_end, unit) + self.group(records)
+        return _file_header(self.number, previous_end, unit, self.mark) + self.group(records)
 
     def group(self, records: Iterable[bytes] = (), following: int = 0) -> bytes:
         """The bytes of a group, to be written at the offset that ``end`` was before this call. ``following``: it is the last one, and the next
@@ -129,7 +139,7 @@ class Writer:
             length += len(part)
             checksum = crc32c(part, checksum)
         self.end = aligned(start + _GROUP_SIZE + length)
-        header = _group_header(self.number, start, self.synced, following, length, checksum)
+        header = _group_header(self.number, self.mark, start, self.synced, following, length, checksum)
         return [header, *records, bytes(self.end - start - _GROUP_SIZE - length)]
 
 
@@ -150,30 +160,31 @@ def aligned(offset: int) -> int:
 
 def scan(data: bytes, number: int) -> Scan:
     """Everything that can be read in a journal file up to the first thing that can not, and whether that is a torn tail or damage."""
-    previous_end, unit = _read_file_header(data, number)
+    previous_end, unit, mark = _read_file_header(data, number)
     if previous_end < 0:
-        return Scan(-1, (), 0, 0, _ending(data, number, 0))
+        return Scan(-1, (), 0, 0, Ending.DAMAGED if _proves(data, number, None, 0) else Ending.TORN)
     groups: list[tuple[int, bytes]] = []
-    synced, end, following = 0, SECTOR, 0
+    synced, end, following, reached = 0, SECTOR, 0, SECTOR
     while end < len(data) and not following:
-        header = _read_group(data, number, end)
+        header = _read_group(data, number, mark, end)
         if header is None:
             break
         proven, following, length, checksum = header
         body = data[end + _GROUP_SIZE : end + _GROUP_SIZE + length]
-        after = aligned(end + _GROUP_SIZE + length)
-        padding = data[end + _GROUP_SIZE + length : after]
-        if after > len(data) or crc32c(body) != checksum or padding.strip(b"\0"):
+        reached = aligned(end + _GROUP_SIZE + length)
+        padding = data[end + _GROUP_SIZE + length : reached]
+        if reached > len(data) or crc32c(body) != checksum or padding.strip(b"\0"):
             following = 0
             break  # a group counts only as a whole: it was not synced, or is damaged
         groups.append((end, body))
-        synced, end = max(synced, proven), after
-    empty = data[end:] == bytes(len(data) - end)
-    ending = Ending.CLEAN if empty or following else _ending(data, number, end)
-    whole_units = len(data) // unit * unit
-    if whole_units < len(data) and (end > whole_units or not empty):
+        synced, end = max(synced, proven), reached
+    ending = Ending.CLEAN if reached == end > SECTOR else Ending.TORN
+    if not following and _proves(data, number, mark, end):
         ending = Ending.DAMAGED
-    return Scan(previous_end if end > SECTOR else -1, tuple(groups), synced, end, ending, following, unit)
+    whole_units = len(data) // unit * unit
+    if unit > 1 and (reached > whole_units or data[whole_units:].strip(b"\0")):
+        ending = Ending.DAMAGED
+    return Scan(previous_end if end > SECTOR else -1, tuple(groups), synced, end, ending, following, unit, mark)
 
 
 def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
@@ -205,7 +216,7 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
             found += [group for offset, group in before.groups if offset < seen.previous_end]
         elif start == 1 and seen.previous_end:
             raise Damage(f"journal file {number - 1} is missing")
-        before, last = seen, Recovered((), (), number, seen.synced, seen.end, seen.unit)
+        before, last = seen, Recovered((), (), number, seen.synced, seen.end, seen.unit, seen.mark)
     if before is not None and before.following:
         raise Damage(f"journal file {before.following} {'can not be read' if torn == before.following else 'is missing'}")
     if before is None:
@@ -214,34 +225,35 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
         return last
     found += [group for _, group in before.groups]
     unproven = [record for offset, group in before.groups if offset >= before.synced for record in _read_records(group)]
-    return Recovered(tuple(found), tuple(unproven), last.number, last.end, last.next_group, last.unit)
+    return Recovered(tuple(found), tuple(unproven), last.number, last.end, last.next_group, last.unit, last.mark)
 
 
-def _file_header(number: int, previous_end: int, unit: int) -> bytes:
-    fields = _FILE.pack(_FILE_MAGIC, number, previous_end, unit)
+def _file_header(number: int, previous_end: int, unit: int, mark: int) -> bytes:
+    fields = _FILE.pack(_FILE_MAGIC, number, previous_end, unit, mark)
     return (fields + _CHECKSUM.pack(crc32c(fields))).ljust(SECTOR, b"\0")
 
 
-def _read_file_header(data: bytes, number: int) -> tuple[int, int]:
-    """Up to where the file before it counts, -1 if the header of the file can not be read; and the unit of the length of the file."""
+def _read_file_header(data: bytes, number: int) -> tuple[int, int, int]:
+    """Up to where the file before it counts, -1 if the header of the file can not be read; the unit of the length of the file; and its mark."""
     if len(data) < SECTOR:
-        return -1, 1
-    _, found, previous_end, unit = _FILE.unpack_from(data)
-    whole = found == number and data[:SECTOR] == _file_header(number, previous_end, unit)
-    return (previous_end, unit) if whole else (-1, 1)
+        return -1, 1, 0
+    _, found, previous_end, unit, mark = _FILE.unpack_from(data)
+    whole = found == number and data[:SECTOR] == _file_header(number, previous_end, unit, mark)
+    return (previous_end, unit, mark) if whole else (-1, 1, 0)
 
 
-def _group_header(number: int, start: int, synced: int, following: int, length: int, checksum: int) -> bytes:
-    fields = _GROUP.pack(_GROUP_MAGIC, number, start, synced, following, length, checksum)
+def _group_header(number: int, mark: int, start: int, synced: int, following: int, length: int, checksum: int) -> bytes:
+    fields = _GROUP.pack(_GROUP_MAGIC, number, mark, start, synced, following, length, checksum)
     return fields + _CHECKSUM.pack(crc32c(fields))
 
 
-def _read_group(data: bytes, number: int, start: int) -> tuple[int, int, int, int] | None:
-    """The synced offset, the next file, the number of bytes of records and their checksum of the group at an offset, or None."""
+def _read_group(data: bytes, number: int, mark: int | None, start: int) -> tuple[int, int, int, int] | None:
+    """The synced offset, the next file, the number of bytes of records and their checksum of the group at an offset, or None. It may have any
+    mark if that is None."""
     if data[start : start + 4] != _GROUP_MAGIC or start + _GROUP_SIZE > len(data):
         return None
-    _, _, _, synced, following, length, checksum = _GROUP.unpack_from(data, start)
-    header = _group_header(number, start, synced, following, length, checksum)
+    _, _, found, _, synced, following, length, checksum = _GROUP.unpack_from(data, start)
+    header = _group_header(number, found if mark is None else mark, start, synced, following, length, checksum)
     return (synced, following, length, checksum) if data[start : start + _GROUP_SIZE] == header else None
 
 
@@ -255,13 +267,13 @@ def _read_records(body: bytes) -> Iterator[bytes]:
         at += length
 
 
-def _ending(data: bytes, number: int, stop: int) -> Ending:
-    """What it means that the byte at an offset can not be read."""
+def _proves(data: bytes, number: int, mark: int | None, stop: int) -> bool:
+    """Whether a later group says that the byte at an offset, which can not be read, was synced."""
     start = data.find(_GROUP_MAGIC, stop + 1)
     while start >= 0:
         if start % SECTOR == 0:
-            header = _read_group(data, number, start)
+            header = _read_group(data, number, mark, start)
             if header is not None and header[0] > stop:
-                return Ending.DAMAGED
+                return True
         start = data.find(_GROUP_MAGIC, start + 1)
-    return Ending.TORN
+    return False

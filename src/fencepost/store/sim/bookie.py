@@ -17,7 +17,7 @@ from fencepost.store.disk.entry_logs import EntryLogs
 from fencepost.store.disk.entry_logs import name_of as name_of_log
 from fencepost.store.disk.index import Index, places_of
 from fencepost.store.disk.journal import Damage
-from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
+from fencepost.store.disk.journal_files import SPARE, JournalFiles, journals_in, read_journal
 from fencepost.store.disk.journal_files import name_of as name_of_journal
 from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
 from fencepost.store.disk.records import decode, encode
@@ -71,6 +71,7 @@ class BookieProcess:
         self.cluster = cluster
         self.random = random.random
         self.dice = random
+        self.marks = Random(f"marks of {name}")
         self.limbo = False
         self.disk = SimDisk()
         self.alive = False
@@ -139,7 +140,7 @@ class BookieProcess:
             self.ledgers.note(record)
             self.deliver(Replayed(record))
         try:
-            self.journal = JournalFiles(self.disk, found, unit=JOURNAL_UNIT)
+            self.journal = JournalFiles(self.disk, found, unit=JOURNAL_UNIT, draw=lambda: self.marks.getrandbits(64))
             logs.begin()
         except OSError:
             return
@@ -221,7 +222,9 @@ class BookieProcess:
 
     def damageable(self, name: str) -> int:
         """How many bytes of a file may be damaged so that it is noticed: what nothing proves to be durable looks like a torn write."""
-        return self.proven if name == name_of_journal(self.journal.number) else len(self.disk.files[name].durable)
+        if name == name_of_journal(self.journal.number):
+            return self.proven
+        return len(self.disk.files[name].durable) if name != SPARE else 0
 
     def places(self) -> list[tuple[str, int, int]]:
         """Where entries are in entry logs: the file, the offset and the bytes of each."""
