@@ -118,6 +118,8 @@ class Storage:
         self._queue: list[tuple[int, Record | EntryRows | Checkpoint]] = []
         self._queued = 0
         """The records that were queued so far."""
+        self._queued_bytes = 0
+        """Those of the entries that are queued now."""
         self._idle = False
         self._entries_journalled = 0
         self._entries_stored = 0
@@ -200,6 +202,7 @@ class Storage:
         with self._lock:
             if type(record) is EntryAdded:
                 self._entries_journalled += 1
+                self._queued_bytes += len(record.body)
             self._ledgers.note(record)
             self._queue.append((position, record))
             self._queued += 1
@@ -232,11 +235,13 @@ class Storage:
             for _, record in records:
                 if type(record) is EntryAdded:
                     self._entries_journalled += 1
+                    self._queued_bytes += len(record.body)
                     note(record)
                 elif type(record) is EntryRows:
                     self._ledgers.note_rows(record)
                     cache.put_rows(record)
                     self._queued += len(record) - 1
+                    self._queued_bytes += len(record.data)
                 else:
                     note(record)  # type: ignore[arg-type]
             self._queue += records
@@ -413,14 +418,14 @@ class Storage:
         while True:
             self._wait_for_company(done + last_group // 2)
             with self._lock:
-                queue, self._queue = self._queue, []
+                queue, self._queue, self._queued_bytes = self._queue, [], 0
                 if not queue:
                     if self._failure or self._closing:
                         break
                     self._idle = True
                     self._arrived.wait(None if proven else REST)
                     self._idle = False
-                    queue, self._queue = self._queue, []
+                    queue, self._queue, self._queued_bytes = self._queue, [], 0
                 last_group, done = self._queued - done, self._queued
             if self._failure:
                 return
@@ -436,10 +441,12 @@ class Storage:
             self._journal.sync()
 
     def _wait_for_company(self, records: int) -> None:
-        """Wait a little for a group of this size, if one has begun: half of the last one may be on its way back from those it confirmed."""
+        """Wait a little for a group of this size, if one has begun: half of the last one may be on its way back from those it confirmed. What is
+        enough bytes for a group does not wait."""
         if self._queue and self._queued < records:
+            most = self.settings.journal_buffered_writes_threshold
             end = time.monotonic() + self.settings.journal_max_group_wait_msec / 1000
-            while self._queued < records and time.monotonic() < end:
+            while self._queued < records and self._queued_bytes < most and time.monotonic() < end:
                 time.sleep(_SLICE)
 
     def _write_queued(self, queue: list[tuple[int, Record | EntryRows | Checkpoint]]) -> None:
