@@ -245,6 +245,7 @@ class EntryLogs:
         section = laid_out(self.current, file.end, self.sequence + 1, contents)
         before, left = section_header(section), section.end - section.entries
         after = bytes(aligned(section.end) - section.end)
+        file.preallocate(section.end + len(after))  # a disk that knows of all of it takes each piece in less time
         if not left:
             file.append(before + after)
         for piece in entries.pieces():

@@ -62,7 +62,7 @@ class File(Protocol):
         ...
 
     def preallocate(self, end: int) -> None:
-        """Take room up to an offset, which reads as zeros."""
+        """Take room from ``end`` up to an offset; what was never written there reads as zeros."""
         ...
 
     def truncate(self, length: int) -> None:
@@ -148,7 +148,8 @@ class OsFile:
         os.fdatasync(self._descriptor)
 
     def preallocate(self, end: int) -> None:
-        os.posix_fallocate(self._descriptor, 0, end)
+        if end > self.end:
+            os.posix_fallocate(self._descriptor, self.end, end - self.end)
 
     def truncate(self, length: int) -> None:
         os.ftruncate(self._descriptor, length)
