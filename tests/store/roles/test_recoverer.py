@@ -416,6 +416,20 @@ def test_not_enough_bookies() -> None:
     assert story.write("a", 0) == []
 
 
+def test_a_bookie_that_works_again_counts_again() -> None:
+    story = begin()
+    story.happen(BookiesChanged(tuple("abc")))
+    story.read("a", 0, body(0))
+    assert story.write("b", 0, Code.IO_ERROR) == []
+    story.read("a", 1, body(1))
+    assert story.write("b", 1) == [], "and is sent the other one anew"
+    assert story.write("c", 0, Code.IO_ERROR) == [], "which it may confirm now"
+    assert story.recoverer.adds.may_go_on()
+    story.write("a", 0)
+    story.write("b", 0)
+    assert story.recoverer.adds.confirmed == 0
+
+
 # -- somebody else was faster -----------------------------------------------------------------------------------------
 
 

@@ -276,6 +276,69 @@ def test_a_bookie_that_can_not_be_replaced_stays_while_the_others_are_enough() -
     assert story.answer("d", 1) == [] and story.answer("a", 1) == [Result(3, 1)]
 
 
+def test_two_bookies_that_fail_one_long_after_the_other_and_come_back_end_no_writer() -> None:
+    story = Story("abc")
+    story.append()
+    assert story.answer("b", 0, None) == []
+    assert story.answer("ac", 0) == [Result(2, 0)]
+    story.append()
+    story.answer("b", 1)
+    assert story.writer.adds.failed == {}, "it has confirmed what it was sent after it failed"
+    assert story.answer("c", 1, None) == []
+    assert story.answer("a", 1) == [Result(3, 1)]
+    story.append()
+    assert story.answer("cb", 2) == [Result(4, 2)]
+    assert story.asked() == ["a2"], "what is confirmed is sent to nobody anew"
+
+
+def test_a_bookie_that_is_back_but_has_not_been_asked_since_is_waited_for() -> None:
+    story = Story("abc")
+    story.append()
+    story.answer("b", 0, None)
+    story.answer("ac", 0)
+    story.append()
+    assert story.answer("a", 1, None) == [], "b failed another entry, and may confirm this one"
+    assert [*story.writer.adds.failed] == ["b", "a"]
+    assert story.answer("cb", 1) == [Result(3, 1)]
+    assert [*story.writer.adds.failed] == ["a"]
+    assert not story.writer.error
+
+
+def test_a_bookie_that_works_again_is_sent_anew_what_is_not_confirmed() -> None:
+    story = Story("abc")
+    story.append(3)
+    for entry_id in (0, 1, 2):
+        story.answer("b", entry_id, None)
+    story.answer("ac", 1)
+    story.append()
+    story.answer("c", 0)
+    assert story.asked() == ["a0", "a2", "a3", "b3", "c2", "c3"]
+    first = story.sent["a", 2].request
+    assert story.answer("b", 3) == []
+    assert story.asked() == ["a0", "a2", "a3", "b0", "b2", "c2", "c3"], "1 is committed, if not yet confirmed"
+    assert story.sent["b", 2].request == first
+    assert story.answer("a", 0, None) == [], "b may confirm that again"
+    assert story.answer("b", 0) == [Result(2, 0), Result(3, 1)]
+
+
+def test_a_bookie_that_confirms_what_it_was_sent_before_it_failed_has_still_failed() -> None:
+    story = Story("abc")
+    story.append(3)
+    story.answer("b", 2, Code.TOO_MANY_REQUESTS)
+    story.answer("b", 1)
+    assert [*story.writer.adds.failed] == ["b"] and story.asked() == ["a0", "a1", "a2", "b0", "c0", "c1", "c2"]
+    assert story.answer("c", 2, None) == [Result(token, error=Error.NOT_ENOUGH_BOOKIES) for token in (2, 3, 4)]
+
+
+def test_what_a_bookie_that_stays_away_has_missed_takes_no_more_room_than_what_is_in_flight() -> None:
+    story = Story("abc")
+    for entry_id in range(100):
+        story.append()
+        story.answer("b", entry_id, None)
+        assert story.answer("ac", entry_id) == [Result(entry_id + 2, entry_id)]
+    assert len(story.writer.adds.failed["b"].missed) <= 3
+
+
 def test_as_many_as_possible_are_replaced() -> None:
     story = Story("abcd")
     story.append()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any, Protocol, TypeAlias
@@ -14,7 +15,15 @@ from fencepost.store.messages import AddEntry
 from fencepost.store.roles.interface import AddBatch, AddsAnswered, Effect, Received, Send, SendAdds, Trace, Unanswered
 from fencepost.store.rules.adding import AddOutcome, counts, lac_reached, outcome_of_add
 from fencepost.store.rules.codes import Code
-from fencepost.store.rules.ensembles import may_go_on, newly_asked, preferred, replaced, still_confirmed
+from fencepost.store.rules.ensembles import (
+    is_sent_anew,
+    may_be_committed,
+    newly_asked,
+    preferred,
+    replaced,
+    still_confirmed,
+    works_again,
+)
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.rules.quorums import is_committed, is_in_write_set, write_set
 
@@ -134,11 +143,22 @@ class PendingAdds(msgspec.Struct):
     is_batch: bool = False
 
 
+class Failure(msgspec.Struct):
+    """A bookie that failed: up to which entry all were sent when it did so last, the entries that it has failed to confirm, and whether it works
+    again. Entries may be among them that are confirmed since."""
+
+    pushed: int
+    missed: set[int]
+    is_over: bool = False
+
+
 class Adds:
     """The entries that a client has sent and that are not confirmed, and the ensemble they are sent to.
 
     ``confirmed``: the last entry that is committed together with all before it, and ``length`` the bytes of data up to there.
-    ``failed``: bookies of the ensemble that are to be replaced; ``failed_before``: those that were. Requests are numbered from ``txns``.
+    ``failed``: bookies of the ensemble that are to be replaced, in the order in which they failed; ``failed_before``: those that were.
+    One that can not be replaced is sent what comes all the same, and counts again when it confirms some of that.
+    Requests are numbered from ``txns``.
     """
 
     def __init__(
@@ -162,7 +182,7 @@ class Adds:
         self.length = length
         self.pending: dict[int, PendingAdds] = {}
         """What is not confirmed, in order, by its first entry."""
-        self.failed: list[str] = []
+        self.failed: dict[str, Failure] = {}
         self.failed_before: list[str] = []
         self.sent: dict[int, int] = {}
         """The entry that is in each single request that is not answered."""
@@ -239,7 +259,7 @@ class Adds:
             is_asked = event.bookie in write_set(entry_id, self.ensemble, self.write_quorum)
             if counts(is_asked, self.confirmed < entry_id <= self.pushed):
                 self.masks[entry_id & len(self.masks) - 1] |= 1 << self.numbers[event.bookie]
-        return self._outcome(event.bookie, code)
+        return self._outcome(event.bookie, (entry_id,), code)
 
     def take_batch(self, event: AddsAnswered) -> AddOutcome | None:
         """The same for adds that have the same answer."""
@@ -252,14 +272,17 @@ class Adds:
                 (self.confirmed, self.pushed),
                 (len(self.ensemble), self.write_quorum),
             )
-        return self._outcome(event.bookie, event.code)
+        return self._outcome(event.bookie, event.entry_ids, event.code)
 
-    def _outcome(self, bookie: str, code: Code | None) -> AddOutcome | None:
+    def _outcome(self, bookie: str, entry_ids: Sequence[int], code: Code | None) -> AddOutcome | None:
         outcome = outcome_of_add(code)
-        if outcome is not AddOutcome.CONFIRMED and bookie not in self.ensemble:
+        if outcome is AddOutcome.CONFIRMED:
+            if bookie in self.failed:
+                self._works(self.failed[bookie], entry_ids)
+        elif bookie not in self.ensemble:
             return None  # it was replaced since
-        if outcome is AddOutcome.BOOKIE_FAILED and bookie not in self.failed:
-            self.failed.append(bookie)
+        elif outcome is AddOutcome.BOOKIE_FAILED:
+            self._fails(bookie, entry_ids)
         return outcome
 
     def confirm(self, changing_ensemble: bool = False) -> list[PendingAdds]:
@@ -301,18 +324,55 @@ class Adds:
 
     # -- bookies that fail ---------------------------------------------------------------------------------------------
 
+    def _fails(self, bookie: str, entry_ids: Iterable[int]) -> None:
+        """A bookie of the ensemble has failed to confirm entries."""
+        failure = self.failed.setdefault(bookie, Failure(self.pushed, set()))
+        failure.pushed, failure.is_over = self.pushed, False
+        place, quorums = self.ensemble.index(bookie), (len(self.ensemble), self.write_quorum)
+        for entry_id in map(int, entry_ids):
+            if counts(is_in_write_set(place, entry_id, *quorums), self._is_missed(bookie, entry_id)):
+                failure.missed.add(entry_id)
+        if len(failure.missed) > 2 * (self.pushed - self.confirmed):
+            failure.missed = {entry_id for entry_id in failure.missed if self._is_missed(bookie, entry_id)}
+
+    def _works(self, failure: Failure, entry_ids: Sequence[int]) -> None:
+        """A bookie that had failed has confirmed entries."""
+        failure.missed.difference_update(map(int, entry_ids))
+        failure.is_over = failure.is_over or works_again(int(max(entry_ids)), failure.pushed)
+
+    def _is_missed(self, bookie: str, entry_id: int) -> bool:
+        """Whether an entry is pending, and a bookie has not confirmed it."""
+        is_pending = self.confirmed < entry_id <= self.pushed
+        return is_pending and not self.masks[entry_id & len(self.masks) - 1] >> self.numbers[bookie] & 1
+
+    def send_missed(self, effects: list[Effect]) -> None:
+        """Send to bookies that work again what they have missed, as far as that is not committed without them. They have not failed any more."""
+        for bookie in [bookie for bookie, failure in self.failed.items() if failure.is_over]:
+            missed = self.failed.pop(bookie).missed
+            wanted = deque(entry_id for entry_id in sorted(missed) if self._is_missed(bookie, entry_id))
+            for first, add in self.pending.items():
+                while wanted and wanted[0] < first + len(add.adds):
+                    entry_id = wanted.popleft()
+                    if is_sent_anew(self.masks[entry_id & len(self.masks) - 1].bit_count(), self.ack_quorum):
+                        self._send(bookie, add.adds[entry_id - first], effects)
+
     def replacement(self, ensemble: tuple[str, ...], bookies: Sequence[str]) -> tuple[str, ...] | None:
         """An ensemble without as many as possible of those that failed, given all bookies that there are; None if none can be replaced."""
-        candidates = preferred(bookies, self.failed_before)
-        for number in range(len(self.failed), 0, -1):
-            changed = replaced(ensemble, self.failed[:number], candidates)
+        failed, candidates = [*self.failed], preferred(bookies, self.failed_before)
+        for number in range(len(failed), 0, -1):
+            changed = replaced(ensemble, failed[:number], candidates)
             if changed is not None:
                 return changed
         return None
 
     def may_go_on(self) -> bool:
-        """Whether the bookies that have not failed are enough."""
-        return may_go_on(self.ensemble, self.failed, self.write_quorum, self.ack_quorum)
+        """Whether all that is pending can be committed by bookies that have not failed to confirm it."""
+        if may_be_committed(len(self.failed), self.write_quorum, self.ack_quorum):
+            return True  # as mostly: even if all of these have failed the same entry
+        missed_by = Counter(
+            entry_id for bookie, failure in self.failed.items() for entry_id in failure.missed if self._is_missed(bookie, entry_id)
+        )
+        return may_be_committed(max(missed_by.values(), default=0), self.write_quorum, self.ack_quorum)
 
     def give_up(self) -> list[PendingAdds]:
         """What is not confirmed, and will not be."""
@@ -331,7 +391,7 @@ class Adds:
         before, self.ensemble = self.ensemble, ensemble
         left = [bookie for bookie in before if bookie not in ensemble]
         self.failed_before += [bookie for bookie in left if bookie not in self.failed_before]
-        self.failed = [bookie for bookie in self.failed if bookie in ensemble]
+        self.failed = {bookie: failure for bookie, failure in self.failed.items() if bookie in ensemble}
         self._number(ensemble)
         for first, add in self.pending.items():
             for entry_id in range(max(first, self.confirmed + 1), first + len(add.adds)):

@@ -375,6 +375,7 @@ class Recoverer:
             effects.append(trace_of_answer(who, self.ledger, event.bookie, entries, code, outcome))
         if outcome is AddOutcome.CONFIRMED:
             self.adds.confirm(self.status is RecoveryStatus.TELLING_FRAGMENTS)
+            self.adds.send_missed(effects)
             self._close_when_done(effects)
         elif outcome is AddOutcome.BOOKIE_FAILED:
             self._replace_bookies(effects)

@@ -3,7 +3,8 @@
 Entries are sent as they come, up to a limit, each with the LAC; they are confirmed in order. Bookies that fail are replaced, all that
 failed meanwhile at once, and nothing is confirmed until the metadata say so. Whatever tells that the ledger is somebody else's now
 ends the writer. Unlike the Java client's, it does not close a ledger that is in recovery, it goes on without a bookie that it can not
-replace while the others are enough, and where they are not it leaves the closing to its caller.
+replace while the others are enough for every entry, and with that bookie when it works again; where they are not enough it leaves the closing
+to its caller.
 """
 
 from __future__ import annotations
@@ -290,6 +291,8 @@ class Writer:
             return
         if outcome is AddOutcome.CONFIRMED:
             self._confirm(effects)
+            if self.adds.failed:
+                self.adds.send_missed(effects)
         elif outcome is AddOutcome.BOOKIE_FAILED:
             self._replace_bookies(effects)
         elif outcome is AddOutcome.FENCED:

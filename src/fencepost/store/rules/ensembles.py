@@ -48,15 +48,29 @@ def replaced(ensemble: Sequence[B], failed: Collection[B], candidates: Iterable[
     return None if None in changed else changed  # type: ignore[return-value]
 
 
-def may_go_on(ensemble: Ensemble[B], failed: Collection[B], write_quorum: int, ack_quorum: int) -> bool:
-    """Whether a client may go on with failed bookies that there are no others for: those that are left can commit every entry.
+def may_be_committed(missed_by: int, write_quorum: int, ack_quorum: int) -> bool:
+    """Whether an entry can be committed that so many bookies of its write set have failed to confirm, and that there are no others for.
 
-    The Java client gives up there, unless it is told to delay changes of ensemble.
+    Those that are left have confirmed it, or may yet: it depends on this entry alone who has failed, not on what a bookie failed
+    before. The Java client goes by the same, where it is told to delay changes of ensemble; otherwise it gives up.
     """
-    return all(
-        is_committed(sum(b not in failed for b in write_set(entry_id, ensemble, write_quorum)), ack_quorum)
-        for entry_id in (range(1) if write_quorum == len(ensemble) else range(len(ensemble)))
-    )
+    return is_committed(write_quorum - missed_by, ack_quorum)
+
+
+def works_again(confirmed: int, pushed_when_failed: int) -> bool:
+    """Whether a bookie that had failed works again, since it has confirmed this entry: one that was sent after it was known to fail.
+
+    Its answer to an earlier one may have been on its way when it failed.
+    """
+    return confirmed > pushed_when_failed
+
+
+def is_sent_anew(confirmations: int, ack_quorum: int) -> bool:
+    """Whether a bookie that works again is sent an entry that it has failed to confirm: one that others have committed does without it.
+
+    It stays on fewer bookies than its write quorum, as an entry does whose writer ends before all have confirmed it.
+    """
+    return not is_committed(confirmations, ack_quorum)
 
 
 def preferred(candidates: Iterable[B], failed_before: Collection[B]) -> list[B]:
