@@ -408,6 +408,31 @@ def test_a_change_of_ensemble_that_was_lost_is_made_again() -> None:
     assert story.metadata(Outcome.OK, 1, ledger((0, "adc"))) == [Result(2, 0)]
 
 
+def lost_change_that_nobody_is_left_for() -> Story:
+    """The answer to a change of ensemble is lost, it has not been made when the metadata are read, and the new bookie is gone."""
+    story = Story("abcd")
+    story.append()
+    assert story.answer("b", 0, None) == [WriteMetadata(2, 1, ledger((0, "adc")), 0)]
+    story.answer("ac", 0)
+    (timer,) = story.metadata(Outcome.UNKNOWN)
+    story.happen(BookiesChanged(("a", "b", "c")))
+    story.happen(TimerFired(timer.key))  # type: ignore[attr-defined]
+    assert story.metadata(Outcome.OK, 0, ledger((0, "abc"))) == [WriteMetadata(4, 1, ledger((0, "abc")), 0)], "or it may yet be made"
+    return story
+
+
+def test_a_change_of_ensemble_that_was_lost_and_is_given_up_can_not_be_made_any_more() -> None:
+    story = lost_change_that_nobody_is_left_for()
+    assert story.metadata(Outcome.OK, 1) == [Result(2, 0)]
+
+
+def test_a_change_of_ensemble_that_was_late_holds_though_it_was_given_up() -> None:
+    story = lost_change_that_nobody_is_left_for()
+    assert story.metadata(Outcome.BAD_VERSION) == [ReadMetadata(5, 1)]
+    assert story.metadata(Outcome.OK, 1, ledger((0, "adc"))) == [Result(2, 0)]
+    assert story.writer.adds.ensemble == ("a", "d", "c")
+
+
 @pytest.mark.parametrize("taken", [marked_in_recovery(ledger((0, "abc"))), closed(ledger((0, "abc")), 0, 4)])
 def test_a_writer_gives_up_a_ledger_that_is_recovered(taken: LedgerMetadata) -> None:
     story = change_ensemble()

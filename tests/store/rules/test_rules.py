@@ -482,6 +482,11 @@ def test_what_a_client_does_by_the_status_of_its_ledger(rule: object, nexts: tup
     assert tuple(rule(status) for status in LedgerStatus) == nexts  # type: ignore[operator]
 
 
+def test_metadata_are_settled_unless_a_change_of_them_may_yet_be_made() -> None:
+    assert metadata.is_settled(3, None) and metadata.is_settled(3, 2), "what was tried on version 2 was made, or can not be any more"
+    assert not metadata.is_settled(3, 3)
+
+
 def test_conditional_updates() -> None:
     careless = Protections(conditional_updates=False)
     assert metadata.takes_update(3, 3) and not metadata.takes_update(3, 4) and metadata.takes_update(3, 4, careless)

@@ -15,7 +15,7 @@ from fencepost.store.roles.interface import (
     TimerFired,
     WriteMetadata,
 )
-from fencepost.store.rules.metadata import LedgerMetadata
+from fencepost.store.rules.metadata import LedgerMetadata, is_settled
 
 
 class Seen(enum.Enum):
@@ -58,6 +58,8 @@ class MetadataView:
         self.version = -1
         self.offered: LedgerMetadata | None = None
         """What is being written; None if it is being read."""
+        self.tried_on: int | None = None
+        """The version on which a write depends whose answer was lost."""
         self.txn = 0
 
     def __repr__(self) -> str:
@@ -67,6 +69,11 @@ class MetadataView:
         """The metadata, once there are any."""
         assert self.metadata is not None
         return self.metadata
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the metadata stay as they were last seen unless somebody begins to change them: no write of this client may yet do it."""
+        return is_settled(self.version, self.tried_on)
 
     def create(self, metadata: LedgerMetadata) -> Effect:
         """Create the metadata."""
@@ -100,6 +107,8 @@ class MetadataView:
         if event.txn != self.txn:
             return None
         if event.outcome is Outcome.UNKNOWN:
+            if self.offered is not None:
+                self.tried_on = self.version
             effects.append(SetTimer(("metadata", self.txn), self.retry_delay))
             return None
         if event.outcome in (Outcome.EXISTS, Outcome.BAD_VERSION):

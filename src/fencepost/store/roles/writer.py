@@ -346,12 +346,15 @@ class Writer:
         if what_next is Next.WRITE and changed is not None:
             metadata = with_changed_ensemble(metadata, changed, self.adds.confirmed)
             self._write("client_changes_ensemble", metadata, effects)
-        elif what_next is Next.DONE or self.adds.may_go_on():
+        elif what_next is Next.WRITE and not self.adds.may_go_on():
+            self._fail(Error.NOT_ENOUGH_BOOKIES, effects)
+        elif not self.view.is_settled:
+            # Another ensemble might come to be in them, of which this writer knew nothing.
+            self._write("client_keeps_ensemble", metadata, effects)
+        else:
             self.changing_ensemble = False
             self._confirm(effects)
             self._close_when_drained(effects)
-        else:
-            self._fail(Error.NOT_ENOUGH_BOOKIES, effects)
 
     # -- force, and the LAC told by itself -----------------------------------------------------------------------------
 

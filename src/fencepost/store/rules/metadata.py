@@ -142,6 +142,16 @@ def takes_update(expected: int, actual: int, protections: Protections = ALL) -> 
     return expected == actual or not protections.conditional_updates
 
 
+def is_settled(version: int, tried_on: int | None) -> bool:
+    """Whether metadata of this version stay as they are as long as nobody begins to change them; ``tried_on``: the version on which a client has
+    tried to change them last and does not know whether it did.
+
+    That change may yet be made. So a client that does not want it any more must not go on as if it had not been made: it writes what there
+    is once more, and then one of the two is made, and the other can not be.
+    """
+    return version != tried_on
+
+
 def to_create(exists: bool, is_own: bool) -> Next:
     """A client wants to create a ledger. One that exists and is not its own (by its creation token) has the same id by accident."""
     if not exists:
