@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.store.messages import Response
 from fencepost.store.roles.interface import (
+    Append,
     Call,
+    Confirmed,
     CreateMetadata,
     Disconnected,
     Effect,
@@ -18,12 +20,14 @@ from fencepost.store.roles.interface import (
     Result,
     Role,
     Send,
+    SendAdds,
     SetTimer,
     TimerFired,
     Trace,
     Unanswered,
     WriteMetadata,
 )
+from fencepost.store.sim.batches import FIRST_TXN, Batches
 from fencepost.store.sim.network import Connection
 
 if TYPE_CHECKING:
@@ -31,19 +35,33 @@ if TYPE_CHECKING:
 
 
 class ClientProcess:
-    """One client with one role. ``results`` takes what comes of its calls."""
+    """One client with one role. ``results`` takes what comes of its calls, and ``confirmed`` how far entries are that were appended by the batch."""
 
-    def __init__(self, name: str, cluster: Cluster, random: Random, role: Role, results: Callable[[Result], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        cluster: Cluster,
+        random: Random,
+        role: Role,
+        results: Callable[[Result], None],
+        confirmed: Callable[[int], None] = lambda entry_id: None,
+    ) -> None:
         self.name = name
         self.cluster = cluster
         self.random = random.random
         self.role = role
         self.results = results
+        self.confirmed = confirmed
         self.alive = True
         self.connections: dict[str, Connection] = {}
         self.calls = 0
+        self.batches = Batches(self)
+        self.expected: dict[int, Callable[[Result], None]] = {}
+        """Who takes what comes of a call, if not all others do."""
         self._carry: dict[type[Effect], Callable[[Any], None]] = {
             Send: self._send,
+            SendAdds: self.batches.send_adds,
+            Confirmed: self._confirmed,
             SetTimer: self._set_timer,
             Result: self._result,
             CreateMetadata: self._metadata,
@@ -61,6 +79,19 @@ class ClientProcess:
         self.calls += 1
         if self.alive:
             self.deliver(Call(self.calls, operation, arguments))
+        return self.calls
+
+    def append(self, entries: list[bytes]) -> int:
+        """Append entries by the batch; the token that an error would have."""
+        self.calls += 1
+        if self.alive:
+            self.deliver(Append(self.calls, entries))
+        return self.calls
+
+    def expect(self, take: Callable[[Result], None]) -> int:
+        """A token; ``take`` is given what comes of it."""
+        self.calls += 1
+        self.expected[self.calls] = take
         return self.calls
 
     def crash(self) -> None:
@@ -81,14 +112,21 @@ class ClientProcess:
 
     def answered(self, txn: int, bookie: str, response: Response) -> None:
         """A bookie answered."""
-        self.deliver(Received(txn, bookie, response))
+        if txn >= FIRST_TXN:
+            self.batches.answered(txn, bookie, response)
+        else:
+            self.deliver(Received(txn, bookie, response))
 
     def unanswered(self, txn: int, bookie: str) -> None:
         """A bookie did not answer."""
-        self.deliver(Unanswered(txn, bookie))
+        if txn >= FIRST_TXN:
+            self.batches.answered(txn, bookie, None)
+        else:
+            self.deliver(Unanswered(txn, bookie))
 
     def disconnected(self, bookie: str) -> None:
         """The connection to a bookie is gone."""
+        self.batches.tell(bookie)
         self.deliver(Disconnected(bookie))
 
     def _fire(self, timer: SetTimer) -> None:
@@ -111,5 +149,8 @@ class ClientProcess:
         assert self.cluster.trace is not None
         self.cluster.trace.role_did(self.name, effect)
 
+    def _confirmed(self, confirmed: Confirmed) -> None:
+        self.confirmed(confirmed.entry_id)
+
     def _result(self, result: Result) -> None:
-        self.results(result)
+        self.expected.pop(result.token, self.results)(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from fencepost.store.entries import Digests, Entry, master_key
@@ -11,6 +12,7 @@ from fencepost.store.roles.reader import Reader, ReaderSettings
 from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.store.roles.writer import Writer, WriterSettings
 from fencepost.store.rules.metadata import DigestType
+from fencepost.store.sim.batches import Reading
 from fencepost.store.sim.case import DEADLINE, HORIZON, near
 from fencepost.store.sim.client import ClientProcess
 from fencepost.store.sim.judge import Violation
@@ -28,7 +30,8 @@ AGAIN = 15_000
 
 
 class Owner:
-    """The program of the writer: it appends in bursts, forces what is to be synced later, and perhaps closes at the end."""
+    """The program of the writer: it appends in bursts, entry by entry or by the batch, forces what is to be synced later, and perhaps closes
+    at the end."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -49,13 +52,20 @@ class Owner:
             metadata_retry_delay=AGAIN,
         )
         self.closes = self.random() < 0.6
-        self.appended: dict[int, int] = {}
+        self.batches = case.stream("batches").random
+        self.batched = (0.0, 0.5, 0.9)[int(self.batches() * 3)]
+        """The share of bursts that are appended by the batch."""
+        self.appended: dict[int, range] = {}
+        """The places of what was appended by each call."""
+        self.by_batch: deque[tuple[int, range]] = deque()
+        """Calls that appended a batch and are not answered."""
         self.creating = self.closing = 0
         self.forcing: set[int] = set()
         self.answered: set[int] = set()
         self.most = (3, 8, 20, 100)[int(self.random() * 4)]
         self.pause = int(self.random() * 1_000_000 * min(self.most, 20) / (case.entries + 3) / 4)
-        self.process = ClientProcess("w", cluster, random, Writer(LEDGER, settings, case.protections, traces=cluster.traces), self._result)
+        writer = Writer(LEDGER, settings, case.protections, traces=cluster.traces)
+        self.process = ClientProcess("w", cluster, random, writer, self._result, self._confirmed)
         cluster.judge.created(LEDGER, master_key(PASSWORD))
         cluster.digests = Digests(settings.digest_type, PASSWORD)
         cluster.schedule.at(5_000, self._create)
@@ -64,22 +74,38 @@ class Owner:
         self.creating = self.process.call("create")
 
     def _burst(self) -> None:
-        case, judge = self.cluster.case, self.cluster.judge
+        case, history = self.cluster.case, self.cluster.judge.ledgers[LEDGER]
+        burst: list[bytes] = []
         for _ in range(1 + int(self.random() * self.random() * self.most)):
-            place = len(judge.ledgers[LEDGER].appended)
+            place = len(history.appended) + len(burst)
             if place == case.entries:
                 break
-            data = f"entry {place} ".encode() * (1 + int(self.random() ** 6 * 120))
-            judge.appended(LEDGER, data)
-            # The role may answer at once, before its call returns with a token.
-            self.appended[self.process.calls + 1] = place
-            self.process.call("append", data)
+            burst.append(f"entry {place} ".encode() * (1 + int(self.random() ** 6 * 120)))
+        if self.batched and self.batches() < self.batched:
+            self._append(burst, by_batch=True)
+        else:
+            for data in burst:
+                self._append([data], by_batch=False)
         if self.deferred and self.random() < 0.5:
             self.cluster.schedule.after(int(self.random() ** 3 * 60_000), self._force)
-        if len(judge.ledgers[LEDGER].appended) < case.entries:
+        if len(history.appended) < case.entries:
             self.cluster.schedule.after(int(self.random() * 2 * self.pause), self._burst)
         elif self.closes:
             self.cluster.schedule.after(int(self.random() * 2 * self.pause), self._close)
+
+    def _append(self, entries: list[bytes], by_batch: bool) -> None:
+        judge = self.cluster.judge
+        places = range(first := len(judge.ledgers[LEDGER].appended), first + len(entries))
+        for data in entries:
+            judge.appended(LEDGER, data)
+        # The role may answer at once, before its call returns with a token.
+        token = self.process.calls + 1
+        self.appended[token] = places
+        if not by_batch:
+            self.process.call("append", *entries)
+        elif entries:
+            self.by_batch.append((token, places))
+            self.process.append(entries)
 
     @property
     def waits(self) -> bool:
@@ -101,8 +127,11 @@ class Owner:
         self.answered.add(token)
         if token in self.appended:
             if not result.error:
+                self._confirmed(result.value - 1)
                 if not self.deferred:
-                    judge.acknowledged(LEDGER, self.appended[token], result.value)
+                    judge.acknowledged(LEDGER, self.appended[token][0], result.value)
+            else:
+                self.by_batch = deque(call for call in self.by_batch if call[0] != token)
         elif token in self.forcing or token == self.closing:
             if not result.error:
                 for entry_id in range(judge.ledgers[LEDGER].acknowledged + 1, result.value + 1):
@@ -113,6 +142,22 @@ class Owner:
             self.cluster.schedule.after(AGAIN, self._create)
         elif not result.error:
             self.cluster.schedule.after(0, self._burst)
+
+
+    def _confirmed(self, entry_id: int) -> None:
+        """Entries up to this one are confirmed: those of batches are not told of one by one."""
+        while self.by_batch and self.by_batch[0][1][0] <= entry_id:
+            token, places = self.by_batch.popleft()
+            done = min(len(places), entry_id - places[0] + 1)
+            if not self.deferred:
+                for place in places[:done]:
+                    self.cluster.judge.acknowledged(LEDGER, place, place)
+            if done < len(places):
+                self.by_batch.appendleft((token, places[done:]))
+                return
+            if token in self.answered:
+                raise Violation("answers", f"{self.process.name} is answered twice")
+            self.answered.add(token)
 
 
 class Heir:
@@ -146,8 +191,8 @@ class Heir:
 class Follower:
     """The program of a client that reads the ledger without recovering it: entry by entry as they are confirmed, until it ends.
 
-    It begins somewhere in the ledger, and asks for the LAC and for entries that it has read before now and then. ``whole``: it
-    begins at the first entry, and all that it asks for is to be answered, in the end.
+    It begins somewhere in the ledger, and asks for the LAC and for entries that it has read before now and then, also by the batch.
+    ``whole``: it begins at the first entry, and all that it asks for is to be answered, in the end.
     """
 
     def __init__(self, name: str, cluster: Cluster, start: int, whole: bool = False) -> None:
@@ -157,7 +202,9 @@ class Follower:
         settings = ReaderSettings(
             PASSWORD, speculation_delay=2_000 + int(self.random() * 20_000), poll_wait=50_000, metadata_retry_delay=AGAIN
         )
-        self.process = ClientProcess(name, cluster, random, Reader(LEDGER, settings, cluster.case.protections), self._result)
+        self.role = Reader(LEDGER, settings, cluster.case.protections)
+        self.process = ClientProcess(name, cluster, random, self.role, self._result)
+        self.batches = cluster.case.stream(f"{name} batches").random
         self.whole = whole
         self.next = 0 if whole or self.random() < 0.5 else int(self.random() * cluster.case.entries)
         self.lac = -1
@@ -198,6 +245,22 @@ class Follower:
                     after(int(self.random() * 5_000), self._ask, "lac", -1)
                 if self.random() < 0.1:
                     after(int(self.random() * 5_000), self._ask, "read", int(self.random() * (entry_id + 1)))
+                if self.batches() < 0.2:
+                    after(int(self.batches() * 5_000), self._read_batch)
+
+
+    def _read_batch(self) -> None:
+        """Read some of the entries that there are, by the batch."""
+        first = int(self.batches() * (self.lac + 1))
+        last = min(self.lac, first + int(self.batches() * 20))
+        if self.process.alive and last >= first:
+            Reading(self.process, self.role, range(first, last + 1), int(self.batches() * 100), self._batch_read)
+
+    def _batch_read(self, entry_id: int, result: Result) -> None:
+        if not result.error:
+            self.cluster.judge.read(self.process.name, LEDGER, entry_id, result.value)
+        elif result.error is Error.NO_ENTRY:
+            self.cluster.judge.missing(self.process.name, LEDGER, entry_id)
 
 
 class Impostor:

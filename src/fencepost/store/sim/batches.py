@@ -1,0 +1,134 @@
+"""Adds and reads by the batch, as a client's process makes them: the simulator's twin of what drivers do for many entries at once.
+
+Each entry is a request of its own on its way, with a number from ``FIRST_TXN`` on. What a bookie answers to adds one soon after another is told together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count, groupby
+from typing import TYPE_CHECKING
+
+from fencepost.store.messages import NO_ENTRY_YET, ReadEntry, ReadEntryResponse, Response
+from fencepost.store.roles.interface import AddsAnswered, EntriesRead, ReadOn, Result, SendAdds
+from fencepost.store.roles.reader import Reader
+from fencepost.store.rules.codes import Code
+from fencepost.store.rules.ensembles import fragment_of
+from fencepost.store.rules.quorums import is_in_write_set, write_set
+from fencepost.store.rules.reading import lac_of_reader, order_to_ask, place_to_ask
+
+if TYPE_CHECKING:
+    from fencepost.store.sim.client import ClientProcess
+
+FIRST_TXN = 1 << 40
+
+TOGETHER = 300
+"""Microseconds in which the answers of a bookie are told together, at most."""
+
+
+class Batches:
+    """What a process has asked for by the batch and has no answer to."""
+
+    def __init__(self, process: ClientProcess) -> None:
+        self.process = process
+        self.txns = count(FIRST_TXN)
+        self.adds: dict[int, int] = {}
+        """The entry of each add."""
+        self.reads: dict[int, tuple[Reading, int]] = {}
+        """The reading and the entry of each read."""
+        self.answers: dict[str, list[tuple[Code | None, int]]] = {}
+        """What each bookie has answered to the adds of entries, as far as that is not told."""
+
+    def send_adds(self, send: SendAdds) -> None:
+        """Send the adds of a batch that are for a bookie."""
+        for at in range(len(send.adds)):
+            if is_in_write_set(send.place, send.adds.first + at, send.ensemble_size, send.write_quorum):
+                txn = next(self.txns)
+                self.adds[txn] = send.adds.first + at
+                self.process.cluster.network.request(self.process, send.bookie, txn, send.adds[at])
+
+    def read(self, reading: Reading, bookie: str, entry_id: int) -> None:
+        """Ask a bookie for one of the entries that are read together."""
+        txn = next(self.txns)
+        self.reads[txn] = reading, entry_id
+        self.process.cluster.network.request(self.process, bookie, txn, ReadEntry(reading.role.ledger, entry_id))
+
+    def answered(self, txn: int, bookie: str, response: Response | None) -> None:
+        """A bookie answered, or (None) did not."""
+        if txn in self.reads:
+            reading, entry_id = self.reads.pop(txn)
+            assert response is None or isinstance(response, ReadEntryResponse)
+            reading.answered(entry_id, bookie, response)
+            return
+        answers = self.answers.setdefault(bookie, [])
+        answers.append((None if response is None else response.code, self.adds.pop(txn)))
+        if len(answers) == 1:
+            self.process.cluster.schedule.after(int(self.process.random() * TOGETHER), self.tell, bookie)
+
+    def tell(self, bookie: str) -> None:
+        """Tell what a bookie has answered to adds."""
+        for code, answers in groupby(self.answers.pop(bookie, ()), lambda answer: answer[0]):
+            if self.process.alive:
+                self.process.deliver(AddsAnswered(bookie, tuple(entry_id for _, entry_id in answers), code))
+
+
+class Reading:
+    """Entries that a reader asks for together, each of one bookie: what does not come of that goes on one by one, through the role.
+
+    ``taken`` is told of each entry, with its data or the error, as it comes.
+    """
+
+    def __init__(
+        self, process: ClientProcess, role: Reader, entry_ids: range, turn: int, taken: Callable[[int, Result], None]
+    ) -> None:
+        self.process = process
+        self.role = role
+        self.taken = taken
+        self.missing = [*entry_ids]
+        self.tokens: dict[int, int] = {}
+        asked = {entry_id: self._first_to_ask(entry_id, turn) for entry_id in entry_ids}
+        for entry_id, bookie in asked.items():
+            process.batches.read(self, bookie, entry_id)
+        process.cluster.schedule.after(role.settings.speculation_delay, self._read_elsewhere, asked)
+
+    def _first_to_ask(self, entry_id: int, turn: int) -> str:
+        metadata, suspects = self.role.view.known(), self.role.suspects
+        ensemble, quorum = tuple(fragment_of(metadata.fragments, entry_id).ensemble), metadata.write_quorum
+        bookie: str = ensemble[place_to_ask(entry_id, turn, len(ensemble), quorum)]
+        if bookie in suspects:
+            bookie = order_to_ask(write_set(entry_id, ensemble, quorum), entry_id, suspects)[0]
+        return bookie
+
+    def answered(self, entry_id: int, bookie: str, response: ReadEntryResponse | None) -> None:
+        """A bookie answered, or (None) did not."""
+        role = self.role
+        entry = role.digests.open_entry(response.body, role.ledger, entry_id) if response else None
+        if response is None:
+            self.process.deliver(EntriesRead(bookie, None))
+        elif response.code is Code.OK and entry is not None:
+            lac = lac_of_reader(entry.lac, response.lac)
+            if bookie in role.suspects or lac > role.lac:
+                self.process.deliver(EntriesRead(bookie, lac))
+            self._take(entry_id, Result(0, entry.data))
+            return
+        elif response.code is Code.OK:
+            response = ReadEntryResponse(role.ledger, entry_id, Code.OK, NO_ENTRY_YET, b"")
+        self._read_on(entry_id, bookie, response, False)
+
+    def _take(self, entry_id: int, result: Result) -> None:
+        if entry_id in self.missing:
+            self.missing.remove(entry_id)
+            self.taken(entry_id, result)
+
+    def _read_elsewhere(self, asked: dict[int, str]) -> None:
+        """Have the role ask others for what takes long."""
+        for entry_id in [*self.missing]:
+            if entry_id not in self.tokens:
+                self._read_on(entry_id, asked[entry_id], None, True)
+
+    def _read_on(self, entry_id: int, bookie: str, response: ReadEntryResponse | None, is_waiting: bool) -> None:
+        if entry_id not in self.missing or not self.process.alive:
+            return
+        if entry_id not in self.tokens:
+            self.tokens[entry_id] = self.process.expect(lambda result: self._take(entry_id, result))
+        self.process.deliver(ReadOn(self.tokens[entry_id], entry_id, bookie, response, is_waiting))
