@@ -1,8 +1,9 @@
 """The connection of a client to one bookie: opened when it is needed, anew when it broke, and shared by all that the client does.
 
-Requests that are sent in one turn of the loop go out in one write, and all responses that arrive in one read are handed on at once. A
-connection numbers its requests itself. What is not answered in time, or when the connection breaks, is unanswered. Adds and reads of many
-entries go by rows (:mod:`fencepost.store.client.pipeline`) once the loops for that are loaded, and one by one before.
+Requests that are sent in one turn of the loop go out in one write, but the first one at once when no other is under way, and all responses that
+arrive in one read are handed on at once. A connection numbers its requests itself. What is not answered in time, or when the connection
+breaks, is unanswered. Adds and reads of many entries go by rows (:mod:`fencepost.store.client.pipeline`) once the loops for that are loaded, and
+one by one before.
 """
 
 from __future__ import annotations
@@ -166,10 +167,7 @@ class Connection:
         if type(request) is ReadEntry:
             deadline += request.wait / 1_000_000
         self.waiting[number] = (asking, txn, deadline, size, type(request) is AddEntry)
-        self.unanswered_size += size
-        self.outgoing.append(frame)
-        if not self.is_flushing:
-            self._flush_later()
+        self._write(frame, size)
 
     def send_adds(self, asking: AskingForAdds, send: SendAdds) -> None:
         """Send adds. What comes of each is told later, never before this returns."""
@@ -179,7 +177,8 @@ class Connection:
         elif type(adds) is AddRows and not self._pipeline().is_full(len(adds)):
             deadline = self.now() + self.request_timeout
             place = send.place, send.ensemble_size, send.write_quorum
-            self._write_rows(self._pipeline().adds(asking, adds, *place, deadline))
+            frames = self._pipeline().adds(asking, adds, *place, deadline)
+            self._write(frames, len(frames))
         else:
             assert bookie == send.bookie
             plain = _PlainAdds(asking)
@@ -195,7 +194,8 @@ class Connection:
                 self.send(asking, entry_id, ReadEntry(ledger, entry_id))
         else:
             deadline = self.now() + self.request_timeout
-            self._write_rows(self._pipeline().reads(asking, ledger, entry_ids, deadline))
+            frames = self._pipeline().reads(asking, ledger, entry_ids, deadline)
+            self._write(frames, len(frames))
 
     def _entries_of(self, send: SendAdds) -> list[int]:
         """The entries of a batch that this bookie is sent."""
@@ -208,11 +208,12 @@ class Connection:
             self.pipeline = Pipeline(LOOPS.module)
         return self.pipeline
 
-    def _write_rows(self, frames: memoryview) -> None:
-        """Write many frames: large ones at once, so that nobody puts them together with others."""
-        size = len(frames)
+    def _write(self, frames: bytes | memoryview, size: int) -> None:
+        """Write frames: at once where nothing is under way that others could be written with, and large ones, so that nobody puts them together
+        with others."""
+        is_alone = not self.unanswered_size
         self.unanswered_size += size
-        if size >= _LARGE and self.link is not None and not self.outgoing:
+        if (is_alone or size >= _LARGE) and self.link is not None and not self.outgoing:
             self.link.write([frames])
             if self.sweeping is None:
                 self._sweep_later()

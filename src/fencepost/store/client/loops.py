@@ -147,6 +147,7 @@ class RowLoops:
         loops = self.loops.module
         if loops is None:
             self.loops.carried(len(entries))
+        if loops is None or len(entries) == 1:  # one alone costs less without rows
             return PLAIN.batch(digests, first, length, entries)
         np, key = loops.np, first.master_key
         count, is_crc32c = len(entries), digests.digest_type is DigestType.CRC32C
