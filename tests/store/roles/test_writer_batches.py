@@ -148,3 +148,21 @@ def test_an_ensemble_of_more_bookies_than_a_mask_has_bits() -> None:
     writer.receive(i.Append(1, [b"data"] * 100), 0)
     told = [effect for bookie in bookies[:70] for effect in writer.receive(i.AddsAnswered(bookie, range(100), Code.OK), 0)]
     assert told == [i.Confirmed(99, 400)]
+
+
+def test_a_bookie_that_joins_is_sent_batches_and_one_by_one_what_is_left_of_a_batch_that_is_confirmed_in_part() -> None:
+    one = Driven(TOGETHER, (4, 3, 2), 1000)
+    for _ in range(2):
+        one.append([b"data"] * 10)
+    for bookie in "acd":
+        one.answer(bookie, 3, Code.OK)
+    confirmed = one.writer.adds.confirmed
+    assert 0 <= confirmed < 9
+    one.answer("b", 1, Code.IO_ERROR)
+    effects = one.writer.receive(i.MetadataAnswer(one.metadata.txn, i.Outcome.OK, 1), 0)
+    assert one.writer.adds.ensemble == ("a", "e", "c", "d")
+    asked = [entry_id for entry_id in range(20) if is_in_write_set(1, entry_id, 4, 3)]
+    singles = [effect.request.entry_id for effect in effects if isinstance(effect, i.Send) and isinstance(effect.request, AddEntry)]
+    assert singles == [entry_id for entry_id in asked if confirmed < entry_id < 10]
+    (batch,) = [effect for effect in effects if isinstance(effect, i.SendAdds)]
+    assert (batch.bookie, batch.place, batch.adds.first, len(batch.adds)) == ("e", 1, 10, 10)

@@ -94,7 +94,7 @@ FOUND_WITHIN = {
     "recovery_keeps_fragments": 4,
     "negatives_cover_quorum": 32,
     "write_back_before_close": 2,
-    "conditional_updates": 7,
+    "conditional_updates": 6,
     "confirmations_withdrawn": 16,
     "confirmed_in_order": 20,
     "lac_waits_for_change": 115,

@@ -393,12 +393,18 @@ class Adds:
         self.failed_before += [bookie for bookie in left if bookie not in self.failed_before]
         self.failed = {bookie: failure for bookie, failure in self.failed.items() if bookie in ensemble}
         self._number(ensemble)
+        joined = [] if len(before) != len(ensemble) else [bookie for bookie in ensemble if bookie not in before]
         for first, add in self.pending.items():
+            by_batch = joined if add.is_batch and first > self.confirmed else []
+            for bookie in by_batch:  # all that it is to have of these is new to it
+                quorums = len(ensemble), self.write_quorum
+                effects.append(SendAdds(bookie, add.adds, ensemble.index(bookie), *quorums))
             for entry_id in range(max(first, self.confirmed + 1), first + len(add.adds)):
                 still = still_confirmed(self.confirmed_by(entry_id), left, self.protections)
                 self.masks[entry_id & len(self.masks) - 1] = sum(1 << self.numbers[bookie] for bookie in still)
                 for bookie in newly_asked(entry_id, before, ensemble, self.write_quorum):
-                    self._send(bookie, add.adds[entry_id - first], effects)
+                    if bookie not in by_batch:
+                        self._send(bookie, add.adds[entry_id - first], effects)
         if self.protections.confirmations_withdrawn:
             for bookie in left:
                 del self.numbers[bookie]
