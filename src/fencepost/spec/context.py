@@ -75,7 +75,8 @@ class Event:
 class Cursor(Protocol):
     """One state being read, and perhaps changed, by one evaluation of the author's Python.
 
-    ``disabled``: the evaluation asked for something that is not so, and must end with :class:`Disabled`.
+    ``disabled``: the evaluation asked for something that is not so, and must end with :class:`Disabled`. A cursor with ``every_choice`` is asked
+    to choose even where there is one option.
     """
 
     disabled: bool
@@ -132,7 +133,9 @@ def one_of(options: Iterable[T]) -> T:
         raise FencepostError(f"a choice has more than {MAX_WAYS:,} options: is it infinite?")
     if not listed:
         raise _disabled()
-    result: T = listed[0] if len(listed) == 1 else cursor.choose(listed)
+    if len(listed) == 1 and not getattr(cursor, "every_choice", False):
+        return listed[0]
+    result: T = cursor.choose(listed)
     return result
 
 

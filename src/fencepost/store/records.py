@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import msgspec
+
+from fencepost.store.entries import runs_of
 
 
 class JournalRecord(msgspec.Struct, frozen=True, gc=False):
@@ -43,3 +48,18 @@ class LimboChanged(JournalRecord, frozen=True, gc=False):
 
 
 Record = EntryAdded | MasterKeyLearnt | LedgerFenced | LacWritten | LimboChanged
+
+
+def recovered(records: Iterable[Record]) -> dict[int, dict[str, Any]]:
+    """What a trace tells of records that a journal still held after a crash, although they may never have been synced: for each ledger the
+    entries that were added, as runs, and whether it was fenced or put in limbo."""
+    found: dict[int, dict[str, Any]] = {}
+    for record in records:
+        of_ledger = found.setdefault(record.ledger, {"entries": [], "fenced": False, "limbo": False})
+        if type(record) is EntryAdded:
+            of_ledger["entries"].append(record.entry_id)
+        elif type(record) is LedgerFenced:
+            of_ledger["fenced"] = True
+        elif type(record) is LimboChanged:
+            of_ledger["limbo"] = record.limbo
+    return {ledger: {**fields, "entries": runs_of(sorted(fields["entries"]))} for ledger, fields in found.items()}

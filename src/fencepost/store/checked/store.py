@@ -52,6 +52,7 @@ from fencepost.protocols.bookkeeper.current import (
     RecoveryPhase,
 )
 from fencepost.protocols.bookkeeper.ledger import (
+    Add,
     AddEntryRequest,
     AddEntryResponse,
     Bookies,
@@ -713,6 +714,16 @@ class Store(LedgerProtocol):
         """Whether an add of this client to this bookie, or the answer to one, was lost."""
         return bool(self.network.lost(AddEntryRequest, c, b) or self.network.lost(AddEntryResponse, b, c))
 
+    def _next_add(
+        self,
+        kind: type[Add],
+        source: ModelValue,
+        to: ModelValue,
+        where: Callable[[Add], bool] = lambda add: True,
+    ) -> Add:
+        """Receive an add, or the answer to one, in the order of their entries."""
+        return earliest_add(self.network, kind, source, to, where)
+
     def _read_timed_out(self, c: ModelValue, b: ModelValue, entry_id: int) -> bool:
         """Whether the read of an entry, or the answer to it, was lost."""
         reads = (read.entry_id for read in self.network.lost(ReadRequest, c, b))
@@ -738,7 +749,7 @@ class Store(LedgerProtocol):
         self.network.send(AddEntryResponse(add.entry, add.recovery, success=False), b, c)
 
     def _receive_add(self, b: ModelValue, c: ModelValue) -> tuple[AddEntryRequest, Code]:
-        add = earliest_add(self.network, AddEntryRequest, c, b)
+        add = self._next_add(AddEntryRequest, c, b)
         fenced = self.bookie[b].fenced
         return add, answer_to_add(key_matches=True, fenced=fenced, recovery=add.recovery, protections=self.protections)
 
@@ -826,8 +837,7 @@ class Store(LedgerProtocol):
             if update.answer is not Answer.REFUSED:
                 self._go_on_with(c, update.metadata, version)
             if to_change_ensemble(seen.status, has_failed_bookies=False) is Next.DONE:
-                client.status = Status.OPEN
-                self._advance_lac(c)
+                self._end_change(c)
             else:
                 client.status, client.version = Status.WITHDRAWN, None
         elif client.status is Status.TELLING_FRAGMENTS:
@@ -905,7 +915,7 @@ class Store(LedgerProtocol):
         """The owner learns that its ledger is fenced, and so in recovery. It has no more to do with it."""
         client = self.client[c]
         require(client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
-        add = earliest_add(self.network, AddEntryResponse, b, c, where=lambda add: not add.success)
+        add = self._next_add(AddEntryResponse, b, c, where=lambda add: not add.success)
         require(outcome_of_add(Code.FENCED) is AddOutcome.FENCED)
         require(b in self._write_set(add.entry.id, self._ensemble(c)) and not self._is_leaving(c, b))
         client.status = Status.WITHDRAWN
@@ -914,7 +924,7 @@ class Store(LedgerProtocol):
     def client_changes_ensemble(self, c: ModelValue) -> None:
         """The owner writes metadata in which others stand for all the bookies that did not answer."""
         client = self.client[c]
-        require(client.status is Status.OPEN)
+        require(self._may_change_ensemble(c))
         failed = self._failed(c)
         assert client.seen is not None
         require(to_change_ensemble(client.seen.status, needs_change(self._ensemble(c), failed)) is Next.WRITE)
@@ -926,7 +936,7 @@ class Store(LedgerProtocol):
     @action(c=clients)
     def client_resends_pending_add_op(self, c: ModelValue) -> None:
         """The owner sends an entry that is not committed to the bookies that are new in its write set."""
-        require(self.client[c].status is Status.OPEN)
+        require(self._may_change_ensemble(c))
         self._resend_pending_add_op(c, recovery=False)
 
     @action(c=clients)
@@ -984,9 +994,14 @@ class Store(LedgerProtocol):
         response = self.network.receive(FenceResponse, source=b, to=c).message
         client.fenced |= {b}
         assert client.seen is not None
-        lac = confirmed_before([response.lac], client.seen.fragments[-1].first_entry_id, self.protections)
+        told = self._lac_told(response)
+        lac = confirmed_before([told], client.seen.fragments[-1].first_entry_id, self.protections)
         if lac > client.lac:
             client.lac = client.recovery_lac = client.lap = lac
+
+    def _lac_told(self, response: FenceResponse) -> int:
+        """The LAC that a client takes from a response."""
+        return response.lac
 
     @action(c=clients)
     def client_sends_recovery_read_requests(self, c: ModelValue) -> None:
@@ -1133,7 +1148,7 @@ class Store(LedgerProtocol):
         after that: then it is not received.
         """
         client = self.client[c]
-        add = earliest_add(self.network, AddEntryResponse, b, c, where=lambda add: add.success)
+        add = self._next_add(AddEntryResponse, b, c, where=lambda add: add.success)
         require(outcome_of_add(Code.OK) is AddOutcome.CONFIRMED)
         require(counts(b in self._write_set(add.entry.id, self._ensemble(c)), is_pending=True))
         if self.lac_waits_for_change and self.confirmations_withdrawn:
@@ -1173,6 +1188,15 @@ class Store(LedgerProtocol):
             return with_changed_ensemble(client.seen, ensemble, client.lac)
         except ValueError:
             return None
+
+    def _end_change(self, c: ModelValue) -> None:
+        """The ensemble is changed: the LAC goes on."""
+        self.client[c].status = Status.OPEN
+        self._advance_lac(c)
+
+    def _may_change_ensemble(self, c: ModelValue) -> bool:
+        """Whether the owner is not about something else."""
+        return self.client[c].status is Status.OPEN
 
     def _is_behind(self, op: PendingAddOp, seen: LedgerMetadata) -> bool:
         """Whether the ensemble was changed since ``op`` was last sent."""

@@ -384,7 +384,8 @@ class Adds:
 
     def resent(self, ensemble: Sequence[str]) -> dict[str, Any]:
         """What a trace tells of a change of the ensemble: what is sent anew, each entry to those that are new in its write set."""
-        return {"entries": ((self.confirmed + 1, self.pushed),), "ensemble": list(ensemble)}
+        entries = ((self.confirmed + 1, self.pushed),) if self.pending else ()
+        return {"entries": entries, "before": list(self.ensemble), "ensemble": list(ensemble)}
 
     def change_ensemble(self, ensemble: Sequence[str], effects: list[Effect]) -> None:
         """Go on with another ensemble: bookies that left it no longer count, and those that are new are sent what they lack."""

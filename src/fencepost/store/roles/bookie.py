@@ -187,7 +187,7 @@ class Bookie:
         if code is not Code.OK:
             if self.traces:
                 entries = ((request.entry_id, request.entry_id),)
-                self._trace_refusal(asked.connection, request.ledger, entries, request.recovery, code, effects)
+                self._trace_refusal(asked.connection, request, entries, ledger.position, code, effects)
             self._reply(Answer(asked.connection, asked.txn, response), ledger.position, effects)
             return
         of_ledger, entry_id, body = request.ledger, request.entry_id, request.body
@@ -222,7 +222,7 @@ class Bookie:
             if code is not Code.OK:
                 if self.traces:
                     entries = runs_of(adds.entry_ids())
-                    self._trace_refusal(connection, adds.ledger, entries, adds.recovery, code, effects)
+                    self._trace_refusal(connection, adds, entries, ledger.position, code, effects)
                 self._reply(AnswerAdds(connection, (adds,), code), ledger.position, effects)
                 continue
             taken.append(adds)
@@ -255,7 +255,7 @@ class Bookie:
             code, ledger = self._fence_by_read(asked.connection, request, ledger, effects)
             if code is not Code.OK:
                 if self.traces:
-                    self._trace_read(asked, request, Found(0, code), code, effects)
+                    self._trace_read(asked, request, Found(0, code), code, ledger.position, effects)
                 self._reply(Answer(asked.connection, asked.txn, _failure(request, code)), ledger.position, effects)
                 return
         if ledger is _UNKNOWN or request.previous_lac is None:
@@ -352,11 +352,12 @@ class Bookie:
         asked = self.look_ups.pop(event.number)
         request = asked.request
         ledger = self.ledgers.get(request.ledger, _UNKNOWN)
+        after = max(ledger.position, self._position_of(request.ledger, event.entry_id))
         response: Response
         if type(request) is ReadEntry:
             response = self._read_response(request, ledger, event)
-            if self.traces:
-                self._trace_read(asked, request, event, response.code, effects)
+            if self.traces and (event.body is not None or not _is_piggyback(request)):
+                self._trace_read(asked, request, event, response.code, after, effects)
         else:
             code = answer_to_read_lac(
                 known_ledger=ledger is not _UNKNOWN,
@@ -367,7 +368,6 @@ class Bookie:
             response = ReadLacResponse(request.ledger, code)
             if code is Code.OK:
                 response = ReadLacResponse(request.ledger, code, ledger.lac_body, event.body)
-        after = max(ledger.position, self._position_of(request.ledger, event.entry_id))
         self._reply(Answer(asked.connection, asked.txn, response), after, effects)
 
     def _asked_to_read(self, event: AskedToRead, effects: list[Effect]) -> None:
@@ -388,10 +388,10 @@ class Bookie:
             del self.reads[event.number]
         ledger = self.ledgers.get(event.ledger, _UNKNOWN)
         code = self._answer_to_read(ledger, event.code)
-        if self.traces:
-            fields = {"entries": runs_of(event.reads.entry_ids()), "fence": False, "code": code.name}
-            effects.append(Trace("bookie_sends_read_response", event.ledger, fields, connection))
         for after, reads in self._by_position(event.ledger, event.reads):
+            if self.traces:
+                position = max(ledger.position, after)
+                self._trace_reads(connection, event.ledger, runs_of(reads.entry_ids()), False, code, position, effects)
             self._reply(AnswerReads(connection, reads, code, ledger.lac), max(ledger.position, after), effects)
 
     def _by_position(self, of_ledger: int, reads: Reads) -> list[tuple[int, Reads]]:
@@ -432,11 +432,10 @@ class Bookie:
         ledger, of_ledger, first = self.ledgers.get(request.ledger, _UNKNOWN), request.ledger, request.entry_id
         response = BatchReadResponse(of_ledger, first, self._answer_to_read(ledger, event.code), event.bodies)
         entries = range(first, first + len(event.bodies))
+        after = max([ledger.position, *(self._position_of(of_ledger, entry_id) for entry_id in entries)])
         if self.traces:
             found = ((first, first + max(len(event.bodies), 1) - 1),)
-            fields = {"entries": found, "fence": request.fence, "code": response.code.name}
-            effects.append(Trace("bookie_sends_read_response", of_ledger, fields, asked.connection))
-        after = max([ledger.position, *(self._position_of(of_ledger, entry_id) for entry_id in entries)])
+            self._trace_reads(asked.connection, of_ledger, found, request.fence, response.code, after, effects)
         self._reply(Answer(asked.connection, asked.txn, response), after, effects)
 
     def _runs_found(self, event: RunsFound, effects: list[Effect]) -> None:
@@ -486,6 +485,9 @@ class Bookie:
                 self._fence(of_ledger, ledger, effects)
             if event.operation != "fence":
                 ledger.limbo = event.operation == "enter limbo"
+                if self.traces:
+                    action = "bookie_crashes" if ledger.limbo else "bookie_leaves_limbo"
+                    effects.append(Trace(action, of_ledger, {"position": self.position + 1}))
                 self._journal(LimboChanged(of_ledger, ledger.limbo), effects)
                 ledger.position = self.position
             self._reply(Result(event.token), ledger.position, effects)
@@ -516,25 +518,39 @@ class Bookie:
         effects.append(Trace("bookie_sends_add_confirmed_response", of_ledger, fields, connection))
 
     def _trace_refusal(
-        self, connection: int, of_ledger: int, entries: Runs, recovery: bool, code: Code, effects: list[Effect]
+        self, connection: int, adds: AddEntry | Adds, entries: Runs, position: int, code: Code, effects: list[Effect]
     ) -> None:
-        fields = {"entries": entries, "recovery": recovery}
+        fields = {"entries": entries, "recovery": adds.recovery, "position": position}
         if code is Code.FENCED:
-            effects.append(Trace("bookie_sends_add_fenced_response", of_ledger, fields, connection))
+            effects.append(Trace("bookie_sends_add_fenced_response", adds.ledger, fields, connection))
         else:
-            effects.append(Trace("bookie_refuses_add", of_ledger, {**fields, "code": code.name}, connection))
+            effects.append(Trace("bookie_refuses_add", adds.ledger, {**fields, "code": code.name}, connection))
 
-    def _trace_read(self, asked: Asked, request: ReadEntry, found: Found, code: Code, effects: list[Effect]) -> None:
-        fields: dict[str, Any]
+    def _trace_read(
+        self, asked: Asked, request: ReadEntry, found: Found, code: Code, position: int, effects: list[Effect]
+    ) -> None:
         if request.fence and request.entry_id == NO_ENTRY_YET:
             lac = header(found.body)[2] if found.body is not None else None
-            fields = {"code": code.name, "entry": None if lac is None else found.entry_id, "lac": lac}
-            action = "bookie_sends_fencing_read_lac_response"
+            last = None if lac is None else found.entry_id
+            fields = {"code": code.name, "entry": last, "lac": lac, "position": position}
+            effects.append(Trace("bookie_sends_fencing_read_lac_response", request.ledger, fields, asked.connection))
         else:
             entry_id = found.entry_id if _is_piggyback(request) else request.entry_id
-            fields = {"entries": ((entry_id, entry_id),), "fence": request.fence, "code": code.name}
-            action = "bookie_sends_read_response"
-        effects.append(Trace(action, request.ledger, fields, asked.connection))
+            entries = ((entry_id, entry_id),)
+            self._trace_reads(asked.connection, request.ledger, entries, request.fence, code, position, effects)
+
+    def _trace_reads(
+        self,
+        connection: int,
+        of_ledger: int,
+        entries: Runs,
+        fence: bool,
+        code: Code,
+        position: int,
+        effects: list[Effect],
+    ) -> None:
+        fields = {"entries": entries, "fence": fence, "code": code.name, "position": position}
+        effects.append(Trace("bookie_sends_read_response", of_ledger, fields, connection))
 
     # -- parts of the above --------------------------------------------------------------------------------------------
 

@@ -455,7 +455,9 @@ class Writer:
     # -- what it says for a trace --------------------------------------------------------------------------------------
 
     def _trace_sent(self, first: int, last: int, effects: list[Effect]) -> None:
-        fields = {"entries": ((first, last),), "lac": self.told, "ensemble": list(self.adds.ensemble)}
+        fields: dict[str, Any] = {"entries": ((first, last),), "lac": self.told, "ensemble": list(self.adds.ensemble)}
+        if self.settings.deferred_sync:
+            fields["deferred_sync"] = True
         effects.append(Trace("client_sends_add_entry_requests", self.ledger, fields))
 
     def _trace_answered(
@@ -537,7 +539,7 @@ class Writer:
         seen = self.view.take(event, effects)
         if seen is None:
             return
-        if self.traces:
+        if self.traces and (self.changing_ensemble or self.status in (WriterStatus.CREATING, WriterStatus.CLOSING)):
             fields = {**self.view.fields(), "written": seen is Seen.WRITTEN}
             effects.append(Trace("client_receives_metadata", self.ledger, fields))
         if self.status is WriterStatus.CREATING and self.adopts:

@@ -24,7 +24,7 @@ from fencepost.store.disk.records import decode, encode
 from fencepost.store.disk.sections import Section
 from fencepost.store.disk.write_cache import PlainWriteCache
 from fencepost.store.messages import AddEntry, Request
-from fencepost.store.records import EntryAdded, Record
+from fencepost.store.records import EntryAdded, Record, recovered
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.roles.interface import (
     Answer,
@@ -144,10 +144,13 @@ class BookieProcess:
             logs.begin()
         except OSError:
             return
-        for payload in found.unproven:
-            record = decode(payload)
+        unproven = [decode(payload) for payload in found.unproven]
+        for record in unproven:
             if type(record) is EntryAdded:
                 self.cluster.entry_durable(self.name, record)
+        if self.cluster.trace is not None:
+            for ledger, fields in recovered(unproven).items():
+                self.cluster.trace.node_did(self.name, "bookie_recovers", fields, str(ledger))
         self.alive = True
         if self.lost_data and self.limbo:
             self._enter_limbo()
@@ -186,6 +189,8 @@ class BookieProcess:
                 self.entering_limbo.add(ledger)
             else:
                 self.cluster.judge.forgot(self.name, ledger)
+                if self.cluster.trace is not None:
+                    self.cluster.trace.node_did(self.name, "bookie_is_wiped", {}, str(ledger))
         if not self.entering_limbo:
             self.lost_data = False
         for ledger in sorted(self.entering_limbo):

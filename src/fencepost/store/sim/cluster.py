@@ -74,7 +74,7 @@ class Cluster:
         slow = SLOW_MESSAGES if "delays" in case.faults else 0.0
         unsteady = UNSTEADY if "lost_answers" in case.faults else 0.0
         version_2 = case.stream("wire").random() < VERSION_2
-        self.network = SimNetwork(self.schedule, case.stream("network"), story, slow, version_2)
+        self.network = SimNetwork(self.schedule, case.stream("network"), story, slow, version_2, trace)
         self.metadata = SimMetadata(
             self.schedule, case.stream("metadata"), self.judge, story, case.protections, unsteady, trace
         )

@@ -16,6 +16,7 @@ from fencepost.store.sim.wire import Wire
 
 if TYPE_CHECKING:
     from fencepost.store.sim.story import Story
+    from fencepost.store.sim.trace import SimTrace
 
 PATIENCE = 200_000
 """Microseconds that a client waits for an answer."""
@@ -77,11 +78,18 @@ class SimNetwork:
     """The connections of a cluster. ``slow`` is the share of messages that take long. ``version_2``: they speak that, where it has the words."""
 
     def __init__(
-        self, schedule: Schedule, random: Random, story: Story | None, slow: float, version_2: bool = False
+        self,
+        schedule: Schedule,
+        random: Random,
+        story: Story | None,
+        slow: float,
+        version_2: bool = False,
+        trace: SimTrace | None = None,
     ) -> None:
         self.schedule = schedule
         self.random = random.random
         self.story = story
+        self.trace = trace
         self.slow = slow
         self.version_2 = version_2
         self.servers: dict[str, Server] = {}
@@ -157,9 +165,16 @@ class SimNetwork:
         )
         self.connections[connection.number] = connection
         self.labels.append(f"{client.name}>{server.name}#{self._count}")
+        self._tell("connected", connection)
         if not server.alive:
             self.lose(connection, noticed=True)
         return connection
+
+    def _tell(self, what: str, connection: Connection) -> None:
+        """A client has a connection, or has it no more."""
+        if self.trace is not None:
+            fields = {"bookie": connection.server.name, "connection": self.labels[connection.number]}
+            self.trace.node_did(connection.client.name, what, fields)
 
     def _arrival(self, source: str, dest: str, not_before: int) -> int:
         """When something that is sent now arrives."""
@@ -193,6 +208,8 @@ class SimNetwork:
     def _reset(self, connection: Connection) -> None:
         """The client learns that a connection is gone."""
         usable, connection.usable = connection.usable, False
+        if usable and connection.client.alive:
+            self._tell("disconnected", connection)
         for txn in sorted(connection.waiting):
             self._give_up(connection, txn)
         if usable and connection.client.alive:

@@ -1,0 +1,1 @@
+"""Traces of running systems, held to the protocols that were checked."""

@@ -1,0 +1,101 @@
+"""What a conformance file says: which events of a trace are which steps of a protocol.
+
+It stands beside its protocol, in Python, and knows what the system writes and what the protocol's author means. The machinery around it
+knows neither: it orders steps by what they send, receive, read and write, and follows the protocol along them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+
+from fencepost.conform.follow import Like, Pick
+from fencepost.spec.protocol import Protocol
+from fencepost.spec.values import Value
+
+Message: TypeAlias = Hashable
+"""The name of a message, by which its sender and its receiver know it. Of several with one name, the first that is sent is received first."""
+
+Version: TypeAlias = tuple[Hashable, int]
+"""One version of something that is replaced as a whole: its name and the number of the version."""
+
+
+class TraceEvent(msgspec.Struct, frozen=True):
+    """One thing that a node of a running system did, as its trace tells.
+
+    ``seq`` counts the events of one ``incarnation`` of a ``node`` from 1 on, without gaps. ``subject``: what it is about, the unit that is
+    validated; None for all. ``actor``: the role within the node.
+    """
+
+    node: str
+    incarnation: int
+    seq: int
+    action: str
+    subject: str | None
+    parameters: Mapping[str, Any]
+    actor: str = ""
+
+
+class Step(msgspec.Struct, gc=False):
+    """One step of the protocol that an event says was taken.
+
+    ``parameters`` and ``picks``: of the action, and what it chooses, in order. ``receives``, ``sends``: messages, which order steps of several nodes.
+    ``writes``, ``reads``: versions, which do so too: a version is written after the one before it was read. ``after``: what parts of the
+    state must hold then, by their paths. ``tells``: for kinds of events (``send``, ``receive``) what the step must tell of them. ``may_skip``: a step that
+    the system may have ignored: it is left out where it is not enabled. No ``action``: the event takes part in the order, and ``after`` must hold.
+    """
+
+    action: str | None
+    parameters: tuple[tuple[str, Value], ...] = ()
+    picks: tuple[Pick, ...] = ()
+    receives: Message | None = None
+    sends: tuple[Message, ...] = ()
+    reads: Version | None = None
+    writes: Version | None = None
+    after: tuple[tuple[tuple[Any, ...], Value], ...] = ()
+    tells: tuple[tuple[str, Like], ...] = ()
+    may_skip: bool = False
+
+    @property
+    def title(self) -> str:
+        """The action with its parameters."""
+        bound = ", ".join(f"{name}={value}" for name, value in self.parameters)
+        return f"{self.action}({bound})" if self.action else "no step"
+
+
+class NotCovered(Exception):
+    """A trace has something that the conformance does not know how to hold to the protocol."""
+
+
+class Conformance(ABC):
+    """How the trace of one subject in one run is held to a protocol.
+
+    ``name``: of the protocol that a user names. ``events``: all of them that are about the subject or about all subjects, node by node in their order. A
+    subclass may look ahead in them.
+    """
+
+    name: ClassVar[str]
+    protocol: ClassVar[type[Protocol]]
+
+    def __init__(self, subject: str, events: Sequence[TraceEvent]) -> None:
+        self.subject = subject
+        self.events = events
+
+    @abstractmethod
+    def constants(self) -> Mapping[str, Any]:
+        """The constants of the protocol for this trace. Traces with the same constants are followed faster together."""
+
+    @abstractmethod
+    def bind(self, protocol: Protocol) -> None:
+        """The protocol with these constants: what its model values stand for can be settled."""
+
+    @abstractmethod
+    def steps(self, event: TraceEvent) -> Iterable[Step]:
+        """The steps of one event, in order; none for an event that the protocol does not know of."""
+
+    def names(self) -> Mapping[str, str]:
+        """What model values stand for, for people."""
+        return {}

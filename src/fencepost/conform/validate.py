@@ -1,0 +1,202 @@
+"""Holds the trace of one subject to a protocol: orders its steps, and follows the protocol along them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from random import Random
+from typing import Any
+
+from fencepost.conform.conformance import Conformance, NotCovered, Step, TraceEvent
+from fencepost.conform.follow import Follower, Refused, Taken
+from fencepost.conform.order import PartialOrder, lines_of
+from fencepost.spec.protocol import Protocol
+from fencepost.spec.values import show
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A step that could not be taken where the trace ends: the event that tells of it, and why."""
+
+    event: TraceEvent
+    step: Step
+    why: Refused
+
+
+@dataclass
+class Verdict:
+    """What came of one trace.
+
+    ``accepted``, or how far it got: ``taken`` of ``steps`` steps. ``refusals``: what could have come next, and why none of it can; ``problem``: why
+    the trace could not be followed at all. ``path``: the steps that were taken, by number, if it was asked for.
+    """
+
+    subject: str
+    accepted: bool
+    events: int
+    steps: int
+    taken: int = 0
+    skipped: int = 0
+    refusals: list[Refusal] = field(default_factory=list)
+    problem: str = ""
+    path: list[tuple[TraceEvent, Step, Taken]] = field(default_factory=list)
+    row: list[int] = field(default_factory=list)
+
+
+class Validator:
+    """Validates traces of one conformance, one after another. What it has learnt of a protocol with its constants serves all of them."""
+
+    def __init__(self, conformance: type[Conformance], keep_path: bool = True) -> None:
+        self.conformance = conformance
+        self.keep_path = keep_path
+        self.followers: dict[tuple[tuple[str, Any], ...], Follower] = {}
+
+    def follower(self, constants: dict[str, Any]) -> Follower:
+        """The protocol with some constants."""
+        key = tuple(sorted(constants.items()))
+        follower = self.followers.get(key)
+        if follower is None:
+            protocol: Protocol = self.conformance.protocol(**constants)
+            follower = self.followers[key] = Follower(protocol)
+        return follower
+
+    def validate(self, subject: str, events: Sequence[TraceEvent], shuffle: int | None = None) -> Verdict:
+        """Hold a trace to the protocol. ``shuffle``: the seed of another order that the causes allow, instead of the first one."""
+        if not events:
+            return Verdict(subject, False, 0, 0, problem="the trace is empty")
+        try:
+            return self._validate(subject, events, shuffle)
+        except NotCovered as problem:
+            return Verdict(subject, False, len(events), 0, problem=f"not covered: {problem}")
+
+    def _validate(self, subject: str, events: Sequence[TraceEvent], shuffle: int | None) -> Verdict:
+        conformance = self.conformance(subject, events)
+        follower = self.follower(dict(conformance.constants()))
+        conformance.bind(follower.protocol)
+        steps: list[Step] = []
+        sources: list[TraceEvent] = []
+        for event in events:
+            for step in conformance.steps(event):
+                steps.append(step)
+                sources.append(event)
+        verdict = Verdict(subject, False, len(events), sum(step.action is not None for step in steps))
+        if not verdict.steps:
+            verdict.problem = "no event of the trace is a step of the protocol"
+            return verdict
+        order = PartialOrder(steps, list(lines_of([event.node for event in sources])))
+        circle = order.cycle()
+        if circle:
+            told = ", ".join(f"{sources[n].node} {sources[n].seq} {steps[n].action or sources[n].action}" for n in circle)
+            verdict.problem = f"what happened can not be ordered, each of these comes before the next, and the last before the first: {told}"
+            return verdict
+        _Walk(follower, steps, sources, order, verdict, self.keep_path).run(shuffle)
+        return verdict
+
+
+class _Walk:
+    """One walk along a trace. Steps that are refused wait for others that may come before them."""
+
+    def __init__(
+        self,
+        follower: Follower,
+        steps: Sequence[Step],
+        sources: Sequence[TraceEvent],
+        order: PartialOrder,
+        verdict: Verdict,
+        keep_path: bool,
+    ) -> None:
+        self.follower = follower
+        self.steps = steps
+        self.sources = sources
+        self.order = order
+        self.verdict = verdict
+        self.keep_path = keep_path
+        self.row = follower.initial()
+
+    def run(self, shuffle: int | None) -> None:
+        waits, after = self.order.waits, self.order.after
+        ready = [(_rank(number, shuffle), number) for number in self.order.first()]
+        heapify(ready)
+        refused: list[tuple[int, int]] = []
+        left = len(self.steps)
+        while ready or refused:
+            if ready:
+                rank, number = heappop(ready)
+                if not self._take(number):
+                    refused.append((rank, number))
+                    continue
+            else:
+                # Nothing else can be taken: whatever the system may have ignored, it has.
+                ignored = next((item for item in sorted(refused) if self.steps[item[1]].may_skip), None)
+                if ignored is None:
+                    break
+                refused.remove(ignored)
+                self.verdict.skipped += 1
+                number = ignored[1]
+            left -= 1
+            for other in after[number]:
+                waits[other] -= 1
+                if not waits[other]:
+                    heappush(ready, (_rank(other, shuffle), other))
+            if refused:
+                for item in refused:
+                    heappush(ready, item)
+                refused.clear()
+        verdict = self.verdict
+        verdict.row = self.row
+        verdict.accepted = not left
+        for _, number in refused:
+            why = self._why(number)
+            verdict.refusals.append(Refusal(self.sources[number], self.steps[number], why))
+
+    def _take(self, number: int) -> bool:
+        step = self.steps[number]
+        if step.action is None:
+            return not self._differs(step, _NOTHING)
+        taken = self.follower.step(self.row, step.action, step.parameters, step.picks)
+        if type(taken) is Refused:
+            return False
+        assert isinstance(taken, Taken)
+        before = self.follower.apply(self.row, taken.writes)
+        if (step.after or step.tells) and self._differs(step, taken):
+            self.follower.apply(self.row, tuple(before))
+            return False
+        self.verdict.taken += 1
+        if self.keep_path:
+            self.verdict.path.append((self.sources[number], step, taken))
+        return True
+
+    def _differs(self, step: Step, taken: Taken) -> str:
+        """How the step differs from what the trace tells of it; empty if it does not."""
+        for path, expected in step.after:
+            found = self.follower.value(self.row, path)
+            if found != expected:
+                return f"{'.'.join(map(str, path))} is {show(found)} then, and the trace says {show(expected)}"
+        for kind, wanted in step.tells:
+            told = [event for event in taken.events if event.kind == kind]
+            if not any(wanted.matches(message) for event in told for message in event.passed):
+                did = "; ".join(event.text for event in told) or "nothing"
+                return f"the protocol {kind}s {did}, and the trace says {wanted}"
+        return ""
+
+    def _why(self, number: int) -> Refused:
+        step = self.steps[number]
+        if step.action is None:
+            return Refused(self._differs(step, _NOTHING))
+        found = self.follower.step(self.row, step.action, step.parameters, step.picks)
+        if isinstance(found, Refused):
+            return found
+        before = self.follower.apply(self.row, found.writes)
+        reason = self._differs(step, found)
+        self.follower.apply(self.row, tuple(before))
+        return Refused(reason)
+
+
+_NOTHING = Taken((), (), ())
+
+
+def _rank(number: int, shuffle: int | None) -> int:
+    return number if shuffle is None else Random(shuffle << 32 | number).getrandbits(32)
+
+

@@ -1,0 +1,639 @@
+"""How traces of the store are held to the protocol: which events of bookies, clients and the metadata service are which steps.
+
+The protocol is :class:`fencepost.store.checked.running.RunningStore`. Its entry ids begin at 1 and its versions at 1, where those of the store
+begin at 0. A client of the protocol is one attempt of a role: a recovery that begins anew is another one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
+
+from fencepost.conform.conformance import Conformance, NotCovered, Step, TraceEvent
+from fencepost.conform.follow import Like, like
+from fencepost.spec.protocol import Protocol
+from fencepost.spec.values import ModelValue, Value
+from fencepost.store.checked.running import RunningStore
+from fencepost.store.checked.store import Answer
+from fencepost.store.rules.ensembles import Fragment
+from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
+
+Client: TypeAlias = tuple[str, int, str, int]
+"""A client of the protocol: node, incarnation, actor, attempt."""
+
+Place: TypeAlias = tuple[str, int, int]
+"""An event: node, incarnation, number."""
+
+METADATA = "metadata"
+
+WRITES = (
+    "client_creates_ledger",
+    "client_changes_ensemble",
+    "client_closes_ledger",
+    "client_starts_recovery",
+    "client_keeps_ensemble",
+    "recovery_client_closes_ledger",
+)
+"""What writes metadata, with the version that they replace."""
+
+
+def _rounded(number: int) -> int:
+    """A number that is at least as high, of which there are few: traces with the same constants are followed faster together."""
+    size = 8
+    while size < number:
+        size *= 2
+    return size
+
+
+class StoreConformance(Conformance):
+    """One ledger in one run."""
+
+    name: ClassVar[str] = "store"
+    protocol: ClassVar[type[Protocol]] = RunningStore
+
+    def __init__(self, subject: str, events: Sequence[TraceEvent]) -> None:
+        super().__init__(subject, events)
+        self.kinds = {event.node: event.parameters["kind"] for event in events if event.action == "started"}
+        self.bookies: dict[str, int] = {}
+        self.clients: dict[Client, int] = {}
+        self.client_of: dict[Place, Client] = {}
+        self.ended: set[Client] = set()
+        self.last_entry = self.last_read = -1
+        self.quorums = (0, 0, 0)
+        self.durable = self._durable()
+        self.recovered = {
+            (event.node, event.incarnation): event.parameters for event in events if event.action == "bookie_recovers"
+        }
+        self.connections = self._connections()
+        self.senders: dict[tuple[Any, ...], list[Client]] = defaultdict(list)
+        self.received: dict[tuple[Any, ...], int] = defaultdict(int)
+        for event in events:
+            self._look(event)
+        self._note_senders()
+        self.written = self._written()
+
+    # -- looking ahead -----------------------------------------------------------------------------------------------
+
+    def _durable(self) -> dict[tuple[str, int], int | None]:
+        """Up to which position the journal of each incarnation of a bookie became durable; None if that is not told."""
+        durable: dict[tuple[str, int], int | None] = {}
+        for event in self.events:
+            key = (event.node, event.incarnation)
+            if event.action == "journal_synced":
+                durable[key] = max(durable.get(key) or 0, event.parameters["position"])
+            elif event.action == "started" and event.parameters["kind"] == "bookie":
+                durable.setdefault(key, 0)
+        return durable
+
+    def _connections(self) -> dict[tuple[str, int, str], list[tuple[int, int, str]]]:
+        """The connections of each incarnation of a client to each bookie: from which event to which one, and their names."""
+        found: dict[tuple[str, int, str], list[tuple[int, int, str]]] = defaultdict(list)
+        for event in self.events:
+            if event.action == "connected":
+                key = (event.node, event.incarnation, event.parameters["bookie"])
+                found[key].append((event.seq, 1 << 62, event.parameters["connection"]))
+            elif event.action == "disconnected":
+                known = found[event.node, event.incarnation, event.parameters["bookie"]]
+                for place, (begin, _, name) in enumerate(known):
+                    if name == event.parameters["connection"]:
+                        known[place] = (begin, event.seq, name)
+        return found
+
+    def _look(self, event: TraceEvent) -> None:
+        parameters = event.parameters
+        if event.subject is None:
+            return
+        metadata = parameters.get("metadata")
+        if metadata is not None:
+            for _, ensemble in metadata["fragments"]:
+                for bookie in ensemble:
+                    self.bookies.setdefault(bookie, len(self.bookies))
+            self.quorums = (metadata["ensemble_size"], metadata["write_quorum"], metadata["ack_quorum"])
+        if self.kinds.get(event.node) == "bookie":
+            self.bookies.setdefault(event.node, len(self.bookies))
+        elif event.node != METADATA:
+            self._enter_client(event)
+        if event.action == "client_sends_add_entry_requests":
+            if parameters.get("deferred_sync"):
+                raise NotCovered("entries with deferred sync are confirmed before they are durable; the protocol has none")
+            self.last_entry = max(self.last_entry, *(last for _, last in parameters["entries"]))
+        elif event.action == "client_sends_recovery_read_requests":
+            self.last_read = max(self.last_read, parameters["entry"])
+
+    def _enter_client(self, event: TraceEvent) -> None:
+        who = (event.node, event.incarnation, event.actor)
+        known = [client for client in self.clients if client[:3] == who]
+        attempt = known[-1][3] if known else 0
+        creates_anew = event.action == "client_creates_ledger" and (*who, attempt) in self.ended
+        if not attempt or creates_anew or event.action == "client_opens_ledger":
+            attempt += 1
+        client = (*who, attempt)
+        self.clients.setdefault(client, len(self.clients))
+        if event.action == "client_ends":
+            self.ended.add(client)
+        self.client_of[event.node, event.incarnation, event.seq] = client
+
+    def _note_senders(self) -> None:
+        """Who has sent which request over which connection, in order: bookies know of connections alone."""
+        for event in self.events:
+            if event.subject is not None and event.node not in (METADATA,):
+                for message in self._sends(event):
+                    self.senders[message].append(self.client_of[event.node, event.incarnation, event.seq])
+
+    def _connection(self, event: TraceEvent, bookie: str) -> str:
+        """The connection over which a request goes that an event tells of: the one there is, or the next."""
+        for _, end, name in self.connections[event.node, event.incarnation, bookie]:
+            if end > event.seq:
+                return name
+        return ""
+
+    def _written(self) -> dict[Place, int | None]:
+        """For each write of metadata the version that it became, None if it never did."""
+        seen: dict[tuple[int, str], list[int]] = defaultdict(list)
+        for event in self.events:
+            if event.action == "metadata_written" and event.subject is not None:
+                seen[event.parameters["version"], repr(event.parameters["metadata"])].append(0)
+        found: dict[Place, int | None] = {}
+        for event in self.events:
+            if event.action in WRITES and event.subject is not None:
+                version = event.parameters["version"] + 1
+                place = (event.node, event.incarnation, event.seq)
+                is_written = (version, repr(event.parameters["metadata"])) in seen
+                found[place] = version if is_written else None
+        return found
+
+    # -- the protocol ------------------------------------------------------------------------------------------------
+
+    def constants(self) -> Mapping[str, Any]:
+        """See :class:`Conformance`."""
+        ensemble_size, write_quorum, ack_quorum = self.quorums
+        if not ensemble_size:
+            raise NotCovered("no metadata of the ledger are in the trace")
+        entries = _rounded(max(self.last_entry, self.last_read) + 1)
+        return {
+            "bookies": max(len(self.bookies), ensemble_size),
+            "clients": -(-len(self.clients) // 4) * 4,
+            "ensemble_size": ensemble_size,
+            "write_quorum": write_quorum,
+            "ack_quorum": ack_quorum,
+            "send_limit": entries,
+            "inflight_limit": entries,
+            "reads_in_flight": entries,
+            "crashes": 1 << 60,
+            "failures": 1 << 60,
+        }
+
+    def bind(self, protocol: Protocol) -> None:
+        """See :class:`Conformance`."""
+        assert isinstance(protocol, RunningStore)
+        self.b = {name: protocol.bookies[place] for name, place in self.bookies.items()}
+        self.c = {client: protocol.clients[place] for client, place in self.clients.items()}
+
+    def names(self) -> Mapping[str, str]:
+        """See :class:`Conformance`."""
+        clients = {str(self.c[client]): " ".join(map(str, client)) for client in self.clients}
+        return {**{str(value): name for name, value in self.b.items()}, **clients}
+
+    def steps(self, event: TraceEvent) -> Iterable[Step]:
+        """See :class:`Conformance`."""
+        if event.subject is None:
+            return ()
+        steps = _STEPS.get(event.action)
+        return () if steps is None else steps(self, event)
+
+    def _client(self, event: TraceEvent) -> ModelValue:
+        return self.c[self.client_of[event.node, event.incarnation, event.seq]]
+
+    def _sends(self, event: TraceEvent) -> list[tuple[Any, ...]]:
+        """The requests that an event sends, as both ends know them: the connection, the kind, and what it is about."""
+        kind = _SENT.get(event.action)
+        parameters = event.parameters
+        if kind == "add":
+            recovery = event.action in ("client_writes_back_entry", "recovery_client_sends_pending_add_op")
+            ensemble, before = parameters["ensemble"], parameters.get("before", ())
+            by_bookie = {bookie: self._connection(event, bookie) for bookie in ensemble}
+            return [
+                (by_bookie[bookie], "add", entry_id, recovery)
+                for entry_id in _entries(event)
+                for bookie in _write_set(entry_id, ensemble, self.quorums[1])
+                if bookie not in _write_set(entry_id, before, self.quorums[1])
+            ]
+        if kind == "fence":
+            if not self._has_marked(event):
+                return []
+            return [(self._connection(event, b), "fence") for b in parameters["metadata"]["fragments"][-1][1]]
+        if kind == "read":
+            return [(self._connection(event, b), "read", parameters["entry"]) for b in parameters["bookies"]]
+        return []
+
+    def _by_entry(self, event: TraceEvent) -> Mapping[int, tuple[Any, ...]]:
+        """The adds that an event sends, by their entries."""
+        found: dict[int, list[Any]] = defaultdict(list)
+        for message in self._sends(event):
+            found[message[2]].append(message)
+        return {entry_id: tuple(messages) for entry_id, messages in found.items()}
+
+    def _has_marked(self, event: TraceEvent) -> bool:
+        """Whether a client learns that it has marked the ledger, and fences it."""
+        if not event.parameters["written"]:
+            return False
+        begun = self._last_write(event)
+        return begun is not None and begun.action == "client_starts_recovery"
+
+    def _sender(self, event: TraceEvent, message: tuple[Any, ...]) -> ModelValue | None:
+        """Who has sent a request that a bookie has received."""
+        senders = self.senders.get(message)
+        if not senders:
+            return None
+        place = min(self.received[message], len(senders) - 1)
+        self.received[message] += 1
+        return self.c[senders[place]]
+
+    # -- bookies -----------------------------------------------------------------------------------------------------
+
+    def _was_durable(self, event: TraceEvent) -> bool:
+        """Whether what a bookie has done was proven to be in its journal, before a crash may have come."""
+        durable = self.durable.get((event.node, event.incarnation))
+        return durable is None or event.parameters["position"] <= durable
+
+    def _survived(self, event: TraceEvent) -> Mapping[str, Any]:
+        """What a bookie found in its journal after a crash, although it had not been synced."""
+        return self.recovered.get((event.node, event.incarnation + 1), _NOTHING)
+
+    def _bookie_adds(self, event: TraceEvent) -> Iterator[Step]:
+        b, recovery = self.b[event.node], event.parameters["recovery"]
+        is_confirmed = event.action == "bookie_sends_add_confirmed_response"
+        is_durable = self._was_durable(event)
+        survived = () if is_durable or not is_confirmed else {*_ids(self._survived(event)["entries"])}
+        for entry_id in _entries(event):
+            message = (event.parameters["connection"], "add", entry_id, recovery)
+            c = self._sender(event, message)
+            if c is None:
+                raise NotCovered(f"{event.node} {event.seq} adds entry {entry_id}, which nobody has sent over this connection")
+            if not is_durable and entry_id not in survived:
+                yield Step(None, receives=message)  # it is as if it had never come
+                continue
+            yield Step(
+                event.action,
+                (("b", b), ("c", c)),
+                (like(entry__id=entry_id + 1, recovery=recovery),),
+                receives=message,
+                sends=(("added", event.node, c, entry_id, recovery, is_confirmed),),
+            )
+
+    def _bookie_refuses(self, event: TraceEvent) -> Iterator[Step]:
+        """An add that is refused for another reason than a fence may as well have been lost."""
+        for entry_id in _entries(event):
+            message = (event.parameters["connection"], "add", entry_id, event.parameters["recovery"])
+            if self._sender(event, message) is not None:
+                yield Step(None, receives=message)
+
+    def _bookie_fenced(self, event: TraceEvent) -> Iterator[Step]:
+        if not self._was_durable(event) and not self._survived(event)["fenced"]:
+            return
+        entry_id = event.parameters["entry"]
+        message = (event.parameters["connection"], "fence") if entry_id < 0 else (event.parameters["connection"], "read", entry_id)
+        senders = self.senders.get(message)
+        if senders:
+            c = self.c[senders[min(self.received[message], len(senders) - 1)]]
+            yield Step("bookie_is_fenced", (("b", self.b[event.node]), ("c", c)))
+
+    def _bookie_fencing_read(self, event: TraceEvent) -> Iterator[Step]:
+        message = (event.parameters["connection"], "fence")
+        c = self._sender(event, message)
+        lac = event.parameters["lac"]
+        if c is None:
+            return
+        if event.parameters["code"] not in _CERTAIN or not self._was_durable(event):
+            yield Step(None, receives=message)
+        else:
+            told = 0 if lac is None else lac + 1
+            yield Step(
+                event.action,
+                (("b", self.b[event.node]), ("c", c)),
+                (*ANY_MESSAGE, told),
+                receives=message,
+                sends=(("fenced", event.node, c),),
+            )
+
+    def _bookie_reads(self, event: TraceEvent) -> Iterator[Step]:
+        b, code = self.b[event.node], event.parameters["code"]
+        found = code == "OK"
+        is_certain = code in _CERTAIN and self._was_durable(event)
+        for entry_id in _entries(event):
+            if not event.parameters["fence"]:
+                if entry_id <= self.last_entry and is_certain:
+                    yield Step("bookie_answers_read", (("b", b),), (entry_id + 1, found))
+                continue
+            message = (event.parameters["connection"], "read", entry_id)
+            c = self._sender(event, message)
+            if c is not None and not is_certain:
+                yield Step(None, receives=message)
+            elif c is not None:
+                wanted = like(entry_id=entry_id + 1, entry__id=entry_id + 1) if found else like(entry_id=entry_id + 1, entry=None)
+                yield Step(
+                    event.action,
+                    (("b", b), ("c", c)),
+                    (like(entry_id=entry_id + 1),),
+                    receives=message,
+                    sends=(("read", event.node, c, entry_id, found),),
+                    tells=(("send", wanted),),
+                )
+
+    def _bookie_limbo(self, event: TraceEvent) -> Iterator[Step]:
+        if self._was_durable(event) or self._survived(event)["limbo"] == (event.action == "bookie_crashes"):
+            yield Step(event.action, (("b", self.b[event.node]),))
+
+    def _bookie_wiped(self, event: TraceEvent) -> Iterator[Step]:
+        yield Step(event.action, (("b", self.b[event.node]),))
+
+    # -- metadata ----------------------------------------------------------------------------------------------------
+
+    def _metadata(self, metadata: Mapping[str, Any]) -> LedgerMetadata:
+        return LedgerMetadata(
+            metadata["ensemble_size"],
+            metadata["write_quorum"],
+            metadata["ack_quorum"],
+            tuple(
+                Fragment(first + 1, self._ensemble(ensemble))
+                for first, ensemble in metadata["fragments"]
+            ),
+            LedgerStatus[metadata["state"]],
+            metadata["last_entry"] + 1 if metadata["state"] == "CLOSED" else -1,
+        )
+
+    def _ensemble(self, ensemble: Sequence[str]) -> tuple[ModelValue, ...]:
+        """An ensemble as the protocol has it, whose ids of entries are higher by one: so the bookies stand one place further on."""
+        return tuple(self.b[bookie] for bookie in (*ensemble[-1:], *ensemble[:-1]))
+
+    def _metadata_written(self, event: TraceEvent) -> Iterator[Step]:
+        version, metadata = event.parameters["version"], event.parameters["metadata"]
+        writes = ("metadata", version)
+        other = self._writer_of(event)
+        place = (other.node, other.incarnation, other.seq)
+        c = self.c[self.client_of[place]]
+        sent = ("write", place)
+        if version == 0:
+            created = (tuple(self._metadata(metadata).fragments[0].ensemble),)
+            yield Step("client_creates_ledger", (("c", c),), created, receives=sent, writes=writes)
+            return
+        is_heard = self._is_heard(other)
+        picks = (like(metadata=self._metadata(metadata), version=version), Answer.WRITTEN if is_heard else Answer.LOST)
+        yield Step("metadata_written", (("c", c),), picks, receives=sent, writes=writes)
+
+    def _writer_of(self, written: TraceEvent) -> TraceEvent:
+        """The event of a client that has written a version of the metadata: of those who wanted to, the one that the service names, or that was
+        told so, or was not answered."""
+        version, metadata = written.parameters["version"], written.parameters["metadata"]
+        node = written.parameters.get("client")
+        found = [
+            event
+            for event in self.events
+            if self.written.get((event.node, event.incarnation, event.seq)) == version
+            and event.parameters["metadata"] == metadata
+        ]
+        if not found:
+            raise NotCovered(f"nobody has written version {version} of the metadata")
+        return min(found, key=lambda event: (event.node != node, not self._is_heard(event)))
+
+    def _is_heard(self, write: TraceEvent) -> bool:
+        """Whether the client learns from the answer that its write was done."""
+        client, version = self.client_of[write.node, write.incarnation, write.seq], write.parameters["version"] + 1
+        for event in self.events:
+            place = (event.node, event.incarnation, event.seq)
+            if self.client_of.get(place) == client and event.seq > write.seq and event.action == "client_receives_metadata":
+                return bool(event.parameters["written"]) and event.parameters["version"] == version
+        return False
+
+    def _client_writes(self, event: TraceEvent) -> Iterator[Step]:
+        place = (event.node, event.incarnation, event.seq)
+        c, sends = self._client(event), (("write", place),)
+        if event.action == "client_creates_ledger":
+            yield Step(None, sends=sends)
+            return
+        metadata = self._metadata(event.parameters["metadata"])
+        if event.action == "client_changes_ensemble":
+            yield from self._gives_up(event, c)
+            yield Step(event.action, (("c", c),), (metadata.fragments[-1].ensemble,), sends=sends)
+        else:
+            yield Step(event.action, (("c", c),), sends=sends, may_skip=self._writes_again(event))
+
+    def _writes_again(self, write: TraceEvent) -> bool:
+        """Whether a client writes what it has written before, and has not heard of."""
+        client = self.client_of[write.node, write.incarnation, write.seq]
+        return any(
+            self.client_of.get((event.node, event.incarnation, event.seq)) == client
+            and event.seq < write.seq
+            and event.action == write.action
+            for event in self.events
+        )
+
+    def _gives_up(self, event: TraceEvent, c: ModelValue) -> Iterator[Step]:
+        """The bookies that a change of the ensemble replaces have failed."""
+        client = self.client_of[event.node, event.incarnation, event.seq]
+        replaced = self._replaced.get(client)
+        fragments = event.parameters["metadata"]["fragments"]
+        before = replaced if replaced is not None else self._ensemble_before(event)
+        for bookie in before:
+            if bookie not in fragments[-1][1]:
+                yield Step("client_gives_up_on_add", (("c", c), ("b", self.b[bookie])), may_skip=True)
+
+    _replaced: Mapping[Client, Sequence[str]] = {}
+
+    def _ensemble_before(self, change: TraceEvent) -> Sequence[str]:
+        """The ensemble of a client before it changes it."""
+        client = self.client_of[change.node, change.incarnation, change.seq]
+        found: Sequence[str] = ()
+        for event in self.events:
+            place = (event.node, event.incarnation, event.seq)
+            if place == (change.node, change.incarnation, change.seq):
+                break
+            if self.client_of.get(place) != client:
+                continue
+            if event.action in ("client_resends_pending_add_op", "recovery_client_sends_pending_add_op"):
+                found = event.parameters["ensemble"]
+            elif event.action in _TELL_METADATA and event.parameters["metadata"] is not None:
+                found = event.parameters["metadata"]["fragments"][-1][1]
+        return found
+
+    def _client_receives_metadata(self, event: TraceEvent) -> Iterator[Step]:
+        place = (event.node, event.incarnation, event.seq)
+        version = ("metadata", event.parameters["version"])
+        begun = self._last_write(event)
+        if begun is not None and begun.action == "client_creates_ledger":
+            yield Step(None, reads=version)
+            return
+        sends = tuple(self._sends(event))
+        yield Step("client_receives_metadata", (("c", self.c[self.client_of[place]]),), sends=sends, reads=version)
+        yield from self._goes_on(event)
+
+    def _goes_on(self, event: TraceEvent) -> Iterator[Step]:
+        """The owner goes on after a change of the ensemble, when it has sent again what was to be."""
+        client = self.client_of[event.node, event.incarnation, event.seq]
+        following = self._following(event, client)
+        if following is None or following.action not in _STILL_CHANGING:
+            yield Step("client_goes_on", (("c", self.c[client]),), may_skip=True)
+
+    def _following(self, event: TraceEvent, client: Client) -> TraceEvent | None:
+        """What a client does next."""
+        for other in self.events:
+            place = (other.node, other.incarnation, other.seq)
+            if self.client_of.get(place) == client and other.seq > event.seq:
+                return other
+        return None
+
+    def _last_write(self, event: TraceEvent) -> TraceEvent | None:
+        client = self.client_of[event.node, event.incarnation, event.seq]
+        found = None
+        for other in self.events:
+            place = (other.node, other.incarnation, other.seq)
+            if self.client_of.get(place) == client and other.seq < event.seq and other.action in WRITES:
+                found = other
+        return found
+
+    def _client_opens(self, event: TraceEvent) -> Iterator[Step]:
+        version = ("metadata", event.parameters["version"])
+        metadata = event.parameters["metadata"]
+        if metadata is None or metadata["state"] == "CLOSED":
+            yield Step(None, reads=version)
+        else:
+            yield Step("client_opens_ledger", (("c", self._client(event)),), reads=version)
+
+    # -- clients -----------------------------------------------------------------------------------------------------
+
+    def _client_sends_adds(self, event: TraceEvent) -> Iterator[Step]:
+        c = self._client(event)
+        sent = self._by_entry(event)
+        for entry_id in _entries(event):
+            sends = sent[entry_id]
+            after: tuple[tuple[tuple[Any, ...], Value], ...] = ((("client", c, "lap"), entry_id + 1),)
+            if event.action == "client_writes_back_entry":
+                after = ()
+            yield Step(event.action, (("c", c),), sends=sends, after=after)
+
+    def _client_resends(self, event: TraceEvent) -> Iterator[Step]:
+        c = self._client(event)
+        sent = self._by_entry(event)
+        for entry_id in _entries(event):
+            sends = sent.get(entry_id, ())
+            yield Step(event.action, (("c", c),), (like(entry__id=entry_id + 1),), sends=sends)
+        yield from self._goes_on(event)
+
+    def _client_receives_adds(self, event: TraceEvent) -> Iterator[Step]:
+        c, bookie = self._client(event), event.parameters["bookie"]
+        success = event.action != "client_receives_add_fenced_response"
+        recovery = event.action.startswith("recovery")
+        for entry_id in _entries(event):
+            yield Step(
+                event.action,
+                (("c", c), ("b", self.b[bookie])),
+                (like(entry__id=entry_id + 1, success=success),),
+                receives=("added", bookie, c, entry_id, recovery, success),
+                may_skip=success,
+            )
+
+    def _client_confirms(self, event: TraceEvent) -> Iterator[Step]:
+        c = self._client(event)
+        yield Step(None, after=((("client", c, "lac"), event.parameters["lac"] + 1),))
+
+    def _client_fenced(self, event: TraceEvent) -> Iterator[Step]:
+        c, bookie, lac = self._client(event), event.parameters["bookie"], event.parameters["lac"]
+        picks = (*ANY_MESSAGE, 0 if lac is None else lac + 1)
+        yield Step(event.action, (("c", c), ("b", self.b[bookie])), picks, receives=("fenced", bookie, c))
+
+    def _client_sends_reads(self, event: TraceEvent) -> Iterator[Step]:
+        c, entry_id = self._client(event), event.parameters["entry"]
+        yield Step(event.action, (("c", c),), sends=tuple(self._sends(event)), after=((("client", c, "last_read"), entry_id + 1),))
+
+    def _client_receives_read(self, event: TraceEvent) -> Iterator[Step]:
+        c, bookie, entry_id = self._client(event), event.parameters["bookie"], event.parameters["entry"]
+        found = event.parameters["found"]
+        yield Step(
+            event.action,
+            (("c", c), ("b", self.b[bookie])),
+            (like(entry_id=entry_id + 1),),
+            receives=("read", bookie, c, entry_id, found),
+            may_skip=found,
+        )
+
+    def _client_fails_read(self, event: TraceEvent) -> Iterator[Step]:
+        c, bookie, entry_id = self._client(event), event.parameters["bookie"], event.parameters["entry"]
+        yield Step(event.action, (("c", c), ("b", self.b[bookie])), (entry_id + 1,), may_skip=True)
+
+    def _recovery_changes(self, event: TraceEvent) -> Iterator[Step]:
+        c = self._client(event)
+        metadata = self._metadata(event.parameters["metadata"])
+        yield from self._gives_up(event, c)
+        yield Step(event.action, (("c", c),), (metadata.fragments[-1].ensemble,))
+
+
+ANY_MESSAGE: tuple[Like, ...] = (Like(()),)
+
+_SENT: Mapping[str, str] = {
+    "client_sends_add_entry_requests": "add",
+    "client_resends_pending_add_op": "add",
+    "client_writes_back_entry": "add",
+    "recovery_client_sends_pending_add_op": "add",
+    "client_receives_metadata": "fence",
+    "client_sends_recovery_read_requests": "read",
+}
+
+_STEPS: Mapping[str, Callable[[StoreConformance, TraceEvent], Iterable[Step]]] = {
+    "bookie_sends_add_confirmed_response": StoreConformance._bookie_adds,
+    "bookie_sends_add_fenced_response": StoreConformance._bookie_adds,
+    "bookie_refuses_add": StoreConformance._bookie_refuses,
+    "bookie_is_fenced": StoreConformance._bookie_fenced,
+    "bookie_sends_fencing_read_lac_response": StoreConformance._bookie_fencing_read,
+    "bookie_sends_read_response": StoreConformance._bookie_reads,
+    "bookie_crashes": StoreConformance._bookie_limbo,
+    "bookie_leaves_limbo": StoreConformance._bookie_limbo,
+    "bookie_is_wiped": StoreConformance._bookie_wiped,
+    "metadata_written": StoreConformance._metadata_written,
+    "client_creates_ledger": StoreConformance._client_writes,
+    "client_changes_ensemble": StoreConformance._client_writes,
+    "client_keeps_ensemble": StoreConformance._client_writes,
+    "client_closes_ledger": StoreConformance._client_writes,
+    "client_starts_recovery": StoreConformance._client_writes,
+    "recovery_client_closes_ledger": StoreConformance._client_writes,
+    "client_receives_metadata": StoreConformance._client_receives_metadata,
+    "client_opens_ledger": StoreConformance._client_opens,
+    "client_sends_add_entry_requests": StoreConformance._client_sends_adds,
+    "client_writes_back_entry": StoreConformance._client_sends_adds,
+    "client_resends_pending_add_op": StoreConformance._client_resends,
+    "recovery_client_sends_pending_add_op": StoreConformance._client_resends,
+    "client_receives_add_confirmed_response": StoreConformance._client_receives_adds,
+    "client_receives_add_fenced_response": StoreConformance._client_receives_adds,
+    "recovery_client_receives_add_confirmed_response": StoreConformance._client_receives_adds,
+    "client_confirms": StoreConformance._client_confirms,
+    "client_receives_fencing_read_lac_response": StoreConformance._client_fenced,
+    "client_sends_recovery_read_requests": StoreConformance._client_sends_reads,
+    "client_receives_recovery_read_response": StoreConformance._client_receives_read,
+    "client_gives_up_on_read": StoreConformance._client_fails_read,
+    "recovery_client_changes_ensemble": StoreConformance._recovery_changes,
+}
+
+
+_STILL_CHANGING = ("client_resends_pending_add_op", "client_changes_ensemble", "client_keeps_ensemble")
+"""What an owner does before its LAC goes on after a change of the ensemble."""
+
+_TELL_METADATA = ("client_receives_metadata", "client_opens_ledger", "client_creates_ledger")
+
+_CERTAIN = ("OK", "NO_ENTRY", "NO_LEDGER")
+"""Codes that say whether there is an entry."""
+
+_NOTHING: Mapping[str, Any] = {"entries": (), "fenced": False, "limbo": False}
+
+
+def _ids(runs: Iterable[Sequence[int]]) -> Iterator[int]:
+    for first, last in runs:
+        yield from range(first, last + 1)
+
+
+def _entries(event: TraceEvent) -> Iterator[int]:
+    return _ids(event.parameters["entries"])
+
+
+def _write_set(entry_id: int, ensemble: Sequence[str], write_quorum: int) -> list[str]:
+    """The bookies that an entry is sent to; none of no ensemble."""
+    return [ensemble[(entry_id + place) % len(ensemble)] for place in range(write_quorum)] if ensemble else []

@@ -1,0 +1,280 @@
+"""The store as it runs: `store`, with what a real network, real clocks and real clients do besides.
+
+Traces of running systems are held to this protocol. The rules, the bookies, the clients and all that must hold are those of `store`.
+What differs is when things happen, and that nothing is asked which only a run can tell:
+
+- Nobody knows that a message is lost. A client gives up on a bookie whenever it likes, and what it has sent may still arrive.
+- A message may be sent twice, and messages between two ends may overtake each other: a client opens a connection anew.
+- A write of metadata is sent, arrives or not, perhaps late, and is answered or not: each is a step of its own.
+- A bookie is fenced as soon as it is asked to be, and answers later. It tells of the LAC that came with its last entry, which need not
+  be the highest: entries that are sent anew carry the LAC that they carried before.
+- Bookies may fail without being replaced, and return to an ensemble that they have left.
+- Somebody reads, and is answered by what the bookie has.
+
+So there are more behaviours than those of `store`, and the same properties are checked of them, within small bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import permutations
+from typing import ClassVar
+
+from fencepost import (
+    ModelValue,
+    Network,
+    PerKey,
+    Record,
+    action,
+    configuration,
+    constant,
+    model_values,
+    network,
+    one_of,
+    per_key,
+    require,
+)
+from fencepost.protocols.bookkeeper.current import ClientStatus, ReadRequest, ReadResponse
+from fencepost.protocols.bookkeeper.ledger import (
+    Add,
+    AddEntryRequest,
+    AddEntryResponse,
+    Bookies,
+    FenceRequest,
+    FenceResponse,
+)
+from fencepost.protocols.bookkeeper.limbo import LedgerOnBookie
+from fencepost.store.checked.store import WRITING, Answer, Ensemble, Status, Store, Update
+from fencepost.store.rules.codes import Code
+from fencepost.store.rules.ensembles import Fragment
+from fencepost.store.rules.fencing import answer_to_fence, is_fenced_by_read
+from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus, takes_update
+
+
+class MetadataWrite(Record):
+    """A write of metadata that is on its way: it replaces those of a version."""
+
+    metadata: LedgerMetadata
+    version: int
+
+
+class FailedRead(Record):
+    """A recovery read that a bookie did not answer, or not to any use."""
+
+    bookie: ModelValue
+    entry_id: int
+
+
+class RunningStore(Store):
+    """The life of one ledger in a running store."""
+
+    name: ClassVar[str] = "running-store"
+
+    bookies: tuple[ModelValue, ...] = model_values("b", 2, "the bookies that there are")
+    clients: tuple[ModelValue, ...] = model_values("c", 1, "those who create the ledger, or recover it")
+    message_loss: bool = constant(False, "whether losses are decided when a message is sent")
+    choose_ensembles: bool = constant(True, "whether any valid ensemble may be chosen")
+    metadata_answers_lost: bool = constant(True, "whether the answer to a write of metadata can be lost")
+    mark_answers_lost: bool = constant(True, "whether the answer to a recovery that marks the ledger can be lost")
+    appends_while_changing: bool = constant(True, "whether the owner sends entries while the ensemble is being changed")
+    failures: int = constant(1, "how often clients give up on a bookie")
+
+    gave_up: PerKey[ModelValue, Bookies] = per_key(lambda protocol: protocol.clients, frozenset())
+    failed_reads: PerKey[ModelValue, frozenset[FailedRead]] = per_key(lambda protocol: protocol.clients, frozenset())
+    writes: PerKey[ModelValue, frozenset[MetadataWrite]] = per_key(lambda protocol: protocol.clients, frozenset())
+    network: Network = network(
+        {
+            AddEntryRequest: (Store.clients, Store.bookies),
+            AddEntryResponse: (Store.bookies, Store.clients),
+            FenceRequest: (Store.clients, Store.bookies),
+            FenceResponse: (Store.bookies, Store.clients),
+            ReadRequest: (Store.clients, Store.bookies),
+            ReadResponse: (Store.bookies, Store.clients),
+        },
+        duplicates=True,
+    )
+
+    configurations = {
+        "default": configuration(write_quorum=1, ack_quorum=1, doc="one copy of each entry, and another bookie to change to"),
+    }
+
+    # -- what a run does not say when it happens ---------------------------------------------------------------------
+
+    def _next_add(
+        self,
+        kind: type[Add],
+        source: ModelValue,
+        to: ModelValue,
+        where: Callable[[Add], bool] = lambda add: True,
+    ) -> Add:
+        return self.network.receive(kind, source=source, to=to, where=where).message
+
+    def _pick(self, ensembles: Iterable[Ensemble | None], taken: Iterable[Fragment]) -> Ensemble:
+        valid = dict.fromkeys(e for e in ensembles if e is not None)
+        require(valid)
+        return one_of(list(valid))
+
+    def _candidates(self) -> Iterator[Ensemble]:
+        return permutations(self.bookies, self.bookies_of_an_ensemble)
+
+    def _write_timed_out(self, c: ModelValue, b: ModelValue) -> bool:
+        return b in self.gave_up[c]
+
+    def _read_timed_out(self, c: ModelValue, b: ModelValue, entry_id: int) -> bool:
+        return FailedRead(b, entry_id) in self.failed_reads[c]
+
+    def _is_leaving(self, c: ModelValue, b: ModelValue) -> bool:
+        # A client does not know that its change of the ensemble was made before it is told.
+        return False
+
+    def _lac_told(self, response: FenceResponse) -> int:
+        # The entry that tells it may be damaged.
+        return one_of([*dict.fromkeys((response.lac, 0))])
+
+    def _go_on_with(self, c: ModelValue, metadata: LedgerMetadata, version: int | None) -> None:
+        super()._go_on_with(c, metadata, version)
+        self.gave_up[c] = frozenset()
+
+    @action(c=Store.clients, b=Store.bookies)
+    def client_gives_up_on_add(self, c: ModelValue, b: ModelValue) -> None:
+        """A bookie has not confirmed an add in time, or can not."""
+        client = self.client[c]
+        require(client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE, Status.IN_RECOVERY))
+        require(b in self._ensemble(c))
+        require(b not in self.gave_up[c] and self.crashed < self.failures)
+        self.crashed += 1
+        self.gave_up[c] |= {b}
+
+    @action(c=Store.clients, b=Store.bookies)
+    def client_gives_up_on_read(self, c: ModelValue, b: ModelValue) -> None:
+        """A bookie has not answered a recovery read in time, or to no use. It may decide the reads of several entries."""
+        client = self.client[c]
+        require(client.status is Status.IN_RECOVERY and client.last_read > client.lap)
+        require(self.crashed < self.failures)
+        self.crashed += 1
+        failed = FailedRead(b, one_of(range(client.lap + 1, client.last_read + 1)))
+        require(failed not in self.failed_reads[c])
+        self.failed_reads[c] |= {failed}
+        while client.last_read > client.lap and self._is_decided(c, client.lap + 1):
+            pass
+
+    def _may_change_ensemble(self, c: ModelValue) -> bool:
+        client = self.client[c]
+        unheard = client.update is None or client.update.answer is Answer.LOST
+        return client.status is Status.OPEN or (client.status is Status.CHANGING_ENSEMBLE and unheard)
+
+    def _end_change(self, c: ModelValue) -> None:
+        """The owner sends what is to be sent to the new ensemble, and perhaps changes it once more, before the LAC goes on."""
+
+    @action(c=Store.clients)
+    def client_goes_on(self, c: ModelValue) -> None:
+        """No bookie is to be replaced any more, and no change that was given up can arrive: the LAC goes on."""
+        client = self.client[c]
+        seen = client.seen
+        require(client.status is Status.CHANGING_ENSEMBLE and client.update is None)
+        assert seen is not None
+        require(not any(self._is_behind(op, seen) for op in client.pending_add_ops))
+        require(not any(write.version == client.version for write in self.writes[c]))
+        super()._end_change(c)
+
+    @action(c=Store.clients)
+    def client_keeps_ensemble(self, c: ModelValue) -> None:
+        """The owner can not replace a bookie any more, and writes the metadata as they are: a change that it has given up must not arrive."""
+        client = self.client[c]
+        require(client.status is Status.CHANGING_ENSEMBLE and client.update is None)
+        seen = client.seen
+        assert seen is not None
+        self._write(c, seen)
+
+    # -- metadata ----------------------------------------------------------------------------------------------------
+
+    def _write(self, c: ModelValue, metadata: LedgerMetadata, failed: Bookies = frozenset()) -> None:
+        version = self.client[c].version
+        assert version is not None, "a client writes what it has changed of what it has seen"
+        self.writes[c] |= {MetadataWrite(metadata, version)}
+
+    @action(c=Store.clients, by="zk")
+    def metadata_written(self, c: ModelValue) -> None:
+        """A write of metadata arrives, and they are still those that it replaces. The client may not hear of it."""
+        write = one_of(self.writes[c])
+        require(takes_update(write.version, self.meta.version, self.protections))
+        self.writes[c] -= {write}
+        self.meta.metadata = write.metadata
+        self.meta.version += 1
+        self.client[c].update = Update(write.metadata, self.meta.version, one_of((Answer.WRITTEN, Answer.LOST)))
+
+    @action(c=Store.clients)
+    def client_receives_metadata(self, c: ModelValue) -> None:
+        """The answer to a write comes; or the client has read how the metadata are now, since it was refused, or nobody answered."""
+        client = self.client[c]
+        require(client.status in WRITING)
+        if client.update is not None:
+            self._receive_metadata(c)
+            return
+        require(any(write.version == client.version for write in self.writes[c]))
+        if self.meta.version == client.version:
+            # The write may still arrive. So the client goes on only when another write has taken its place.
+            if client.status is Status.TELLING_FRAGMENTS:
+                client.status = Status.IN_RECOVERY
+        else:
+            metadata = self.meta.metadata
+            assert metadata is not None
+            client.update = Update(metadata, self.meta.version, Answer.REFUSED)
+            self._receive_metadata(c)
+
+    def published_status(self, c: ModelValue) -> ClientStatus | None:
+        """What `bookkeeper` calls a client. It has closed the ledger if a write of its own has, which it may have given up on."""
+        taken = self._taken(c)
+        is_closed = taken is not None and taken.status is LedgerStatus.CLOSED
+        return ClientStatus.CLOSED if is_closed else super().published_status(c)
+
+    # -- bookies -----------------------------------------------------------------------------------------------------
+
+    @action(b=Store.bookies, c=Store.clients, by="b")
+    def bookie_is_fenced(self, b: ModelValue, c: ModelValue) -> None:
+        """A bookie that is asked to fences itself at once, and answers later."""
+        require(not self.bookie[b].fenced)
+        fences = bool(self.network.in_flight(FenceRequest, c, b))
+        require(fences or any(read.fence for read in self.network.in_flight(ReadRequest, c, b)))
+        require(is_fenced_by_read(True, is_of_last_entry=fences, protections=self.protections))
+        self.bookie[b].fenced = True
+
+    @action(b=Store.bookies, c=Store.clients, by="b")
+    def bookie_sends_fencing_read_lac_response(self, b: ModelValue, c: ModelValue) -> None:
+        """A bookie is fenced, and answers with the LAC that came with its last entry."""
+        self.network.receive(FenceRequest, source=c, to=b)
+        require(answer_to_fence(key_matches=True, protections=self.protections) is Code.OK)
+        if is_fenced_by_read(True, is_of_last_entry=True, protections=self.protections):
+            self.bookie[b].fenced = True
+        self.network.send(FenceResponse(one_of(range(self.bookie[b].lac + 1))), b, c)
+
+    @action(b=Store.bookies)
+    def bookie_answers_read(self, b: ModelValue) -> None:
+        """Somebody reads, and gets the entry if the bookie has it. In limbo a bookie does not say that it has none."""
+        entry_id = one_of(self.entry_ids)
+        found = one_of((True, False))
+        bookie = self.bookie[b]
+        require(found == (bookie.entry(entry_id) is not None))
+        require(found or not (bookie.limbo and self.protections.limbo_is_unknown))
+
+    @action(b=Store.bookies)
+    def bookie_crashes(self, b: ModelValue) -> None:
+        """A bookie comes back without anything that it had, in limbo. What is on its way to it may still arrive."""
+        require(self.crashed < self.crashes)
+        self.crashed += 1
+        self.bookie[b] = LedgerOnBookie(fenced=True, limbo=True)
+
+    @action(b=Store.bookies)
+    def bookie_is_wiped(self, b: ModelValue) -> None:
+        """A bookie comes back without anything that it had, and is not in limbo, since the metadata do not tell of it."""
+        metadata = self.meta.metadata
+        require(self.crashed < self.crashes)
+        require(metadata is None or not any(b in fragment.ensemble for fragment in metadata.fragments))
+        self.crashed += 1
+        self.bookie[b] = LedgerOnBookie()
+
+    @action(b=Store.bookies)
+    def bookie_leaves_limbo(self, b: ModelValue) -> None:
+        """Whatever a bookie has lost is there again, or it is known that it was nothing."""
+        require(self.bookie[b].limbo and self.crashed < self.crashes)
+        self.bookie[b].limbo = False
