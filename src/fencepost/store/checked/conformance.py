@@ -209,6 +209,10 @@ class StoreConformance(Conformance):
         """The requests that an event sends, as both ends know them: the connection, the kind, and what it is about."""
         kind = _SENT.get(event.action)
         parameters = event.parameters
+        if kind == "again":
+            connection = self._connection(event, parameters["bookie"])
+            recovery = event.action.startswith("recovery")
+            return [(connection, "add", entry_id, recovery) for entry_id in _entries(event)]
         if kind == "add":
             recovery = event.action in ("client_writes_back_entry", "recovery_client_sends_pending_add_op")
             ensemble, before = parameters["ensemble"], parameters.get("before", ())
@@ -520,17 +524,23 @@ class StoreConformance(Conformance):
             yield Step(event.action, (("c", c),), (like(entry__id=entry_id + 1),), sends=sends)
         yield from self._goes_on(event)
 
+    def _client_sends_again(self, event: TraceEvent) -> Iterator[Step]:
+        who = (("c", self._client(event)), ("b", self.b[event.parameters["bookie"]]))
+        sent = self._by_entry(event)
+        for entry_id in _entries(event):
+            yield Step("client_sends_add_again", who, (like(entry__id=entry_id + 1),), sends=sent[entry_id])
+
     def _client_receives_adds(self, event: TraceEvent) -> Iterator[Step]:
         c, bookie = self._client(event), event.parameters["bookie"]
         success = event.action != "client_receives_add_fenced_response"
         recovery = event.action.startswith("recovery")
-        for entry_id in _entries(event):
+        for number, entry_id in enumerate(_entries(event)):
             yield Step(
                 event.action,
                 (("c", c), ("b", self.b[bookie])),
                 (like(entry__id=entry_id + 1, success=success),),
                 receives=("added", bookie, c, entry_id, recovery, success),
-                may_skip=success,
+                may_skip=success or number > 0,
             )
 
     def _client_confirms(self, event: TraceEvent) -> Iterator[Step]:
@@ -575,6 +585,8 @@ _SENT: Mapping[str, str] = {
     "client_resends_pending_add_op": "add",
     "client_writes_back_entry": "add",
     "recovery_client_sends_pending_add_op": "add",
+    "client_sends_add_again": "again",
+    "recovery_client_sends_add_again": "again",
     "client_receives_metadata": "fence",
     "client_sends_recovery_read_requests": "read",
 }
@@ -605,6 +617,8 @@ _STEPS: Mapping[str, Callable[[StoreConformance, TraceEvent], Iterable[Step]]] =
     "client_receives_add_confirmed_response": StoreConformance._client_receives_adds,
     "client_receives_add_fenced_response": StoreConformance._client_receives_adds,
     "recovery_client_receives_add_confirmed_response": StoreConformance._client_receives_adds,
+    "client_sends_add_again": StoreConformance._client_sends_again,
+    "recovery_client_sends_add_again": StoreConformance._client_sends_again,
     "client_confirms": StoreConformance._client_confirms,
     "client_receives_fencing_read_lac_response": StoreConformance._client_fenced,
     "client_sends_recovery_read_requests": StoreConformance._client_sends_reads,

@@ -146,6 +146,18 @@ class RunningStore(Store):
         self.gave_up[c] |= {b}
 
     @action(c=Store.clients, b=Store.bookies)
+    def client_sends_add_again(self, c: ModelValue, b: ModelValue) -> None:
+        """A client sends an entry that is not committed once more to a bookie that should have it, since that works again."""
+        client = self.client[c]
+        recovery = client.status is Status.IN_RECOVERY
+        require(recovery or client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
+        op = one_of(client.pending_add_ops)
+        require(b in self._write_set(op.entry.id, self._ensemble(c)) and b not in client.confirmed[op.entry.id])
+        require(self.crashed < self.failures)
+        self.crashed += 1
+        self._send_add(c, op.entry, (b,), recovery)
+
+    @action(c=Store.clients, b=Store.bookies)
     def client_gives_up_on_read(self, c: ModelValue, b: ModelValue) -> None:
         """A bookie has not answered a recovery read in time, or to no use. It may decide the reads of several entries."""
         client = self.client[c]

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from fencepost.store.entries import Digests, Entry, Runs
+from fencepost.store.entries import Digests, Entry, Runs, runs_of
 from fencepost.store.messages import AddEntry
 from fencepost.store.roles.interface import AddBatch, AddsAnswered, Effect, Received, Send, SendAdds, Trace, Unanswered
 from fencepost.store.rules.adding import AddOutcome, counts, lac_reached, outcome_of_add
@@ -345,16 +345,22 @@ class Adds:
         is_pending = self.confirmed < entry_id <= self.pushed
         return is_pending and not self.masks[entry_id & len(self.masks) - 1] >> self.numbers[bookie] & 1
 
-    def send_missed(self, effects: list[Effect]) -> None:
-        """Send to bookies that work again what they have missed, as far as that is not committed without them. They have not failed any more."""
+    def send_missed(self, effects: list[Effect]) -> list[dict[str, Any]]:
+        """Send to bookies that work again what they have missed, as far as that is not committed without them. They have not failed any more.
+        What a trace tells of it, for each bookie."""
+        sent: list[dict[str, Any]] = []
         for bookie in [bookie for bookie, failure in self.failed.items() if failure.is_over]:
-            missed = self.failed.pop(bookie).missed
+            missed, anew = self.failed.pop(bookie).missed, list[int]()
             wanted = deque(entry_id for entry_id in sorted(missed) if self._is_missed(bookie, entry_id))
             for first, add in self.pending.items():
                 while wanted and wanted[0] < first + len(add.adds):
                     entry_id = wanted.popleft()
                     if is_sent_anew(self.masks[entry_id & len(self.masks) - 1].bit_count(), self.ack_quorum):
+                        anew.append(entry_id)
                         self._send(bookie, add.adds[entry_id - first], effects)
+            if anew:
+                sent.append({"bookie": bookie, "entries": runs_of(anew)})
+        return sent
 
     def replacement(self, ensemble: tuple[str, ...], bookies: Sequence[str]) -> tuple[str, ...] | None:
         """An ensemble without as many as possible of those that failed, given all bookies that there are; None if none can be replaced."""

@@ -375,7 +375,9 @@ class Recoverer:
             effects.append(trace_of_answer(who, self.ledger, event.bookie, entries, code, outcome))
         if outcome is AddOutcome.CONFIRMED:
             self.adds.confirm(self.status is RecoveryStatus.TELLING_FRAGMENTS)
-            self.adds.send_missed(effects)
+            sent = self.adds.send_missed(effects)
+            if self.traces:
+                effects.extend(Trace("recovery_client_sends_add_again", self.ledger, fields) for fields in sent)
             self._close_when_done(effects)
         elif outcome is AddOutcome.BOOKIE_FAILED:
             self._replace_bookies(effects)

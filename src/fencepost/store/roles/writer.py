@@ -292,7 +292,9 @@ class Writer:
         if outcome is AddOutcome.CONFIRMED:
             self._confirm(effects)
             if self.adds.failed:
-                self.adds.send_missed(effects)
+                sent = self.adds.send_missed(effects)
+                if self.traces:
+                    effects.extend(Trace("client_sends_add_again", self.ledger, fields) for fields in sent)
         elif outcome is AddOutcome.BOOKIE_FAILED:
             self._replace_bookies(effects)
         elif outcome is AddOutcome.FENCED:
