@@ -6,8 +6,10 @@ begin at 0. A client of the protocol is one attempt of a role: a recovery that b
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, ClassVar, TypeAlias
 
 from fencepost.conform.conformance import Conformance, NotCovered, Step, TraceEvent
@@ -59,6 +61,12 @@ class StoreConformance(Conformance):
         self.clients: dict[Client, int] = {}
         self.client_of: dict[Place, Client] = {}
         self.ended: set[Client] = set()
+        self.owners: set[Client] = set()
+        self.of_client: dict[Client, list[TraceEvent]] = {}
+        """What clients have done about the metadata, in order."""
+        self.last_of: dict[Client, TraceEvent] = {}
+        self.next_of: dict[Place, str] = {}
+        """What a client does right after it has learnt of the metadata, or has sent entries again."""
         self.last_entry = self.last_read = -1
         self.quorums = (0, 0, 0)
         self.durable = self._durable()
@@ -68,10 +76,14 @@ class StoreConformance(Conformance):
         self.connections = self._connections()
         self.senders: dict[tuple[Any, ...], list[Client]] = defaultdict(list)
         self.received: dict[tuple[Any, ...], int] = defaultdict(int)
+        # Whoever writes the ledger first, and its first ensemble, have the first names: so traces that are alike come the same way.
+        for event in sorted(events, key=lambda event: event.action != "client_creates_ledger"):
+            self._name(event)
         for event in events:
             self._look(event)
+        self.clients = {client: place for place, client in enumerate(sorted(self.clients, key=self._rank))}
         self._note_senders()
-        self.written = self._written()
+        self.writes = self._writes()
 
     # -- looking ahead -----------------------------------------------------------------------------------------------
 
@@ -100,19 +112,26 @@ class StoreConformance(Conformance):
                         known[place] = (begin, event.seq, name)
         return found
 
-    def _look(self, event: TraceEvent) -> None:
-        parameters = event.parameters
-        if event.subject is None:
-            return
-        metadata = parameters.get("metadata")
+    def _name(self, event: TraceEvent) -> None:
+        """Number the bookies that an event tells of."""
+        metadata = event.parameters.get("metadata") if event.subject is not None else None
         if metadata is not None:
             for _, ensemble in metadata["fragments"]:
                 for bookie in ensemble:
                     self.bookies.setdefault(bookie, len(self.bookies))
             self.quorums = (metadata["ensemble_size"], metadata["write_quorum"], metadata["ack_quorum"])
-        if self.kinds.get(event.node) == "bookie":
+        if event.subject is not None and self.kinds.get(event.node) == "bookie":
             self.bookies.setdefault(event.node, len(self.bookies))
-        elif event.node != METADATA:
+
+    def _rank(self, client: Client) -> tuple[Any, ...]:
+        """Owners come first."""
+        return (client not in self.owners, client)
+
+    def _look(self, event: TraceEvent) -> None:
+        parameters = event.parameters
+        if event.subject is None:
+            return
+        if event.node not in self.kinds or self.kinds[event.node] == "client":
             self._enter_client(event)
         if event.action == "client_sends_add_entry_requests":
             if parameters.get("deferred_sync"):
@@ -132,7 +151,15 @@ class StoreConformance(Conformance):
         self.clients.setdefault(client, len(self.clients))
         if event.action == "client_ends":
             self.ended.add(client)
+        elif event.action == "client_creates_ledger":
+            self.owners.add(client)
         self.client_of[event.node, event.incarnation, event.seq] = client
+        before = self.last_of.get(client)
+        if before is not None and before.action in _TURNS:
+            self.next_of[before.node, before.incarnation, before.seq] = event.action
+        self.last_of[client] = event
+        if event.action in WRITES or event.action in _TELL_METADATA or event.action in _RESENDS:
+            self.of_client.setdefault(client, []).append(event)
 
     def _note_senders(self) -> None:
         """Who has sent which request over which connection, in order: bookies know of connections alone."""
@@ -148,19 +175,13 @@ class StoreConformance(Conformance):
                 return name
         return ""
 
-    def _written(self) -> dict[Place, int | None]:
-        """For each write of metadata the version that it became, None if it never did."""
-        seen: dict[tuple[int, str], list[int]] = defaultdict(list)
-        for event in self.events:
-            if event.action == "metadata_written" and event.subject is not None:
-                seen[event.parameters["version"], repr(event.parameters["metadata"])].append(0)
-        found: dict[Place, int | None] = {}
-        for event in self.events:
-            if event.action in WRITES and event.subject is not None:
-                version = event.parameters["version"] + 1
-                place = (event.node, event.incarnation, event.seq)
-                is_written = (version, repr(event.parameters["metadata"])) in seen
-                found[place] = version if is_written else None
+    def _writes(self) -> dict[int, list[TraceEvent]]:
+        """The writes of metadata that clients have sent, by the version that they would become."""
+        found: dict[int, list[TraceEvent]] = {}
+        for events in self.of_client.values():
+            for event in events:
+                if event.action in WRITES:
+                    found.setdefault(event.parameters["version"] + 1, []).append(event)
         return found
 
     # -- the protocol ------------------------------------------------------------------------------------------------
@@ -170,18 +191,18 @@ class StoreConformance(Conformance):
         ensemble_size, write_quorum, ack_quorum = self.quorums
         if not ensemble_size:
             raise NotCovered("no metadata of the ledger are in the trace")
-        entries = _rounded(max(self.last_entry, self.last_read) + 1)
+        entries = _rounded(max(self.last_entry, self.last_read, 63) + 1)
         return {
-            "bookies": max(len(self.bookies), ensemble_size),
-            "clients": -(-len(self.clients) // 4) * 4,
+            "bookies": _rounded(max(len(self.bookies), ensemble_size)),
+            "clients": _rounded(len(self.clients)),
             "ensemble_size": ensemble_size,
             "write_quorum": write_quorum,
             "ack_quorum": ack_quorum,
             "send_limit": entries,
             "inflight_limit": entries,
             "reads_in_flight": entries,
-            "crashes": 1 << 60,
-            "failures": 1 << 60,
+            "crashes": -1,
+            "failures": -1,
         }
 
     def bind(self, protocol: Protocol) -> None:
@@ -281,7 +302,7 @@ class StoreConformance(Conformance):
             yield Step(
                 event.action,
                 (("b", b), ("c", c)),
-                (like(entry__id=entry_id + 1, recovery=recovery),),
+                (entry_id + 1, like(recovery=recovery)),
                 receives=message,
                 sends=(("added", event.node, c, entry_id, recovery, is_confirmed),),
             )
@@ -301,7 +322,7 @@ class StoreConformance(Conformance):
         senders = self.senders.get(message)
         if senders:
             c = self.c[senders[min(self.received[message], len(senders) - 1)]]
-            yield Step("bookie_is_fenced", (("b", self.b[event.node]), ("c", c)))
+            yield Step("bookie_is_fenced", (("b", self.b[event.node]), ("c", c)), (entry_id + 1,))
 
     def _bookie_fencing_read(self, event: TraceEvent) -> Iterator[Step]:
         message = (event.parameters["connection"], "fence")
@@ -339,7 +360,7 @@ class StoreConformance(Conformance):
                 yield Step(
                     event.action,
                     (("b", b), ("c", c)),
-                    (like(entry_id=entry_id + 1),),
+                    (entry_id + 1, *ANY_MESSAGE),
                     receives=message,
                     sends=(("read", event.node, c, entry_id, found),),
                     tells=(("send", wanted),),
@@ -379,7 +400,7 @@ class StoreConformance(Conformance):
         c = self.c[self.client_of[place]]
         sent = ("write", place)
         if version == 0:
-            created = (tuple(self._metadata(metadata).fragments[0].ensemble),)
+            created = tuple(self._metadata(metadata).fragments[0].ensemble)
             yield Step("client_creates_ledger", (("c", c),), created, receives=sent, writes=writes)
             return
         is_heard = self._is_heard(other)
@@ -391,22 +412,16 @@ class StoreConformance(Conformance):
         told so, or was not answered."""
         version, metadata = written.parameters["version"], written.parameters["metadata"]
         node = written.parameters.get("client")
-        found = [
-            event
-            for event in self.events
-            if self.written.get((event.node, event.incarnation, event.seq)) == version
-            and event.parameters["metadata"] == metadata
-        ]
+        found = [event for event in self.writes.get(version, ()) if event.parameters["metadata"] == metadata]
         if not found:
             raise NotCovered(f"nobody has written version {version} of the metadata")
         return min(found, key=lambda event: (event.node != node, not self._is_heard(event)))
 
     def _is_heard(self, write: TraceEvent) -> bool:
         """Whether the client learns from the answer that its write was done."""
-        client, version = self.client_of[write.node, write.incarnation, write.seq], write.parameters["version"] + 1
-        for event in self.events:
-            place = (event.node, event.incarnation, event.seq)
-            if self.client_of.get(place) == client and event.seq > write.seq and event.action == "client_receives_metadata":
+        version = write.parameters["version"] + 1
+        for event in self._later(write):
+            if event.action == "client_receives_metadata":
                 return bool(event.parameters["written"]) and event.parameters["version"] == version
         return False
 
@@ -416,50 +431,37 @@ class StoreConformance(Conformance):
         if event.action == "client_creates_ledger":
             yield Step(None, sends=sends)
             return
-        metadata = self._metadata(event.parameters["metadata"])
         if event.action == "client_changes_ensemble":
             yield from self._gives_up(event, c)
-            yield Step(event.action, (("c", c),), (metadata.fragments[-1].ensemble,), sends=sends)
+            yield Step(event.action, (("c", c),), self._replacements(event), sends=sends)
         else:
             yield Step(event.action, (("c", c),), sends=sends, may_skip=self._writes_again(event))
 
     def _writes_again(self, write: TraceEvent) -> bool:
         """Whether a client writes what it has written before, and has not heard of."""
-        client = self.client_of[write.node, write.incarnation, write.seq]
-        return any(
-            self.client_of.get((event.node, event.incarnation, event.seq)) == client
-            and event.seq < write.seq
-            and event.action == write.action
-            for event in self.events
-        )
+        return any(event.action == write.action for event in self._earlier(write))
 
     def _gives_up(self, event: TraceEvent, c: ModelValue) -> Iterator[Step]:
         """The bookies that a change of the ensemble replaces have failed."""
-        client = self.client_of[event.node, event.incarnation, event.seq]
-        replaced = self._replaced.get(client)
-        fragments = event.parameters["metadata"]["fragments"]
-        before = replaced if replaced is not None else self._ensemble_before(event)
-        for bookie in before:
-            if bookie not in fragments[-1][1]:
+        ensemble = event.parameters["metadata"]["fragments"][-1][1]
+        for bookie in self._ensemble_before(event):
+            if bookie not in ensemble:
                 yield Step("client_gives_up_on_add", (("c", c), ("b", self.b[bookie])), may_skip=True)
 
-    _replaced: Mapping[Client, Sequence[str]] = {}
+    def _replacements(self, event: TraceEvent) -> tuple[ModelValue, ...]:
+        """The bookies that are new in an ensemble, by their places."""
+        before = self._ensemble(self._ensemble_before(event))
+        after = self._ensemble(event.parameters["metadata"]["fragments"][-1][1])
+        return tuple(b for b in after if b not in before)
 
     def _ensemble_before(self, change: TraceEvent) -> Sequence[str]:
         """The ensemble of a client before it changes it."""
-        client = self.client_of[change.node, change.incarnation, change.seq]
-        found: Sequence[str] = ()
-        for event in self.events:
-            place = (event.node, event.incarnation, event.seq)
-            if place == (change.node, change.incarnation, change.seq):
-                break
-            if self.client_of.get(place) != client:
-                continue
-            if event.action in ("client_resends_pending_add_op", "recovery_client_sends_pending_add_op"):
-                found = event.parameters["ensemble"]
-            elif event.action in _TELL_METADATA and event.parameters["metadata"] is not None:
-                found = event.parameters["metadata"]["fragments"][-1][1]
-        return found
+        for event in self._earlier(change):
+            if event.action in _RESENDS:
+                return tuple(event.parameters["ensemble"])
+            if event.action in _TELL_METADATA and event.parameters["metadata"] is not None:
+                return tuple(event.parameters["metadata"]["fragments"][-1][1])
+        return ()
 
     def _client_receives_metadata(self, event: TraceEvent) -> Iterator[Step]:
         place = (event.node, event.incarnation, event.seq)
@@ -475,26 +477,25 @@ class StoreConformance(Conformance):
     def _goes_on(self, event: TraceEvent) -> Iterator[Step]:
         """The owner goes on after a change of the ensemble, when it has sent again what was to be."""
         client = self.client_of[event.node, event.incarnation, event.seq]
-        following = self._following(event, client)
-        if following is None or following.action not in _STILL_CHANGING:
+        if self.next_of.get((event.node, event.incarnation, event.seq)) not in _STILL_CHANGING:
             yield Step("client_goes_on", (("c", self.c[client]),), may_skip=True)
 
-    def _following(self, event: TraceEvent, client: Client) -> TraceEvent | None:
-        """What a client does next."""
-        for other in self.events:
-            place = (other.node, other.incarnation, other.seq)
-            if self.client_of.get(place) == client and other.seq > event.seq:
-                return other
-        return None
-
     def _last_write(self, event: TraceEvent) -> TraceEvent | None:
-        client = self.client_of[event.node, event.incarnation, event.seq]
-        found = None
-        for other in self.events:
-            place = (other.node, other.incarnation, other.seq)
-            if self.client_of.get(place) == client and other.seq < event.seq and other.action in WRITES:
-                found = other
-        return found
+        return next((other for other in self._earlier(event) if other.action in WRITES), None)
+
+    def _earlier(self, event: TraceEvent) -> Iterator[TraceEvent]:
+        """What a client has done about the metadata before an event, the last first."""
+        events, place = self._of_client(event)
+        return reversed(events[:place])
+
+    def _later(self, event: TraceEvent) -> Iterator[TraceEvent]:
+        """What a client does about the metadata after an event."""
+        events, place = self._of_client(event)
+        return (other for other in islice(events, place, None) if other.seq > event.seq)
+
+    def _of_client(self, event: TraceEvent) -> tuple[list[TraceEvent], int]:
+        events = self.of_client.get(self.client_of[event.node, event.incarnation, event.seq], [])
+        return events, bisect_left(events, event.seq, key=lambda other: other.seq)
 
     def _client_opens(self, event: TraceEvent) -> Iterator[Step]:
         version = ("metadata", event.parameters["version"])
@@ -538,7 +539,7 @@ class StoreConformance(Conformance):
             yield Step(
                 event.action,
                 (("c", c), ("b", self.b[bookie])),
-                (like(entry__id=entry_id + 1, success=success),),
+                (entry_id + 1, like(success=success)),
                 receives=("added", bookie, c, entry_id, recovery, success),
                 may_skip=success or number > 0,
             )
@@ -562,7 +563,7 @@ class StoreConformance(Conformance):
         yield Step(
             event.action,
             (("c", c), ("b", self.b[bookie])),
-            (like(entry_id=entry_id + 1),),
+            (entry_id + 1, *ANY_MESSAGE),
             receives=("read", bookie, c, entry_id, found),
             may_skip=found,
         )
@@ -573,9 +574,8 @@ class StoreConformance(Conformance):
 
     def _recovery_changes(self, event: TraceEvent) -> Iterator[Step]:
         c = self._client(event)
-        metadata = self._metadata(event.parameters["metadata"])
         yield from self._gives_up(event, c)
-        yield Step(event.action, (("c", c),), (metadata.fragments[-1].ensemble,))
+        yield Step(event.action, (("c", c),), self._replacements(event))
 
 
 ANY_MESSAGE: tuple[Like, ...] = (Like(()),)
@@ -630,6 +630,11 @@ _STEPS: Mapping[str, Callable[[StoreConformance, TraceEvent], Iterable[Step]]] =
 
 _STILL_CHANGING = ("client_resends_pending_add_op", "client_changes_ensemble", "client_keeps_ensemble")
 """What an owner does before its LAC goes on after a change of the ensemble."""
+
+_RESENDS = ("client_resends_pending_add_op", "recovery_client_sends_pending_add_op")
+
+_TURNS = ("client_receives_metadata", *_RESENDS)
+"""After what an owner may go on."""
 
 _TELL_METADATA = ("client_receives_metadata", "client_opens_ledger", "client_creates_ledger")
 

@@ -16,8 +16,7 @@ So there are more behaviours than those of `store`, and the same properties are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import permutations
+from collections.abc import Callable, Collection
 from typing import ClassVar
 
 from fencepost import (
@@ -33,6 +32,7 @@ from fencepost import (
     one_of,
     per_key,
     require,
+    state,
 )
 from fencepost.protocols.bookkeeper.current import ClientStatus, ReadRequest, ReadResponse
 from fencepost.protocols.bookkeeper.ledger import (
@@ -40,13 +40,14 @@ from fencepost.protocols.bookkeeper.ledger import (
     AddEntryRequest,
     AddEntryResponse,
     Bookies,
+    Entry,
     FenceRequest,
     FenceResponse,
 )
 from fencepost.protocols.bookkeeper.limbo import LedgerOnBookie
-from fencepost.store.checked.store import WRITING, Answer, Ensemble, Status, Store, Update
+from fencepost.store.checked.store import WRITING, Answer, Ensemble, Read, Status, Store, Update
 from fencepost.store.rules.codes import Code
-from fencepost.store.rules.ensembles import Fragment
+from fencepost.store.rules.ensembles import chosen, replaced
 from fencepost.store.rules.fencing import answer_to_fence, is_fenced_by_read
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus, takes_update
 
@@ -56,6 +57,30 @@ class MetadataWrite(Record):
 
     metadata: LedgerMetadata
     version: int
+
+
+class AddRequest(AddEntryRequest):
+    """Of each entry a channel holds the requests by themselves: whoever receives one knows nothing of the others."""
+
+    topic: ClassVar[str] = "entry"
+
+
+class AddResponse(AddEntryResponse):
+    """The answer to an add, by its entry."""
+
+    topic: ClassVar[str] = "entry"
+
+
+class EntryRead(ReadRequest):
+    """A recovery read, by its entry."""
+
+    topic: ClassVar[str] = "entry_id"
+
+
+class EntryReadResponse(ReadResponse):
+    """The answer to a recovery read, by its entry."""
+
+    topic: ClassVar[str] = "entry_id"
 
 
 class FailedRead(Record):
@@ -77,19 +102,29 @@ class RunningStore(Store):
     metadata_answers_lost: bool = constant(True, "whether the answer to a write of metadata can be lost")
     mark_answers_lost: bool = constant(True, "whether the answer to a recovery that marks the ledger can be lost")
     appends_while_changing: bool = constant(True, "whether the owner sends entries while the ensemble is being changed")
-    failures: int = constant(1, "how often clients give up on a bookie")
+    crashes: int = constant(0, "how often a bookie loses what it had, or leaves limbo; -1: there is no limit")
+    failures: int = constant(1, "how often clients give up on a bookie, or ask it again; -1: there is no limit")
 
+    add_entry_request: ClassVar[type[AddEntryRequest]] = AddRequest
+    add_entry_response: ClassVar[type[AddEntryResponse]] = AddResponse
+    read_request: ClassVar[type[ReadRequest]] = EntryRead
+    read_response: ClassVar[type[ReadResponse]] = EntryReadResponse
+
+    stored: PerKey[ModelValue, PerKey[int, bool]] = per_key(
+        lambda protocol: protocol.bookies, per_key(lambda protocol: protocol.entry_ids, False)
+    )
+    failed: int = state(0)
     gave_up: PerKey[ModelValue, Bookies] = per_key(lambda protocol: protocol.clients, frozenset())
     failed_reads: PerKey[ModelValue, frozenset[FailedRead]] = per_key(lambda protocol: protocol.clients, frozenset())
     writes: PerKey[ModelValue, frozenset[MetadataWrite]] = per_key(lambda protocol: protocol.clients, frozenset())
     network: Network = network(
         {
-            AddEntryRequest: (Store.clients, Store.bookies),
-            AddEntryResponse: (Store.bookies, Store.clients),
+            AddRequest: (Store.clients, Store.bookies),
+            AddResponse: (Store.bookies, Store.clients),
             FenceRequest: (Store.clients, Store.bookies),
             FenceResponse: (Store.bookies, Store.clients),
-            ReadRequest: (Store.clients, Store.bookies),
-            ReadResponse: (Store.bookies, Store.clients),
+            EntryRead: (Store.clients, Store.bookies),
+            EntryReadResponse: (Store.bookies, Store.clients),
         },
         duplicates=True,
     )
@@ -107,15 +142,59 @@ class RunningStore(Store):
         to: ModelValue,
         where: Callable[[Add], bool] = lambda add: True,
     ) -> Add:
-        return self.network.receive(kind, source=source, to=to, where=where).message
+        entry_id = one_of(self.entry_ids)
+        entry = Entry(entry_id, entry_id)
+        return self.network.receive(kind, source=source, to=to, topic=entry, where=where).message
 
-    def _pick(self, ensembles: Iterable[Ensemble | None], taken: Iterable[Fragment]) -> Ensemble:
-        valid = dict.fromkeys(e for e in ensembles if e is not None)
-        require(valid)
-        return one_of(list(valid))
+    def _next_read(
+        self,
+        kind: type[Read],
+        source: ModelValue,
+        to: ModelValue,
+        where: Callable[[Read], bool] = lambda read: True,
+    ) -> Read:
+        entry_id = one_of(self.readable_ids)
+        return self.network.receive(kind, source=source, to=to, topic=entry_id, where=where).message
 
-    def _candidates(self) -> Iterator[Ensemble]:
-        return permutations(self.bookies, self.bookies_of_an_ensemble)
+    def _store(self, b: ModelValue, entry: Entry) -> None:
+        self.stored[b][entry.id] = True
+
+    def _stored(self, b: ModelValue, entry_id: int) -> Entry | None:
+        return Entry(entry_id, entry_id) if entry_id in self.entry_ids and self.stored[b][entry_id] else None
+
+    def _lose_everything(self, b: ModelValue, limbo: bool) -> None:
+        self.bookie[b] = LedgerOnBookie(fenced=limbo, limbo=limbo)
+        for entry_id in self.entry_ids:
+            self.stored[b][entry_id] = False
+
+    def _crash(self) -> None:
+        if self.crashes >= 0:
+            require(self.crashed < self.crashes)
+            self.crashed += 1
+
+    def _fail(self) -> None:
+        if self.failures >= 0:
+            require(self.failed < self.failures)
+            self.failed += 1
+
+    # -- ensembles: whoever is told which bookies there are may take them in any order -------------------------------
+
+    def _some(self, number: int, others: Collection[ModelValue]) -> Ensemble:
+        """So many bookies, one after another, without some others."""
+        some: list[ModelValue] = []
+        for _ in range(number):
+            some.append(one_of([b for b in self.bookies if b not in others and b not in some]))
+        return tuple(some)
+
+    def _first_ensemble(self) -> Ensemble:
+        ensemble = chosen(self._some(self.bookies_of_an_ensemble, ()), self.bookies_of_an_ensemble)
+        assert ensemble is not None
+        return ensemble
+
+    def _ensemble_without(self, current: Ensemble, failed: Bookies) -> Ensemble:
+        ensemble = replaced(current, failed, self._some(len(failed), current))
+        assert ensemble is not None
+        return ensemble
 
     def _write_timed_out(self, c: ModelValue, b: ModelValue) -> bool:
         return b in self.gave_up[c]
@@ -141,8 +220,8 @@ class RunningStore(Store):
         client = self.client[c]
         require(client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE, Status.IN_RECOVERY))
         require(b in self._ensemble(c))
-        require(b not in self.gave_up[c] and self.crashed < self.failures)
-        self.crashed += 1
+        require(b not in self.gave_up[c])
+        self._fail()
         self.gave_up[c] |= {b}
 
     @action(c=Store.clients, b=Store.bookies)
@@ -153,8 +232,7 @@ class RunningStore(Store):
         require(recovery or client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
         op = one_of(client.pending_add_ops)
         require(b in self._write_set(op.entry.id, self._ensemble(c)) and b not in client.confirmed[op.entry.id])
-        require(self.crashed < self.failures)
-        self.crashed += 1
+        self._fail()
         self._send_add(c, op.entry, (b,), recovery)
 
     @action(c=Store.clients, b=Store.bookies)
@@ -162,8 +240,7 @@ class RunningStore(Store):
         """A bookie has not answered a recovery read in time, or to no use. It may decide the reads of several entries."""
         client = self.client[c]
         require(client.status is Status.IN_RECOVERY and client.last_read > client.lap)
-        require(self.crashed < self.failures)
-        self.crashed += 1
+        self._fail()
         failed = FailedRead(b, one_of(range(client.lap + 1, client.last_read + 1)))
         require(failed not in self.failed_reads[c])
         self.failed_reads[c] |= {failed}
@@ -246,9 +323,15 @@ class RunningStore(Store):
     def bookie_is_fenced(self, b: ModelValue, c: ModelValue) -> None:
         """A bookie that is asked to fences itself at once, and answers later."""
         require(not self.bookie[b].fenced)
-        fences = bool(self.network.in_flight(FenceRequest, c, b))
-        require(fences or any(read.fence for read in self.network.in_flight(ReadRequest, c, b)))
-        require(is_fenced_by_read(True, is_of_last_entry=fences, protections=self.protections))
+        entry_id = one_of((0, *self.readable_ids))
+        of_last = not entry_id
+        asked = (
+            self.network.in_flight(FenceRequest, c, b)
+            if of_last
+            else [read for read in self.network.in_flight(EntryRead, c, b, topic=entry_id) if read.fence]
+        )
+        require(asked)
+        require(is_fenced_by_read(True, is_of_last_entry=of_last, protections=self.protections))
         self.bookie[b].fenced = True
 
     @action(b=Store.bookies, c=Store.clients, by="b")
@@ -265,28 +348,26 @@ class RunningStore(Store):
         """Somebody reads, and gets the entry if the bookie has it. In limbo a bookie does not say that it has none."""
         entry_id = one_of(self.entry_ids)
         found = one_of((True, False))
-        bookie = self.bookie[b]
-        require(found == (bookie.entry(entry_id) is not None))
-        require(found or not (bookie.limbo and self.protections.limbo_is_unknown))
+        require(found == self.stored[b][entry_id])
+        require(found or not (self.bookie[b].limbo and self.protections.limbo_is_unknown))
 
     @action(b=Store.bookies)
     def bookie_crashes(self, b: ModelValue) -> None:
         """A bookie comes back without anything that it had, in limbo. What is on its way to it may still arrive."""
-        require(self.crashed < self.crashes)
-        self.crashed += 1
-        self.bookie[b] = LedgerOnBookie(fenced=True, limbo=True)
+        self._crash()
+        self._lose_everything(b, limbo=True)
 
     @action(b=Store.bookies)
     def bookie_is_wiped(self, b: ModelValue) -> None:
         """A bookie comes back without anything that it had, and is not in limbo, since the metadata do not tell of it."""
         metadata = self.meta.metadata
-        require(self.crashed < self.crashes)
         require(metadata is None or not any(b in fragment.ensemble for fragment in metadata.fragments))
-        self.crashed += 1
-        self.bookie[b] = LedgerOnBookie()
+        self._crash()
+        self._lose_everything(b, limbo=False)
 
     @action(b=Store.bookies)
     def bookie_leaves_limbo(self, b: ModelValue) -> None:
         """Whatever a bookie has lost is there again, or it is known that it was nothing."""
-        require(self.bookie[b].limbo and self.crashed < self.crashes)
+        require(self.bookie[b].limbo)
+        self._crash()
         self.bookie[b].limbo = False

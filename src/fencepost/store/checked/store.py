@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from fencepost import (
+    Message,
     ModelValue,
     Network,
     PerKey,
@@ -125,6 +126,7 @@ from fencepost.store.rules.recovery import (
 )
 
 Ensemble = tuple[ModelValue, ...]
+Read = TypeVar("Read", bound=Message)
 
 
 class Status(enum.Enum):
@@ -434,6 +436,10 @@ class Store(LedgerProtocol):
     """The life of one ledger, by the rules of the store: clients that write and recover it, bookies, readers, a metadata service."""
 
     name: ClassVar[str] = "store"
+    add_entry_request: ClassVar[type[AddEntryRequest]] = AddEntryRequest
+    add_entry_response: ClassVar[type[AddEntryResponse]] = AddEntryResponse
+    read_request: ClassVar[type[ReadRequest]] = ReadRequest
+    read_response: ClassVar[type[ReadResponse]] = ReadResponse
 
     bookies: tuple[ModelValue, ...] = model_values("b", 2, "the bookies that are available")
     clients: tuple[ModelValue, ...] = model_values(
@@ -708,6 +714,16 @@ class Store(LedgerProtocol):
             tuple(b for b in self.bookies if b in some) for some in subsets(self.bookies, self.bookies_of_an_ensemble)
         )
 
+    def _first_ensemble(self) -> Ensemble:
+        """The ensemble of a new ledger."""
+        return self._pick((chosen(some, self.bookies_of_an_ensemble) for some in self._candidates()), ())
+
+    def _ensemble_without(self, current: Ensemble, failed: Bookies) -> Ensemble:
+        """An ensemble with others for the bookies that failed."""
+        assert self.meta.metadata is not None
+        ensembles = (replaced(current, failed, some) for some in self._candidates())
+        return self._pick(ensembles, self.meta.metadata.fragments)
+
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def _write_timed_out(self, c: ModelValue, b: ModelValue) -> bool:
@@ -724,6 +740,26 @@ class Store(LedgerProtocol):
         """Receive an add, or the answer to one, in the order of their entries."""
         return earliest_add(self.network, kind, source, to, where)
 
+    def _next_read(
+        self,
+        kind: type[Read],
+        source: ModelValue,
+        to: ModelValue,
+        where: Callable[[Read], bool] = lambda read: True,
+    ) -> Read:
+        """Receive a read, or the answer to one."""
+        return self.network.receive(kind, source=source, to=to, where=where).message
+
+    # -- what bookies keep ---------------------------------------------------------------------------------------------
+
+    def _store(self, b: ModelValue, entry: Entry) -> None:
+        """A bookie has an entry from now on."""
+        self.bookie[b].entries |= {entry}
+
+    def _stored(self, b: ModelValue, entry_id: int) -> Entry | None:
+        """The entry with this id, if a bookie has it."""
+        return self.bookie[b].entry(entry_id)
+
     def _read_timed_out(self, c: ModelValue, b: ModelValue, entry_id: int) -> bool:
         """Whether the read of an entry, or the answer to it, was lost."""
         reads = (read.entry_id for read in self.network.lost(ReadRequest, c, b))
@@ -737,19 +773,19 @@ class Store(LedgerProtocol):
         """A bookie stores an entry and the LAC that came with it."""
         add, code = self._receive_add(b, c)
         require(code is Code.OK)
-        self.bookie[b].entries |= {add.entry}
+        self._store(b, add.entry)
         self.bookie[b].lac = lac_of_bookie(self.bookie[b].lac, add.lac)
-        self.network.send(AddEntryResponse(add.entry, add.recovery, success=True), b, c)
+        self.network.send(self.add_entry_response(add.entry, add.recovery, success=True), b, c)
 
     @action(b=bookies, c=clients, by="b")
     def bookie_sends_add_fenced_response(self, b: ModelValue, c: ModelValue) -> None:
         """A bookie that is fenced refuses an entry of the owner."""
         add, code = self._receive_add(b, c)
         require(code is Code.FENCED)
-        self.network.send(AddEntryResponse(add.entry, add.recovery, success=False), b, c)
+        self.network.send(self.add_entry_response(add.entry, add.recovery, success=False), b, c)
 
     def _receive_add(self, b: ModelValue, c: ModelValue) -> tuple[AddEntryRequest, Code]:
-        add = self._next_add(AddEntryRequest, c, b)
+        add = self._next_add(self.add_entry_request, c, b)
         fenced = self.bookie[b].fenced
         return add, answer_to_add(key_matches=True, fenced=fenced, recovery=add.recovery, protections=self.protections)
 
@@ -765,17 +801,17 @@ class Store(LedgerProtocol):
     @action(b=bookies, c=_clients_and_readers, by="b")
     def bookie_sends_read_response(self, b: ModelValue, c: ModelValue) -> None:
         """A bookie answers a read with the entry or with none. A recovery read fences it. In limbo it does not say that there is none."""
-        read = self.network.receive(ReadRequest, source=c, to=b).message
+        read = self._next_read(self.read_request, c, b)
         bookie = self.bookie[b]
         if is_fenced_by_read(read.fence, protections=self.protections):
             bookie.fenced = True
-        entry = bookie.entry(read.entry_id)
+        entry = self._stored(b, read.entry_id)
         code = answer_to_read(
             stored=entry is not None, known_ledger=True, limbo=bookie.limbo, protections=self.protections
         )
         # An answer that leaves it open whether there is the entry is as good as none, and none is sent.
         if outcome_of_read(code, is_intact=True) is not ReadOutcome.FAILED:
-            self.network.send(ReadResponse(read.entry_id, entry, read.fence), b, c)
+            self.network.send(self.read_response(read.entry_id, entry, read.fence), b, c)
 
     @action(b=bookies, by="b")
     def bookie_crashes(self, b: ModelValue) -> None:
@@ -802,8 +838,8 @@ class Store(LedgerProtocol):
             self.meta.version += 1
             answer = one_of((Answer.WRITTEN, Answer.LOST)) if self._may_lose_answer(c) else Answer.WRITTEN
             for b in failed:
-                self.network.forget_lost(AddEntryRequest, c, b)
-                self.network.forget_lost(AddEntryResponse, b, c)
+                self.network.forget_lost(self.add_entry_request, c, b)
+                self.network.forget_lost(self.add_entry_response, b, c)
         client.update = Update(metadata, self.meta.version, answer)
         if not self.metadata_lags:
             self._receive_metadata(c)
@@ -884,7 +920,7 @@ class Store(LedgerProtocol):
         """A client creates the ledger, and owns it."""
         require(self.meta.metadata is None)
         client = self.client[c]
-        ensemble = self._pick((chosen(some, self.bookies_of_an_ensemble) for some in self._candidates()), ())
+        ensemble = self._first_ensemble()
         fragments = (Fragment(1, ensemble),)
         metadata = LedgerMetadata(self.bookies_of_an_ensemble, self.write_quorum, self.ack_quorum, fragments)
         self.meta.metadata = metadata
@@ -915,7 +951,7 @@ class Store(LedgerProtocol):
         """The owner learns that its ledger is fenced, and so in recovery. It has no more to do with it."""
         client = self.client[c]
         require(client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
-        add = self._next_add(AddEntryResponse, b, c, where=lambda add: not add.success)
+        add = self._next_add(self.add_entry_response, b, c, where=lambda add: not add.success)
         require(outcome_of_add(Code.FENCED) is AddOutcome.FENCED)
         require(b in self._write_set(add.entry.id, self._ensemble(c)) and not self._is_leaving(c, b))
         client.status = Status.WITHDRAWN
@@ -1021,7 +1057,7 @@ class Store(LedgerProtocol):
         client.last_read = entry_id
         client.fenced = frozenset()
         asked = self._write_set(entry_id, self._ensemble_to_read(c))
-        self.network.send_all([(ReadRequest(entry_id, fence=True), b) for b in asked], c)
+        self.network.send_all([(self.read_request(entry_id, fence=True), b) for b in asked], c)
 
     def _ensemble_to_read(self, c: ModelValue) -> Ensemble:
         return ensemble_to_read(self.client[c].recovery_ensemble, self._ensemble(c), self.protections)
@@ -1031,9 +1067,7 @@ class Store(LedgerProtocol):
         """A response to a recovery read. It may decide the reads of several entries, in their order."""
         client = self.client[c]
         require(client.status is Status.IN_RECOVERY and client.last_read > client.lap)
-        response = self.network.receive(
-            ReadResponse, source=b, to=c, where=lambda read: client.lap < read.entry_id <= client.last_read
-        ).message
+        response = self._next_read(self.read_response, b, c, lambda read: client.lap < read.entry_id <= client.last_read)
         if response.entry is None:
             client.no_such_entry[response.entry_id] |= {b}
         else:
@@ -1097,8 +1131,8 @@ class Store(LedgerProtocol):
         elif keeps_fragments(self.protections):
             self._go_on_with(c, metadata, client.version)
             for b in failed:
-                self.network.forget_lost(AddEntryRequest, c, b)
-                self.network.forget_lost(AddEntryResponse, b, c)
+                self.network.forget_lost(self.add_entry_request, c, b)
+                self.network.forget_lost(self.add_entry_response, b, c)
         else:
             client.status = Status.TELLING_FRAGMENTS
             self._write(c, metadata, failed)
@@ -1139,7 +1173,7 @@ class Store(LedgerProtocol):
     def _send_add(self, c: ModelValue, entry: Entry, to: Iterable[ModelValue], recovery: bool) -> None:
         client = self.client[c]
         lac = lac_to_carry(client.recovery_lac, client.lac, self.protections) if recovery else client.lac
-        self.network.send_all([(AddEntryRequest(entry, lac, recovery), b) for b in to], c)
+        self.network.send_all([(self.add_entry_request(entry, lac, recovery), b) for b in to], c)
 
     def _receive_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
         """Count in a confirmation.
@@ -1148,7 +1182,7 @@ class Store(LedgerProtocol):
         after that: then it is not received.
         """
         client = self.client[c]
-        add = self._next_add(AddEntryResponse, b, c, where=lambda add: add.success)
+        add = self._next_add(self.add_entry_response, b, c, where=lambda add: add.success)
         require(outcome_of_add(Code.OK) is AddOutcome.CONFIRMED)
         require(counts(b in self._write_set(add.entry.id, self._ensemble(c)), is_pending=True))
         if self.lac_waits_for_change and self.confirmations_withdrawn:
@@ -1180,10 +1214,8 @@ class Store(LedgerProtocol):
     def _with_others_for(self, c: ModelValue, failed: Bookies) -> LedgerMetadata | None:
         """The metadata with other bookies for those that failed; None if that would need a fragment in the past."""
         client = self.client[c]
-        assert client.seen is not None and self.meta.metadata is not None
-        current = self._ensemble(c)
-        ensembles = (replaced(current, failed, some) for some in self._candidates())
-        ensemble = self._pick(ensembles, self.meta.metadata.fragments)
+        assert client.seen is not None
+        ensemble = self._ensemble_without(self._ensemble(c), failed)
         try:
             return with_changed_ensemble(client.seen, ensemble, client.lac)
         except ValueError:
@@ -1303,7 +1335,7 @@ class Store(LedgerProtocol):
         as long as no bookie loses its data."""
         if self.client[c].lac < entry_id or self.published_status(c) not in (ClientStatus.OPEN, ClientStatus.CLOSED):
             return True
-        return any(self.bookie[b].entry(entry_id) is not None for b in self._write_set_of(entry_id))
+        return any(self._stored(b, entry_id) is not None for b in self._write_set_of(entry_id))
 
     @invariant(entry_id=lambda protocol: protocol.entry_ids, when=lambda protocol: not protocol.crashes)
     def all_committed_entries_reach_ack_quorum(self, entry_id: int) -> bool:
@@ -1311,7 +1343,7 @@ class Store(LedgerProtocol):
         metadata = self.meta.metadata
         if metadata is None or metadata.status is not LedgerStatus.CLOSED or metadata.last_entry < entry_id:
             return True
-        copies = [b for b in self._write_set_of(entry_id) if self.bookie[b].entry(entry_id) is not None]
+        copies = [b for b in self._write_set_of(entry_id) if self._stored(b, entry_id) is not None]
         return is_committed(len(copies), self.ack_quorum)
 
     @invariant(c=clients)
