@@ -81,14 +81,14 @@ def test_what_comes_behind_an_entry_that_can_not_be_had_is_not_taken_for_what_is
 def test_a_damaged_entry_among_single_ones_is_not_given(digest: DigestType) -> None:
     async def test() -> None:
         readings: Any = Readings(digest)
-        wanted: dict[int, list[asyncio.Future[bytes]]] = {each: [readings.loop.create_future()] for each in range(3)}
-        futures = {each: futures[0] for each, futures in wanted.items()}
-        singles = Singles(readings, wanted)
+        futures: dict[int, asyncio.Future[bytes]] = {each: readings.loop.create_future() for each in range(3)}
+        again: asyncio.Future[bytes] = readings.loop.create_future()
+        singles = Singles(readings, {**futures}, [(1, again)])
         view, found, entry_ids, rows = responses(readings.role.digests, 2, 0, 1, damaged=0)
         found = np.concatenate([found, np.full((1, found.shape[1]), 1 << 60)])  # the last row is nobody's
         singles.take(view, found, entry_ids, rows)
         assert [futures[each].done() for each in range(3)] == [False, True, True]
-        assert futures[1].result() == b"data1" and futures[2].result() == b"data2"
+        assert futures[1].result() == again.result() == b"data1" and futures[2].result() == b"data2"
         assert rows.tolist() == [0, -1, 2] and singles.is_missing(0)
 
     run(test)

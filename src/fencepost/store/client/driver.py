@@ -79,6 +79,8 @@ class Driver:
         """Since when the metadata service can not be reached; None while it can."""
         self._patient: set[asyncio.Future[Any]] = set()
         """What is waited for and may need the metadata service."""
+        self.impatient: set[Callable[[StoreError], None]] = set()
+        """Who else is told once that is out of reach for too long."""
         self._losing_patience: asyncio.TimerHandle | None = None
         self._stops: list[Callable[[], None]] = []
 
@@ -184,6 +186,8 @@ class Driver:
         for future in [*self._patient]:
             if not future.done():
                 future.set_exception(self._unreachable())
+        for told in [*self.impatient]:
+            told(self._unreachable())
 
     def _be_patient(self) -> None:
         if self._losing_patience is not None:

@@ -13,10 +13,9 @@ from typing import Self
 from fencepost.store.client.calls import Calls
 from fencepost.store.client.driver import Driver
 from fencepost.store.client.loops import LOOPS
-from fencepost.store.client.reading import EntryBatch, LedgerEntry, Readings, Singles, Stretch
+from fencepost.store.client.reading import EntryBatch, LedgerEntry, Readings, Stretch
 from fencepost.store.errors import NoSuchEntryError, StoreError
 from fencepost.store.roles.reader import Reader, ReaderSettings
-from fencepost.store.rules.ensembles import fragment_of
 from fencepost.store.rules.metadata import LedgerMetadata, end_of
 from fencepost.store.rules.reading import is_readable
 
@@ -40,11 +39,10 @@ class LedgerReader:
         self._role = Reader(ledger, settings)
         self._calls = Calls(driver, ledger, self._role)
         self._readings = Readings(self._calls, self._role)
-        self._wanted: dict[int, list[asyncio.Future[bytes]]] = {}
-        """Entries that are wanted one by one, since this turn of the loop began."""
-        self._is_asking = False
-        self._turn = 0
-        """Whose turn it is among bookies to be asked for a few entries."""
+        self._driver = driver
+        self._readable = -1
+        """Entries up to this one can be asked for by rows."""
+        self._calls.on_failure.append(self._ended)
         self._prefetch = prefetch
         self._prefetch_bytes = prefetch_bytes
 
@@ -76,6 +74,9 @@ class LedgerReader:
         """Read no more. The ledger stays as it is."""
         self._calls.close()
 
+    def _ended(self, error: StoreError) -> None:
+        self._readable = -1
+
     async def _open(self) -> None:
         try:
             await self._calls.ask("open")
@@ -95,6 +96,8 @@ class LedgerReader:
 
     async def read_entry(self, entry_id: int) -> bytes:
         """The data of one entry. Raises as :meth:`read`."""
+        if 0 <= entry_id <= self._readable and self._driver.unreachable_since is None:
+            return await self._readings.want(entry_id)
         known = self.last_add_confirmed
         if entry_id > known:
             await self._up_to(entry_id)
@@ -104,31 +107,9 @@ class LedgerReader:
             data: bytes = await self._calls.ask("read", entry_id)
             return data
         self._calls.require_open()
-        future: asyncio.Future[bytes] = self._calls.driver.loop.create_future()
-        self._wanted.setdefault(entry_id, []).append(future)
-        if not self._readings.under_way:  # there is nothing to wait for
-            self._ask()
-        elif not self._is_asking:
-            self._is_asking = True
-            self._calls.driver.loop.call_soon(self._ask)
-        found: bytes = await self._calls.driver.patiently(future)
+        self._readable = known
+        found: bytes = await self._driver.patiently(self._readings.want(entry_id))
         return found
-
-    def _ask(self) -> None:
-        """Ask for the entries that are wanted one by one, together."""
-        self._is_asking = False
-        wanted, self._wanted = self._wanted, {}
-        turn = self._turn if len(wanted) <= _FEW else None
-        self._turn += 1
-        fragments = self.metadata.fragments
-        if len(fragments) == 1:
-            self._readings.ask(Singles(self._readings, wanted), [*wanted], turn)
-            return
-        by_fragment: dict[int, dict[int, list[asyncio.Future[bytes]]]] = {}
-        for entry_id, futures in wanted.items():
-            by_fragment.setdefault(fragment_of(fragments, entry_id).first_entry_id, {})[entry_id] = futures
-        for of_fragment in by_fragment.values():
-            self._readings.ask(Singles(self._readings, of_fragment), [*of_fragment], turn)
 
     async def read(self, first: int = 0, last: int | None = None) -> AsyncIterator[LedgerEntry]:
         """The entries from ``first`` to ``last``, both included, in their order; by default to the last that is confirmed now.
@@ -210,14 +191,14 @@ class LedgerReader:
     ) -> tuple[EntryBatch | None, BaseException | None]:
         """The entries that were asked for, up to the first that can not be had, and the error if there is one."""
         if type(part) is Stretch:
-            made: tuple[EntryBatch | None, BaseException | None] = await self._calls.driver.patiently(part.batch)
+            made: tuple[EntryBatch | None, BaseException | None] = await self._driver.patiently(part.batch)
             return made
         assert type(part) is list
         entries: list[bytes] = []
         error: BaseException | None = None
         try:
             for future in part:
-                entries.append(await self._calls.driver.patiently(future))
+                entries.append(await self._driver.patiently(future))
         except StoreError as one:
             error = one
         finally:

@@ -16,13 +16,16 @@ from fencepost.store.roles.interface import EntriesRead, ReadOn
 from fencepost.store.roles.reader import Reader
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import fragment_of
-from fencepost.store.rules.metadata import DigestType
+from fencepost.store.rules.metadata import DigestType, LedgerMetadata
 from fencepost.store.rules.quorums import write_set
-from fencepost.store.rules.reading import order_to_ask, place_to_ask
+from fencepost.store.rules.reading import least_asked, may_wait, order_to_ask, place_to_ask
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+_ENOUGH = 64
+"""Entries that are wanted one by one which are asked for at once, however many are under way: their number saves no more work."""
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, gc=False):
@@ -84,7 +87,19 @@ class Readings:
         self.heard: dict[str, tuple[float, int]] = {}
         """When each bookie sent entries last, and the latest of the readings that they were of."""
         self.timer: asyncio.TimerHandle | None = None
+        self.wanted: dict[int, asyncio.Future[bytes]] = {}
+        """Entries that are wanted one by one, and not asked for yet."""
+        self.wanted_too: list[tuple[int, asyncio.Future[bytes]]] = []
+        """Those of them that more than one caller wants."""
+        self.turn = 0
+        self.asked: dict[str, int] = {}
+        """The entries that each bookie was asked for one by one, and has not answered."""
+        self.lacking: dict[str, int] = {}
+        """Those that it could not give, less those that it could since then; half as many with every sweep."""
+        self._is_asking = False
+        self._create_future = self.loop.create_future
         calls.on_failure.append(self._failed)
+        self.driver.impatient.add(self._lose_patience)
 
     def begin(self, reading: Reading) -> None:
         """Look after a reading until it is over."""
@@ -101,6 +116,7 @@ class Readings:
         for reading in [*self.under_way]:
             if reading.late_at <= now:
                 reading.read_elsewhere([bookie for bookie, _ in reading.asked if not self._is_in_line(bookie, reading, now)])
+        self.lacking = {bookie: lacking // 2 for bookie, lacking in self.lacking.items() if lacking > 1}
         if self.under_way and self.timer is None:
             self.timer = self.loop.call_later(self.delay, self._sweep)
 
@@ -110,8 +126,97 @@ class Readings:
         return heard_at + self.delay > now and latest <= reading.number
 
     def _failed(self, error: StoreError) -> None:
+        self.driver.impatient.discard(self._lose_patience)
         for reading in [*self.under_way]:
             reading.fail(error)
+        self._fail_wanted(error)
+
+    def _lose_patience(self, error: StoreError) -> None:
+        """Nobody waits any more for a single entry: another bookie may have to be found for it. Whoever reads a batch sees to that."""
+        for reading in [*self.under_way]:
+            if type(reading) is Singles:
+                reading.fail(error)
+        self._fail_wanted(error)
+
+    def _fail_wanted(self, error: StoreError) -> None:
+        wanted, self.wanted = self.wanted, {}
+        too, self.wanted_too = self.wanted_too, []
+        for future in (*wanted.values(), *(future for _, future in too)):
+            if not future.done():
+                future.set_exception(error)
+
+    # -- single entries ------------------------------------------------------------------------------------------------
+
+    def want(self, entry_id: int) -> asyncio.Future[bytes]:
+        """An entry that somebody wants by itself: those of one turn of the loop are asked for together, and so are more while bookies are busy."""
+        future = self._create_future()
+        if self.wanted.setdefault(entry_id, future) is not future:
+            self.wanted_too.append((entry_id, future))
+        if not self._is_asking:
+            if self.under_way:
+                self._is_asking = True
+                self.loop.call_soon(self._ask_singly)
+            else:  # there is nothing to wait for
+                self._ask_singly()
+        return future
+
+    def _ask_singly(self) -> None:
+        """Ask for the entries that are wanted one by one, unless it is better to wait for answers that are under way."""
+        self._is_asking = False
+        wanted, role = self.wanted, self.role
+        if not wanted:
+            return
+        metadata = role.view.known()
+        fragments = metadata.fragments
+        ensemble = fragments[0].ensemble
+        if len(fragments) > 1 or metadata.write_quorum < len(ensemble):
+            self._ask_by_entry(metadata)
+            return
+        asked = self.asked
+        counts = [asked.get(bookie, 0) for bookie in ensemble]
+        if self.lacking:
+            counts = [count + self.lacking.get(bookie, 0) for bookie, count in zip(ensemble, counts, strict=True)]
+        place = least_asked(counts, [bookie in role.suspects for bookie in ensemble], self.turn)
+        if may_wait(len(wanted), asked.get(ensemble[place], 0), _ENOUGH):
+            return
+        self.turn += 1
+        reading = Singles(self, wanted, self.wanted_too)
+        self.wanted = {}
+        if self.wanted_too:
+            self.wanted_too = []
+        self.begin(reading)
+        self._send(reading, ensemble[place], [*wanted])
+
+    def _ask_by_entry(self, metadata: LedgerMetadata) -> None:
+        """The same where bookies have different entries."""
+        turn = self.turn if len(self.wanted) <= _ENOUGH else None
+        self.turn += 1
+        by_fragment: dict[int, dict[int, asyncio.Future[bytes]]] = {}
+        for entry_id, future in self.wanted.items():
+            by_fragment.setdefault(fragment_of(metadata.fragments, entry_id).first_entry_id, {})[entry_id] = future
+        too, self.wanted, self.wanted_too = self.wanted_too, {}, []
+        for of_fragment in by_fragment.values():
+            of_these = [each for each in too if each[0] in of_fragment] if too else too
+            self.ask(Singles(self, of_fragment, of_these), [*of_fragment], turn)
+
+    def _send(self, reading: Reading, bookie: str, entry_ids: list[int]) -> None:
+        """Ask a bookie for all entries of a reading."""
+        reading.asked.append((bookie, entry_ids))
+        if type(reading) is Singles:
+            self.asked[bookie] = self.asked.get(bookie, 0) + len(entry_ids)
+        connection = self.driver.connections.get(bookie) or self.driver.connection(bookie)
+        connection.send_reads(reading, self.role.ledger, entry_ids)
+
+    def answered(self, bookie: str, entries: int, lacking: int) -> None:
+        """A bookie has answered for so many entries that were asked for one by one, or never will; some of them it could not give."""
+        self.asked[bookie] -= entries
+        if lacking:
+            self.lacking[bookie] = self.lacking.get(bookie, 0) + lacking
+        elif self.lacking:
+            self.lacking[bookie] = max(0, self.lacking.get(bookie, 0) - entries)
+        if self.wanted and not self._is_asking:
+            self._is_asking = True
+            self.loop.call_soon(self._ask_singly)
 
     def ask(self, reading: Reading, entry_ids: Sequence[int], turn: int | None) -> None:
         """Ask bookies for entries that are in one fragment, each the bookie whose ``turn`` it is (None: from entry to entry another one)."""
@@ -127,10 +232,9 @@ class Readings:
                 if bookie in suspects:
                     bookie = order_to_ask(write_set(entry_id, ensemble, quorum), entry_id, suspects)[0]
                 asked.setdefault(bookie, []).append(entry_id)
-        reading.asked.extend(asked.items())
         self.begin(reading)
         for bookie, of_bookie in asked.items():
-            self.driver.connection(bookie).send_reads(reading, self.role.ledger, of_bookie)
+            self._send(reading, bookie, of_bookie)
 
 
 class Reading:
@@ -153,9 +257,12 @@ class Reading:
         """Whether an entry is not there yet."""
         raise NotImplementedError
 
-    def take(self, view: Any, responses: Any, entry_ids: Any, rows: Any) -> int:
-        """Take the intact entries of responses, and make the rows of others -1; the highest LAC that was told."""
+    def take(self, view: Any, responses: Any, entry_ids: Any, rows: Any) -> tuple[int, int]:
+        """Take the intact entries of responses, and make the rows of others -1; how many these others are, and the highest LAC that was told."""
         raise NotImplementedError
+
+    def told(self, bookie: str, entries: int, lacking: int) -> None:
+        """A bookie has answered for so many entries, or never will; some of them it could not give."""
 
     def found(self, entry_id: int, data: bytes) -> None:
         """An entry was found elsewhere."""
@@ -181,11 +288,12 @@ class Reading:
         """A bookie sent entries."""
         readings = self.readings
         readings.heard[bookie] = readings.loop.time(), max(self.number, readings.heard.get(bookie, (0.0, 0))[1])
-        lac = self.take(view, responses, entry_ids, rows)
+        refused, lac = self.take(view, responses, entry_ids, rows)
+        self.told(bookie, len(rows), refused)
         role = readings.role
-        if bookie in role.suspects or lac > role.lac:
+        if lac > role.lac or bookie in role.suspects:
             readings.calls.actor.deliver(EntriesRead(bookie, lac))
-        if rows.min() >= 0:
+        if not refused:
             return
         for entry_id, row in zip(entry_ids.tolist(), rows.tolist(), strict=True):
             if row < 0:  # whatever it is, it is no copy of the entry
@@ -196,10 +304,12 @@ class Reading:
         """A bookie answered otherwise, or in an unusual form."""
         if not isinstance(response, ReadEntryResponse):
             response = None
+        self.told(bookie, 1, 1)
         self._read_on(entry_id, bookie, response)
 
     def entries_unanswered(self, bookie: str, entry_ids: Sequence[int]) -> None:
         """A bookie did not answer."""
+        self.told(bookie, len(entry_ids), len(entry_ids))
         self.readings.calls.actor.deliver(EntriesRead(bookie, None))
         for entry_id in entry_ids:
             self._read_on(entry_id, bookie, None)
@@ -288,7 +398,7 @@ class Stretch(Reading):
             view, responses, rows, entry_ids, ledger, size, is_crc32c, self.first, self.block, self.end, self.table
         )
         self._fewer(taken)
-        return int(lac)
+        return int((rows < 0).sum()), int(lac)
 
     def found(self, entry_id: int, data: bytes) -> None:
         """See :class:`Reading`."""
@@ -338,50 +448,69 @@ class Stretch(Reading):
 
 
 class Singles(Reading):
-    """Entries that several callers want, each by itself."""
+    """Entries that several callers want, each by itself. ``others``: more callers who want some of them."""
 
-    def __init__(self, readings: Readings, wanted: dict[int, list[asyncio.Future[bytes]]]) -> None:
+    def __init__(
+        self,
+        readings: Readings,
+        wanted: dict[int, asyncio.Future[bytes]],
+        others: Sequence[tuple[int, asyncio.Future[bytes]]] = (),
+    ) -> None:
         super().__init__(readings)
         self.wanted = wanted
+        self.others: dict[int, list[asyncio.Future[bytes]]] = {}
+        for entry_id, future in others:
+            self.others.setdefault(entry_id, []).append(future)
 
     def is_missing(self, entry_id: int) -> bool:
         """See :class:`Reading`."""
         return entry_id in self.wanted
 
-    def take(self, view: Any, responses: Any, entry_ids: Any, rows: Any) -> int:
+    def told(self, bookie: str, entries: int, lacking: int) -> None:
         """See :class:`Reading`."""
+        self.readings.answered(bookie, entries, lacking)
+
+    def take(self, view: Any, responses: Any, entry_ids: Any, rows: Any) -> tuple[int, int]:
+        """See :class:`Reading`. The data are copied once, from where they have arrived."""
         role, loops = self.readings.role, LOOPS.module
-        np, digests = loops.np, role.digests
+        digests = role.digests
         is_crc32c = digests.digest_type is DigestType.CRC32C
-        block = np.empty(loops.bytes_of(responses, rows), np.uint8)  # before rows become -1
         if not is_crc32c and digests.size:
             _refuse_damaged(role, loops, view, responses, entry_ids, rows)
-        table = np.full((len(rows), loops.ENTRY_COLUMNS), -1, np.int64)
-        _, _, lac = loops.take_entries(
-            view, responses, rows, entry_ids, role.ledger, digests.size, is_crc32c, -1, block, 0, table
-        )
-        data, wanted = block.data, self.wanted
+        table = loops.np.empty((len(rows), loops.ENTRY_COLUMNS), loops.np.int64)
+        refused, lac = loops.find_entries(view, responses, rows, entry_ids, role.ledger, digests.size, is_crc32c, table)
+        data, wanted, others = view.data, self.wanted, self.others
         for entry_id, (start, stop) in zip(entry_ids.tolist(), table.tolist(), strict=True):
-            if start >= 0 and entry_id in wanted:
-                found = bytes(data[start:stop])
-                for future in wanted.pop(entry_id):
-                    if not future.done():
-                        future.set_result(found)
+            if start < 0:
+                continue
+            future = wanted.pop(entry_id, None)
+            if future is not None:
+                found = data[start:stop].tobytes()
+                if not future.done():
+                    future.set_result(found)
+                if others:
+                    self._give(entry_id, found)
         if not wanted:
             self.over()
-        return int(lac)
+        return refused, lac
+
+    def _give(self, entry_id: int, data: bytes) -> None:
+        for future in self.others.pop(entry_id, ()):
+            if not future.done():
+                future.set_result(data)
 
     def found(self, entry_id: int, data: bytes) -> None:
         """See :class:`Reading`."""
-        for future in self.wanted.pop(entry_id):
-            if not future.done():
-                future.set_result(data)
+        future = self.wanted.pop(entry_id)
+        if not future.done():
+            future.set_result(data)
+        self._give(entry_id, data)
         if not self.wanted:
             self.over()
 
     def failed(self, entry_id: int, error: BaseException) -> None:
         """See :class:`Reading`."""
-        for future in self.wanted.pop(entry_id):
+        for future in (self.wanted.pop(entry_id), *self.others.pop(entry_id, ())):
             if not future.done():
                 future.set_exception(error)
         if not self.wanted:

@@ -210,6 +210,38 @@ def bytes_of(responses, rows):
     return size
 
 
+@inner
+def _data_of(data, responses, response, entry_id, ledger, digest_size, is_crc32c):
+    """Where the data of an entry begin and end in a response, the first of which is -1 if its body is not the entry that was asked for, or its
+    CRC32C is wrong; and the LAC that was told. Digests of other kinds are not looked at."""
+    body, size = responses[response, RESPONSE_BODY], responses[response, RESPONSE_SIZE]
+    start, stop = body + _HEADER + digest_size, body + size
+    if start > stop or load_int64(data, body) != ledger or load_int64(data, body + 8) != entry_id:
+        return np.int64(-1), np.int64(-1), np.int64(-1)
+    if is_crc32c:
+        digest = crc32c(data, start, stop, crc32c(data, body, body + _HEADER, 0))
+        if digest != load_int32(data, body + _HEADER) & 0xFFFFFFFF:
+            return np.int64(-1), np.int64(-1), np.int64(-1)
+    return start, stop, max(load_int64(data, body + 16), responses[response, RESPONSE_LAC])
+
+
+@njit("Tuple((int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, boolean, int64[:, ::1])")
+def find_entries(data, responses, rows, entry_ids, ledger, digest_size, is_crc32c, table):
+    """Find the data of entries where they have arrived, and put their places into the table, which has a row for each response: how many are not
+    what was asked for, and the highest LAC that was told. As for :func:`take_entries`, the rows of these become -1, and so they are in the table."""
+    highest, refused = np.int64(-1), np.int64(0)
+    for place in range(len(rows)):
+        start, stop, lac = np.int64(-1), np.int64(-1), np.int64(-1)
+        if rows[place] >= 0:
+            start, stop, lac = _data_of(data, responses, rows[place], entry_ids[place], ledger, digest_size, is_crc32c)
+        table[place, START], table[place, STOP] = start, stop
+        if start < 0:
+            rows[place] = -1
+            refused += 1
+        highest = max(highest, lac)
+    return refused, highest
+
+
 @njit(
     "Tuple((int64, int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, boolean, int64, uint8[::1], int64, int64[:, ::1])"
 )
@@ -218,27 +250,20 @@ def take_entries(data, responses, rows, entry_ids, ledger, digest_size, is_crc32
     new, where the block ends then, and the highest LAC that was told.
 
     The row of a response becomes -1 in ``rows`` if its body is not the entry that was asked for, or its CRC32C is wrong. Digests of other
-    kinds are not looked at, nor responses whose row is -1 already. If ``first`` is -1, the table has a row for each response; entries beyond it are
-    not wanted any more. ``block``: room for all bodies.
+    kinds are not looked at, nor responses whose row is -1 already. Entries beyond the table are not wanted any more. ``block``: room for all
+    bodies.
     """
     highest, taken = np.int64(-1), np.int64(0)
     for place in range(len(rows)):
         response, entry_id = rows[place], entry_ids[place]
         if response < 0:
             continue
-        body, size = responses[response, RESPONSE_BODY], responses[response, RESPONSE_SIZE]
-        start = body + _HEADER + digest_size
-        stop = body + size
-        if start > stop or load_int64(data, body) != ledger or load_int64(data, body + 8) != entry_id:
+        start, stop, lac = _data_of(data, responses, response, entry_id, ledger, digest_size, is_crc32c)
+        if start < 0:
             rows[place] = -1
             continue
-        if is_crc32c:
-            digest = crc32c(data, start, stop, crc32c(data, body, body + _HEADER, 0))
-            if digest != load_int32(data, body + _HEADER) & 0xFFFFFFFF:
-                rows[place] = -1
-                continue
-        highest = max(highest, load_int64(data, body + 16), responses[response, RESPONSE_LAC])
-        row = place if first < 0 else entry_id - first
+        highest = max(highest, lac)
+        row = entry_id - first
         if row < len(table) and table[row, START] < 0:
             copy(block, at, data, start, stop - start)
             table[row, START], table[row, STOP] = at, at + stop - start

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from fencepost.store.rules.codes import NEGATIVES, Code, Verdict
@@ -170,6 +170,19 @@ def place_to_ask(entry_id: int, turn: int, ensemble_size: int, write_quorum: int
     Entries that are read together have one turn, so that a bookie is asked for many that follow one another.
     """
     return turn % ensemble_size if write_quorum == ensemble_size else (entry_id + turn % write_quorum) % ensemble_size
+
+
+def least_asked(under_way: Sequence[int], suspected: Sequence[bool], turn: int) -> int:
+    """The place in the ensemble of the bookie that a reader asks for entries that any of them has, given how many are under way at each: one that
+    is not suspected, if there is one, and then one with the fewest; among equals from turn to turn another one."""
+    places = [(turn + each) % len(under_way) for each in range(len(under_way))]
+    return min(places, key=lambda place: (suspected[place], under_way[place]))
+
+
+def may_wait(wanted: int, under_way: int, enough: int) -> bool:
+    """Whether entries that are wanted one by one are not asked for yet, since a bookie has more of their kind under way than these are and
+    fewer than ``enough`` are wanted: those that come until it answers are asked for together with them."""
+    return wanted < min(under_way, enough)
 
 
 def next_to_ask(
