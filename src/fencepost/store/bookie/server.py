@@ -102,13 +102,19 @@ LOOK_UPS_AT_ONCE = 1_024
 """Look-ups that the event loop does in memory in one go."""
 
 FEW_ADDS, FEW_READS = 3, 4
-"""Fewer adds, or reads of a ledger, than these are taken one by one: that takes less time than to take them as rows."""
+"""Fewer adds, or reads of each of several ledgers, than these are taken one by one: that takes less time than to take them as rows."""
+
+AT_ONCE = 1 << 20
+"""Bytes of answers that are made for a connection in one go: others have their turn, and memory is used again while it is in caches."""
 
 SWEEP = 1.0
 """Seconds between two looks at connections that may have to be closed."""
 
 BACKLOG = 1_024
 """Connections that the operating system keeps until they are accepted."""
+
+_OPERATION, _READ = LENGTH_SIZE + 5, 1
+"""Where most messages of version 3 have the number of their operation, and that of reads."""
 
 _SEED = int.from_bytes(os.urandom(8), signed=True)
 
@@ -283,7 +289,8 @@ class Server:
                 return
             connection.codec = v2
         connection.adds, before = 0, self.role.position
-        if self.loops is None or LENGTH_SIZE + length == stop:  # one message alone costs less without rows
+        if self.loops is None or (LENGTH_SIZE + length == stop and not self._is_read(connection, view, stop)):
+            # One message alone costs less without rows, unless it is a read.
             taken = self._take_frames(connection, memory, stop)
         else:
             taken = self._take_rows(connection, memory, stop)
@@ -299,6 +306,10 @@ class Server:
             self._touched[connection] = None
             self._flush()
         self.regulate_all()
+
+    def _is_read(self, connection: Connection, view: memoryview, stop: int) -> bool:
+        """Whether a message seems to be a read."""
+        return connection.codec is v3 and stop > _OPERATION and view[_OPERATION] == _READ
 
     def _hold(self, connection: Connection, memory: Memory, start: int, stop: int) -> None:
         """Keep what is no whole message yet."""
@@ -371,7 +382,9 @@ class Server:
                 kind = table[row, loops.KIND]
                 if kind == loops.ADD and end - row >= FEW_ADDS:
                     self._take_adds(connection, memory, rows, row, end)
-                elif kind == loops.READ and end - row >= FEW_READS * len(np.unique(table[row:end, loops.LEDGER])):
+                elif kind == loops.READ and (
+                    loops.is_one_ledger(table, row, end) or end - row >= FEW_READS * len(np.unique(table[row:end, loops.LEDGER]))
+                ):
                     self._take_reads(connection, rows, row, end)
                 else:
                     for at, size in table[row:end, loops.FRAME : loops.FRAME_SIZE + 1].tolist():
@@ -458,12 +471,13 @@ class Server:
                 self._answer_reads(AnswerReads(connection.number, too_many, Code.TOO_MANY_REQUESTS, NO_ENTRY_YET))
 
     def _look_up_rows(self, connection: Connection, reads: ReadRows, room: int) -> tuple[int, int]:
-        """Find what is in memory of the first of some reads, up to so many bytes and the entry that goes beyond; and put the others back. Gives how
-        many were found, and their bytes."""
+        """Find what no disk is needed for of the first of some reads, up to so many bytes and the entry that goes beyond; and put the others back.
+        Gives how many were found, and their bytes."""
         some = ReadRows(reads.number, reads.requests[:LOOK_UPS_AT_ONCE])
-        found = self.storage.cached_rows(some.ledgers, some.entry_ids)
-        size = int(found.table[:, SIZE].sum())
-        if size > room:
+        found = self.storage.rows_now(some.ledgers, some.entry_ids, room)
+        if len(found) < len(some):
+            some = ReadRows(reads.number, some.requests[: len(found)])
+        if int(found.table[:, SIZE].sum()) > room:
             stop = int(np.searchsorted(np.cumsum(found.table[:, SIZE]), room)) + 1
             some, found = ReadRows(reads.number, some.requests[:stop]), FoundRows(found.table[:stop], found.blocks)
         if len(some) < len(reads):
@@ -582,7 +596,8 @@ class Server:
         """Find what a connection waits for, as long as it takes the answers: at once what is in memory, and in a thread what is not."""
         looks, cached, found = connection.looks, self.storage.cached, 0
         receive, carry, microseconds = self.role.receive, self._carry, self._now()
-        room = before = self.settings.write_buffer_bytes_per_connection - connection.transport.get_write_buffer_size()
+        room = self.settings.write_buffer_bytes_per_connection - connection.transport.get_write_buffer_size()
+        room = before = min(room, AT_ONCE)
         while looks and room > 0:
             look = looks.popleft()
             if type(look) is ReadRows:

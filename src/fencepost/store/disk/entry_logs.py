@@ -321,13 +321,15 @@ class EntryLogs:
         entry_ids: NDArray[np.int64],
         table: NDArray[np.int64],
         most: int = NO_LIMIT,
+        now: bool = False,
     ) -> tuple[int, int, NDArray[np.uint8] | None]:
         """Read entries by compiled loops: those that have an id and whose rows in a table of :class:`fencepost.store.rows.found.FoundRows` are
         a ``MISS``.
 
         Gives how many rows of the table count, so many that the bodies in them come to ``most`` bytes, or all; how many get ``IO_ERROR``; and
         what the addresses point into. Of those with an error some may be read one by one: their entry log was compacted since the
-        index was asked, or one of their neighbours can not be read. Raises :class:`Damage`.
+        index was asked, or one of their neighbours can not be read. ``now``: nothing waits for a disk, and what would have to is an error.
+        Raises :class:`Damage`.
         """
         from fencepost.store.rows import cache as loops
 
@@ -352,7 +354,8 @@ class EntryLogs:
             file = self.logs.get(log)
             if file is not None:
                 with suppress(OSError):
-                    stretches[nth, loops.READ] = file.read_into(start, view[at : at + length])
+                    read_into = file.read_now if now else file.read_into
+                    stretches[nth, loops.READ] = read_into(start, view[at : at + length])
         errors = loops.check_entries(buffer, stretches, offsets, sizes, order, asked, ledgers, entry_ids, table)
         return count, errors, buffer
 

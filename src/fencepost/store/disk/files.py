@@ -57,6 +57,10 @@ class File(Protocol):
         """Fill a buffer with the bytes from an offset on; how many there are, fewer than it has room for only at the end of the file."""
         ...
 
+    def read_now(self, offset: int, buffer: memoryview) -> int:
+        """As :meth:`read_into`, without waiting for a disk: fewer bytes, or none, where others are not in the operating system's memory."""
+        ...
+
     def sync(self) -> None:
         """Come back when all that was written is durable. Its name is so only when the folder is synced too."""
         ...
@@ -113,6 +117,7 @@ class OsFile:
         self.name = name
         self.end = end
         self._descriptor = descriptor
+        self._can_read_now = hasattr(os, "RWF_NOWAIT")
 
     def append(self, data: bytes | Sequence[Part]) -> None:
         parts = [data] if isinstance(data, bytes) else data
@@ -143,6 +148,15 @@ class OsFile:
                 break
             done += more
         return done
+
+    def read_now(self, offset: int, buffer: memoryview) -> int:
+        if not self._can_read_now:
+            return 0
+        try:
+            return os.preadv(self._descriptor, [buffer], offset, os.RWF_NOWAIT)
+        except OSError as error:  # whoever waits for the disk is told if it fails
+            self._can_read_now = error.errno not in (errno.EOPNOTSUPP, errno.EINVAL)
+            return 0
 
     def sync(self) -> None:
         os.fdatasync(self._descriptor)

@@ -229,6 +229,9 @@ class _ReadOnlyFile:
     def read_into(self, offset: int, buffer: memoryview) -> int:
         return self._file.read_into(offset, buffer[: max(0, self.end - offset)])
 
+    def read_now(self, offset: int, buffer: memoryview) -> int:
+        return self._file.read_now(offset, buffer[: max(0, self.end - offset)])
+
     def sync(self) -> None:
         pass
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fencepost.store.disk.entry_logs import NO_LIMIT, EntryLogs
 from fencepost.store.disk.journal import Damage
 from fencepost.store.disk.ledgers import LedgerState
-from fencepost.store.disk.read_cache import MOST, ReadCache, bytes_ahead
+from fencepost.store.disk.read_cache import MANY, MOST, SEVERAL, ReadCache, bytes_ahead
 from fencepost.store.disk.sections import Section
 from fencepost.store.disk.write_cache import WriteCache, write_cache
 from fencepost.store.records import EntryAdded, Record
@@ -179,19 +179,52 @@ class LedgerStore:
         epoch = self.ahead.epoch
         table, cached = self.cached_rows(ledgers, entry_ids)
         is_missing = (table[:, found.CODE] == MISS) & (entry_ids >= 0)
+        count, block = len(table), None
         try:
             count, errors, block = self.logs.read_rows(ledgers, entry_ids, table, most)
-            asked = np.flatnonzero(is_missing[:count])
-            if len(asked) and not errors:
-                size = bytes_ahead(int(table[:count, found.SIZE].sum()), count)
-                ledger = ledgers[asked[-1]]
-                self._read_ahead(epoch, int(ledger), entry_ids[asked[ledgers[asked] == ledger]].tolist(), size)
+            if not errors:
+                self._read_ahead_of(epoch, ledgers, entry_ids, table[:count], is_missing[:count], MANY)
         except Damage:
-            return self._one_by_one(ledgers, entry_ids, FoundRows(table, (cached,)), most)
+            return self._one_by_one(ledgers, entry_ids, FoundRows(table[:count], (cached, block)), most)
         rows = FoundRows(table[:count], (cached, block))
         return self._one_by_one(ledgers, entry_ids, rows, most) if errors or entry_ids.min(initial=0) < 0 else rows
 
-    def _read_ahead(self, epoch: int, ledger: int, entry_ids: list[int], size: int) -> None:
+    def rows_now(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
+        """What :meth:`read_rows` finds without waiting for a disk: of entries that the operating system has in memory, too. The others are a
+        ``MISS``, and so is what can not be read."""
+        ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
+        epoch = self.ahead.epoch
+        table, cached = self.cached_rows(ledgers, entry_ids)
+        if not self.compiled():
+            return FoundRows(table, cached)
+        is_missing = (table[:, found.CODE] == MISS) & (entry_ids >= 0)
+        count, errors, block = len(table), 0, None
+        with suppress(Damage):
+            count, errors, block = self.logs.read_rows(ledgers, entry_ids, table, most, now=True)
+            if block is not None and count < SEVERAL and not errors:
+                self._read_ahead_of(epoch, ledgers, entry_ids, table[:count], is_missing[:count], SEVERAL, now=True)
+        if errors:
+            table[table[:, found.CODE] == Code.IO_ERROR.value, found.CODE] = MISS
+        return FoundRows(table[:count], (cached, block))
+
+    def _read_ahead_of(
+        self,
+        epoch: int,
+        ledgers: NDArray[np.int64],
+        entry_ids: NDArray[np.int64],
+        table: NDArray[np.int64],
+        was_missing: NDArray[np.bool_],
+        many: int,
+        now: bool = False,
+    ) -> None:
+        """As :meth:`_read_ahead`, given what was looked up and has come to a table, and what of it was not in memory."""
+        asked = np.flatnonzero(was_missing)
+        if len(asked):
+            size = bytes_ahead(int(table[:, found.SIZE].sum()), len(table), many)
+            ledger = ledgers[asked[-1]]
+            self._read_ahead(epoch, int(ledger), entry_ids[asked[ledgers[asked] == ledger]].tolist(), size, now)
+
+    def _read_ahead(self, epoch: int, ledger: int, entry_ids: list[int], size: int, now: bool = False) -> None:
         """Read up to so many bytes of what is likely to be asked for after entries that were not in memory.
 
         Raises :class:`fencepost.store.disk.journal.Damage`.
@@ -204,7 +237,7 @@ class LedgerStore:
         if last is not None and last >= first:
             following = first + stride * np.arange(min(MOST, (last - first) // stride + 1))
             table = missing(following)
-            count, _, block = self.logs.read_rows(np.full(len(following), ledger), following, table, size)
+            count, _, block = self.logs.read_rows(np.full(len(following), ledger), following, table, size, now)
             if block is not None:
                 self.ahead.keep(epoch, ledger, table[:count], block, stride)
 

@@ -25,6 +25,8 @@ MOST = 1_024
 """Entries that are read ahead at once, at the most."""
 MANY = 64
 """Entries that are read at once by somebody for whom nothing is read ahead."""
+SEVERAL = 8
+"""The same of entries that no disk was waited for."""
 STRIDE = 16
 """The ids of entries that follow one another are so far apart at the most: a bookie may have every third entry of a ledger."""
 _READERS = 1_024
@@ -109,9 +111,9 @@ def entries_of(ledgers: NDArray[np.int64], table: NDArray[np.int64], block: NDAr
     return EntryRows(block, rows)
 
 
-def bytes_ahead(size: int, count: int) -> int:
+def bytes_ahead(size: int, count: int, many: int = MANY) -> int:
     """How many bytes are read ahead of somebody who reads so many bytes and entries at once: enough for several more times.
 
-    None for whoever reads ``MANY``: the next ones are asked for already while these are read, and nothing would be saved.
+    None for whoever reads ``many``: the next ones are asked for already while these are read, and nothing would be saved.
     """
-    return min(max(AHEAD, 8 * size), FURTHEST) if size < FURTHEST // 4 and count < MANY else 0
+    return min(max(AHEAD, 8 * size), FURTHEST) if size < FURTHEST // 4 and count < many else 0

@@ -271,6 +271,10 @@ class Storage:
         code ``MISS``. Never blocks."""
         return self._ledgers.cached_rows(ledgers, entry_ids)
 
+    def rows_now(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
+        """What :meth:`read_rows` finds without waiting for a disk. Rows that :meth:`read_rows` must be asked for have the code ``MISS``."""
+        return self._ledgers.rows_now(ledgers, entry_ids, most)
+
     def read_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
         """What :meth:`look_up` finds, for many entries, given the ledger and the id of each, or -1 for the last of the ledger.
 

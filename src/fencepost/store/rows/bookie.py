@@ -187,6 +187,15 @@ def stretch(table, first, count):
     return row
 
 
+@njit("boolean(int64[:, ::1], int64, int64)")
+def is_one_ledger(table, first, stop):
+    """Whether the requests from the row ``first`` on, up to ``stop``, are of one ledger."""
+    for row in range(first + 1, stop):
+        if table[row, LEDGER] != table[first, LEDGER]:
+            return False
+    return True
+
+
 # -- groups -----------------------------------------------------------------------------------------------------------
 
 

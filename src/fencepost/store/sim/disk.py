@@ -117,6 +117,9 @@ class SimHandle:
         buffer[: len(data)] = data
         return len(data)
 
+    def read_now(self, offset: int, buffer: memoryview) -> int:
+        return self.read_into(offset, buffer)
+
     def sync(self) -> None:
         """All that was written is durable."""
         self._file.end_sync(self._file.begin_sync())
