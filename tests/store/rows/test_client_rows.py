@@ -182,14 +182,18 @@ class Model:
             for txn in txns
         )
         data = np.frombuffer(bytearray(stream), np.uint8)
-        count, at, how = self.pipeline.parse(data, 0, len(data), LIMIT)
-        assert (count, at, how) == (len(txns), len(stream), rows.COMPLETE)
-        row, told = 0, []
-        while row < count:
-            row, owner, taken, _ = self.pipeline.settle(row, count, 0.0)
+        count, at, how, row, owner, taken, _ = self.pipeline.receive(data, 0, len(data), LIMIT, 0.0)
+        assert (count, at, how) == (len(txns), len(stream), rows.COMPLETE) and row
+        told = []
+        while True:
             told += [(owner, entry_id, txns[at]) for entry_id, at in self.pipeline.answered[:, :taken].T.tolist()]
+            if row == count:
+                break
+            row, owner, taken, _ = self.pipeline.settle(row, count, 0.0)
         expected = [(*self.waiting.pop(txn), txn) for txn in dict.fromkeys(txns) if txn in self.waiting]
         assert told == expected
+        reading = {owner for owner, _ in self.waiting.values() if owner.endswith("read")}
+        assert {owner for number, owner in self.pipeline.owners.items() if number % 2} == reading
 
     def give_up(self, before: int | None) -> None:
         stretches = self.pipeline.all() if before is None else self.pipeline.late(float(before), 0.0)

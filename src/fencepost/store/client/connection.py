@@ -195,7 +195,7 @@ class Connection:
         else:
             deadline = self.now() + self.request_timeout
             frames = self._pipeline().reads(asking, ledger, entry_ids, deadline)
-            self._write(frames, len(frames))
+            self._write(frames, len(frames), at_once=True)
 
     def _entries_of(self, send: SendAdds) -> list[int]:
         """The entries of a batch that this bookie is sent."""
@@ -208,12 +208,12 @@ class Connection:
             self.pipeline = Pipeline(LOOPS.module)
         return self.pipeline
 
-    def _write(self, frames: bytes | memoryview, size: int) -> None:
+    def _write(self, frames: bytes | memoryview, size: int, at_once: bool = False) -> None:
         """Write frames: at once where nothing is under way that others could be written with, and large ones, so that nobody puts them together
-        with others."""
-        is_alone = not self.unanswered_size
+        with others; and those that have others with them already."""
+        at_once = at_once or not self.unanswered_size or size >= _LARGE
         self.unanswered_size += size
-        if (is_alone or size >= _LARGE) and self.link is not None and not self.outgoing:
+        if at_once and self.link is not None and not self.outgoing:
             self.link.write([frames])
             if self.sweeping is None:
                 self._sweep_later()
@@ -262,31 +262,40 @@ class Connection:
             return start
         loops, pipeline = self.pipeline.loops, self.pipeline
         while start < stop:
-            count, start, how = pipeline.parse(view, start, stop, limit)
-            self._received_rows(pipeline, data, view, count)
+            count, start, how, row, owner, taken, size = pipeline.receive(view, start, stop, limit, self.heard_at)
+            if taken:
+                self._settled(pipeline, view, owner, taken, size, 0)
+            if row < count:
+                self._received_rows(pipeline, data, view, row, count)
             if how == loops.REFUSED:
                 raise refused_length(needed(data, start, stop) - 4, limit)
             if how == loops.PARTIAL:
                 break
         return start
 
-    def _received_rows(self, pipeline: Pipeline, data: bytearray, view: Any, count: int) -> None:
+    def _settled(self, pipeline: Pipeline, view: Any, owner: Any, taken: int, size: int, first: int) -> None:
+        """Requests of an owner are answered, by responses of the kind of the ``first``."""
+        self.unanswered_size -= size
+        responses, loops = pipeline.responses, pipeline.loops
+        if responses.item(first, loops.KIND) == loops.ADDED:
+            owner.adds_answered(self.bookie, pipeline.answered[0, :taken], Code.OK)
+        else:
+            entry_ids, rows = pipeline.answered[:, :taken]
+            owner.entries_read(self.bookie, view, responses, entry_ids, rows)
+
+    def _received_rows(self, pipeline: Pipeline, data: bytearray, view: Any, row: int, count: int) -> None:
         """Responses arrived, of which there are rows."""
-        loops, responses, row = pipeline.loops, pipeline.responses, 0
+        loops, responses = pipeline.loops, pipeline.responses
         while row < count:
-            kind = responses[row, loops.KIND]
-            if kind == loops.OTHER:
+            if responses[row, loops.KIND] == loops.OTHER:
                 start = int(responses[row, loops.PAYLOAD])
                 self.received([bytes(data[start : start + int(responses[row, loops.PAYLOAD_SIZE])])])
                 row += 1
                 continue
+            first = row
             row, owner, taken, size = pipeline.settle(row, count, self.heard_at)
-            self.unanswered_size -= size
-            if taken and kind == loops.ADDED:
-                owner.adds_answered(self.bookie, pipeline.answered[0, :taken], Code.OK)
-            elif taken:
-                entry_ids, rows = pipeline.answered[:, :taken]
-                owner.entries_read(self.bookie, view, responses, entry_ids, rows)
+            if taken:
+                self._settled(pipeline, view, owner, taken, size, first)
 
     def received(self, payloads: list[bytes]) -> None:
         """Responses arrived."""

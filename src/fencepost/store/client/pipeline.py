@@ -33,11 +33,15 @@ class Pipeline:
         """The last request that was answered, of adds at 1 and of reads at 0; and when that became so."""
         self.reached_at = [0.0, 0.0]
         self.owners: dict[int, Any] = {}
-        self.numbers: dict[tuple[Any, int], int] = {}
+        self.numbers: dict[Any, int] = {}
+        """Those of owners of adds, who send more and more under one number."""
+        self.left: dict[int, int] = {}
+        """How many reads under each odd number have no answer: it is given for those that are sent together, and is over with them."""
         self.last_number = 0
         self.responses: NDArray[np.int64] = self.np.empty((_AT_ONCE, loops.RESPONSE_COLUMNS), self.np.int64)
         self.answered: NDArray[np.int64] = self.np.empty((2, _AT_ONCE), self.np.int64)
         """The entries whose requests are answered, and the rows of the responses."""
+        self._entry_ids, self._rows = self.answered
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -65,7 +69,7 @@ class Pipeline:
             ensemble_size,
             write_quorum,
             self.next,
-            self._number(owner, 0),
+            self._number(owner),
             self.ring,
             out,
         )
@@ -76,7 +80,10 @@ class Pipeline:
         self._make_room(len(entry_ids))
         out = self.np.empty(len(entry_ids) * self.loops.READ_FRAME, self.np.uint8)
         wanted = self.np.array(entry_ids, self.np.int64)
-        size = self.loops.read_frames(ledger, wanted, self.next, self._number(owner, 1), self.ring, out)
+        self.last_number += 2
+        number = self.last_number + 1
+        self.owners[number], self.left[number] = owner, len(entry_ids)
+        size = self.loops.read_frames(ledger, wanted, self.next, number, self.ring, out)
         return self._sent(out, size, self.next + len(entry_ids), deadline, 0)
 
     def _sent(self, out: NDArray[np.uint8], size: int, after: int, deadline: float, is_add: int) -> memoryview:
@@ -85,22 +92,33 @@ class Pipeline:
             self.next = after
         return out.data[:size]
 
-    def _number(self, owner: Any, is_odd: int) -> int:
-        """The number of an owner in the ring: even for its adds, odd for its reads."""
-        number = self.numbers.get((owner, is_odd))
+    def _number(self, owner: Any) -> int:
+        """The number of an owner of adds in the ring, an even one."""
+        number = self.numbers.get(owner)
         if number is None:
             if len(self.numbers) >= _OWNERS:
                 self._forget_owners()
             self.last_number += 2
-            number = self.numbers[owner, is_odd] = self.last_number + is_odd
+            number = self.numbers[owner] = self.last_number
             self.owners[number] = owner
         return number
 
     def _forget_owners(self) -> None:
-        """Forget those of whom no request is without an answer."""
+        """Forget those of whom no add is without an answer."""
         waited_for = {*self.np.unique(self.ring[:, self.loops.OWNER]).tolist()}
         self.numbers = {key: number for key, number in self.numbers.items() if number in waited_for}
-        self.owners = {number: owner for number, owner in self.owners.items() if number in waited_for}
+        self.owners = {number: owner for number, owner in self.owners.items() if number % 2 or number in waited_for}
+
+    def _told(self, number: int, requests: int) -> Any:
+        """The owner of a number, of which so many requests are answered."""
+        owner = self.owners[number]
+        if number % 2:
+            left = self.left[number] - requests
+            if left:
+                self.left[number] = left
+            else:
+                del self.left[number], self.owners[number]
+        return owner
 
     def _make_room(self, requests: int) -> None:
         size = len(self.ring)
@@ -119,23 +137,30 @@ class Pipeline:
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def parse(self, data: NDArray[np.uint8], start: int, stop: int, limit: int) -> tuple[int, int, int]:
-        """Fill ``responses``: how many there are, where the next begins, and how it goes on there."""
-        count, at, how = self.loops.parse(data, start, stop, limit, self.responses)
-        return count, at, how
+    def receive(
+        self, data: NDArray[np.uint8], start: int, stop: int, limit: int, now: float
+    ) -> tuple[int, int, int, int, Any, int, int]:
+        """Fill ``responses``: how many there are, where the next begins, and how it goes on there; and what :meth:`settle` gives for the first of
+        them, with the response 0 after those that are settled if it is no plain one."""
+        entry_ids, rows = self._entry_ids, self._rows
+        count, at, how, after, number, taken, size = self.loops.receive(
+            data, start, stop, limit, self.responses, self.ring, self.oldest, self.next, entry_ids, rows
+        )
+        return count, at, how, after, self._settled(number, taken, now) if taken else None, taken, size
 
     def settle(self, first: int, count: int, now: float) -> tuple[int, Any, int, int]:
         """The requests that are answered by the responses from ``first`` on that are of one kind and for one owner.
 
         Gives the response after them, the owner, how many these are, and the bytes of the requests; what they are is in ``answered``.
         """
-        entry_ids, rows = self.answered
-        after, owner, taken, size = self.loops.settle(
-            self.responses, first, count, self.ring, self.oldest, self.next, entry_ids, rows
+        after, number, taken, size = self.loops.settle(
+            self.responses, first, count, self.ring, self.oldest, self.next, self._entry_ids, self._rows
         )
-        if taken:
-            self._reach(int(self.responses[rows[taken - 1], self.loops.TXN]), 1 - owner % 2, now)
-        return after, self.owners.get(owner), taken, size
+        return after, self._settled(number, taken, now) if taken else None, taken, size
+
+    def _settled(self, number: int, taken: int, now: float) -> Any:
+        self._reach(self.responses.item(self._rows.item(taken - 1), self.loops.TXN), 1 - number % 2, now)
+        return self._told(number, taken)
 
     def _reach(self, txn: int, is_add: int, now: float) -> None:
         if txn > self.reached[is_add]:
@@ -151,7 +176,7 @@ class Pipeline:
             return None
         self.ring[txn & len(self.ring) - 1, self.loops.OWNER] = 0
         self._reach(txn, 1 - owner % 2, now)
-        return self.owners[owner], entry_id, size
+        return self._told(owner, 1), entry_id, size
 
     # -- what is not answered ------------------------------------------------------------------------------------------
 
@@ -188,4 +213,5 @@ class Pipeline:
         taken, size = self.loops.give_up(self.ring, first, stop, owners, entry_ids)
         owners, entry_ids = owners[:taken], entry_ids[:taken]
         numbers = self.np.unique(owners).tolist()
-        return [(self.owners[number], entry_ids[owners == number], number % 2 == 0) for number in numbers], size
+        by_number = [(number, entry_ids[owners == number]) for number in numbers]
+        return [(self._told(number, len(these)), these, number % 2 == 0) for number, these in by_number], size

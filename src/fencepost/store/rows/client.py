@@ -372,6 +372,19 @@ def settle(responses, first, count, ring, oldest, next_txn, entry_ids, rows):
     return row, owner, taken, size
 
 
+@njit(
+    "UniTuple(int64, 7)(uint8[::1], int64, int64, int64, int64[:, ::1], int64[:, ::1], int64, int64, int64[::1], int64[::1])"
+)
+def receive(data, start, stop, limit, responses, ring, oldest, next_txn, entry_ids, rows):
+    """As :func:`parse`, and :func:`settle` for the first of the responses, unless that is of the kind ``OTHER``: what both give, one after the
+    other, with the row 0 after those that are settled if none are."""
+    count, at, how = parse(data, start, stop, limit, responses)
+    row, owner, taken, size = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    if count and responses[0, KIND] != OTHER:
+        row, owner, taken, size = settle(responses, 0, count, ring, oldest, next_txn, entry_ids, rows)
+    return count, at, how, row, owner, taken, size
+
+
 @njit("int64(int64[:, ::1], int64, int64)")
 def oldest_of(ring, oldest, next_txn):
     """The first request without an answer, given one that is not after it."""

@@ -175,8 +175,11 @@ def place_to_ask(entry_id: int, turn: int, ensemble_size: int, write_quorum: int
 def least_asked(under_way: Sequence[int], suspected: Sequence[bool], turn: int) -> int:
     """The place in the ensemble of the bookie that a reader asks for entries that any of them has, given how many are under way at each: one that
     is not suspected, if there is one, and then one with the fewest; among equals from turn to turn another one."""
-    places = [(turn + each) % len(under_way) for each in range(len(under_way))]
-    return min(places, key=lambda place: (suspected[place], under_way[place]))
+    best = turn % len(under_way)
+    for place in (*range(best + 1, len(under_way)), *range(best)):
+        if (suspected[place], under_way[place]) < (suspected[best], under_way[best]):
+            best = place
+    return best
 
 
 def may_wait(wanted: int, under_way: int, enough: int) -> bool:
