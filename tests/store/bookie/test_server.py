@@ -13,6 +13,7 @@ import pytest
 from store.bookie.serving import KEY, add, entry, run, serving, until
 
 from fencepost.store import messages as m
+from fencepost.store.disk.files import OsFile
 from fencepost.store.rows import bookie as loops
 from fencepost.store.rules.codes import Code
 from fencepost.store.wire import v2, v3
@@ -489,7 +490,8 @@ def test_reads_at_once_from_a_disk_that_fails_are_told_so(tmp_path: Path, monkey
 
             monkeypatch.setattr(storage, "read_rows", fail)
             monkeypatch.setattr(storage, "look_up", fail)
-            monkeypatch.setattr(storage, "cached", lambda *arguments: None)
+            monkeypatch.setattr(storage, "look_up_now", lambda *arguments: None)
+            monkeypatch.setattr(OsFile, "read_now", lambda *arguments: 0)
             client.send(*(m.ReadEntry(1, entry_id) for entry_id in range(10)))
             assert {(await client.receive())[1].code for _ in range(10)} == {Code.IO_ERROR}
             client.send(*(m.ReadEntry(1, entry_id) for entry_id in range(10)))

@@ -189,6 +189,15 @@ class LedgerStore:
         rows = FoundRows(table[:count], (cached, block))
         return self._one_by_one(ledgers, entry_ids, rows, most) if errors or entry_ids.min(initial=0) < 0 else rows
 
+    def look_up_now(self, ledger: int, entry_id: int) -> bytes | None:
+        """An entry that no disk is needed for, None if it is none."""
+        body = self.cached(ledger, entry_id)
+        if body is None and self.compiled():
+            rows = self.rows_now(np.array([ledger]), np.array([entry_id]))
+            if rows.table[0, found.CODE] == Code.OK.value:
+                body = rows.body(0)
+        return body
+
     def rows_now(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
         """What :meth:`read_rows` finds without waiting for a disk: of entries that the operating system has in memory, too. The others are a
         ``MISS``, and so is what can not be read."""

@@ -54,8 +54,11 @@ class ReadCache:
 
     def get(self, ledger: int, entry_id: int) -> bytes | None:
         """The body of an entry, None if it is not here."""
-        bodies = (half.get(ledger, entry_id) for half in self._halves)
-        return next((body for body in bodies if body is not None), None)
+        for half in self._halves:
+            body = half.get(ledger, entry_id)
+            if body is not None:
+                return body
+        return None
 
     def find(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], table: NDArray[np.int64]) -> Sequence[object]:
         """As that of a write cache."""

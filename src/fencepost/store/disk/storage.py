@@ -271,6 +271,10 @@ class Storage:
         code ``MISS``. Never blocks."""
         return self._ledgers.cached_rows(ledgers, entry_ids)
 
+    def look_up_now(self, ledger: int, entry_id: int) -> bytes | None:
+        """As :meth:`cached`, of an entry that the operating system has in memory, too."""
+        return self._ledgers.look_up_now(ledger, entry_id)
+
     def rows_now(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:
         """What :meth:`read_rows` finds without waiting for a disk. Rows that :meth:`read_rows` must be asked for have the code ``MISS``."""
         return self._ledgers.rows_now(ledgers, entry_ids, most)

@@ -249,6 +249,8 @@ class RowsWriteCache:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def get(self, ledger: int, entry_id: int) -> bytes | None:
+        if not self.size:
+            return None
         slots, rows = self._table
         row = self._loops.find(slots, rows, _SEED, ledger, entry_id)
         if row < 0:
