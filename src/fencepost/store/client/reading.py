@@ -92,6 +92,7 @@ class Readings:
         self.wanted_too: list[tuple[int, asyncio.Future[bytes]]] = []
         """Those of them that more than one caller wants."""
         self.turn = 0
+        """The entries that were asked for one by one. A bookie has its turn for some, which it is likely to read ahead."""
         self.asked: dict[str, int] = {}
         """The entries that each bookie was asked for one by one, and has not answered."""
         self.lacking: dict[str, int] = {}
@@ -176,10 +177,10 @@ class Readings:
         counts = [asked.get(bookie, 0) for bookie in ensemble]
         if self.lacking:
             counts = [count + self.lacking.get(bookie, 0) for bookie, count in zip(ensemble, counts, strict=True)]
-        place = least_asked(counts, [bookie in role.suspects for bookie in ensemble], self.turn)
+        place = least_asked(counts, [bookie in role.suspects for bookie in ensemble], self.turn // _ENOUGH)
         if may_wait(len(wanted), asked.get(ensemble[place], 0), _ENOUGH):
             return
-        self.turn += 1
+        self.turn += len(wanted)
         reading = Singles(self, wanted, self.wanted_too)
         self.wanted = {}
         if self.wanted_too:
