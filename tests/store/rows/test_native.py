@@ -58,6 +58,12 @@ def test_checksums_are_those_of_the_library(before, data, skipped, left):
         assert one(_array(data), start, stop, google_crc32c.value(before)) == expected
 
 
+@given(st.integers(0, 40_000), st.integers(0, 9), st.randoms(use_true_random=False))
+def test_checksums_of_long_data_are_those_of_the_library(size, start, random):
+    data = random.randbytes(start + size)
+    assert crc32c(_array(data), start, len(data), 0) == google_crc32c.value(data[start:])
+
+
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1), st.integers(0, 9))
 def test_numbers_stand_at_any_byte(wide, narrow, at):
     data = np.zeros(32, dtype=np.uint8)

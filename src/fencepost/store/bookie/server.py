@@ -490,10 +490,8 @@ class Server:
         Gives how many were found, and their bytes."""
         some = ReadRows(reads.number, reads.requests[:LOOK_UPS_AT_ONCE])
         found = self.storage.rows_now(some.ledgers, some.entry_ids, room)
-        if len(found) < len(some):
-            some = ReadRows(reads.number, some.requests[: len(found)])
-        if int(found.table[:, SIZE].sum()) > room:
-            stop = int(np.searchsorted(np.cumsum(found.table[:, SIZE]), room)) + 1
+        stop = self.loops.fitting(found.table, room)
+        if stop < len(some):
             some, found = ReadRows(reads.number, some.requests[:stop]), FoundRows(found.table[:stop], found.blocks)
         if len(some) < len(reads):
             connection.looks.appendleft(ReadRows(reads.number, reads.requests[len(some) :]))

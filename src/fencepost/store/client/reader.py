@@ -137,7 +137,7 @@ class LedgerReader:
                 most = min(self._prefetch, max(1, self._prefetch_bytes // mean))
                 while ahead <= last and in_flight < most:
                     share = max(_FEW, (last - ahead + 1) // (2 * self.metadata.write_quorum))  # so that all have something to do
-                    number = min(most - in_flight, max(1, most // 4), max(1, _BATCH // mean), share)
+                    number = min(most - in_flight, max(1, most // 3), max(1, _BATCH // mean), share)
                     stop = self._stop(ahead, last, number)
                     waiting.append((stop - ahead, self._begin(ahead, stop - 1, mean, turn)))
                     in_flight += stop - ahead

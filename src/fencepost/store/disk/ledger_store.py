@@ -206,12 +206,15 @@ class LedgerStore:
         table, cached = self.cached_rows(ledgers, entry_ids)
         if not self.compiled():
             return FoundRows(table, cached)
-        is_missing = (table[:, found.CODE] == MISS) & (entry_ids >= 0)
+        are_few = len(table) < SEVERAL
+        is_missing = (table[:, found.CODE] == MISS) & (entry_ids >= 0) if are_few else entry_ids
         count, errors, block = len(table), 0, None
-        with suppress(Damage):
+        try:
             count, errors, block = self.logs.read_rows(ledgers, entry_ids, table, most, now=True)
-            if block is not None and count < SEVERAL and not errors:
+            if are_few and block is not None and not errors:
                 self._read_ahead_of(epoch, ledgers, entry_ids, table[:count], is_missing[:count], SEVERAL, now=True)
+        except Damage:
+            pass  # whoever reads what is missing is told
         if errors:
             table[table[:, found.CODE] == Code.IO_ERROR.value, found.CODE] = MISS
         return FoundRows(table[:count], (cached, block))

@@ -351,6 +351,16 @@ def answer_adds(out, at, requests, ledger, code, version):
     return at
 
 
+@njit("int64(int64[:, ::1], int64)")
+def fitting(found, room):
+    """How many of the first rows of what was found have bodies of so many bytes, with the one that goes beyond."""
+    for row in range(len(found)):
+        room -= found[row, FOUND_SIZE]
+        if room <= 0:
+            return row + 1
+    return len(found)
+
+
 @njit("UniTuple(int64, 5)(int64[:, ::1], int64[:, ::1])")
 def look_over(requests, found):
     """Of reads, and what they have found: the lowest and the highest id, the bytes of all bodies, how many are missing, and whether all are of
