@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from types import ModuleType
 
@@ -234,10 +235,18 @@ def test_answers_to_reads_are_those_of_the_codec(
     places = [place for place in range(len(reads)) if drawn.random() < 0.8]
     out = np.zeros(loops.ANSWER * len(reads) + sum(map(len, bodies)), np.uint8)
     requests = np.array([each[:3] for each in reads], np.int64)
-    end = loops.answer_reads(out, 0, requests, np.array(places, np.int64), found, version.number_of(code), lac, version.VERSION)
+    which, number = np.array(places, np.int64), version.number_of(code)
+    end = loops.answer_reads(out, 0, requests, which, found, number, lac, version.VERSION, np.empty(0, np.int64))
     expected = []
     for place in places:
         txn, entry_id, ledger, body = reads[place]
         response = m.ReadEntryResponse(ledger, entry_id, code, lac, body if code is m.Code.OK else None)
         expected.append(version.encode_response(txn, response))
     assert out[:end].tobytes() == b"".join(expected)
+    if code is m.Code.OK and places:
+        cuts = np.empty(len(places), np.int64)
+        end = loops.answer_reads(out, 0, requests, which, found, number, lac, version.VERSION, cuts)
+        starts = [0, *cuts.tolist(), end]
+        parts = [out[start:stop].tobytes() for start, stop in itertools.pairwise(starts)]
+        sent = [part + reads[place][3] for part, place in zip(parts, places, strict=False)]
+        assert b"".join([*sent, parts[-1]]) == b"".join(expected)

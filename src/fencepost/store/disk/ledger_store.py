@@ -177,7 +177,7 @@ class LedgerStore:
         if not self.compiled():
             return self._one_by_one(ledgers, entry_ids, FoundRows(missing(entry_ids), ()), most)
         epoch = self.ahead.epoch
-        table, cached = self.cached_rows(ledgers, entry_ids)
+        table, cached, _ = self.cached_rows(ledgers, entry_ids)
         is_missing = (table[:, found.CODE] == MISS) & (entry_ids >= 0)
         count, block = len(table), None
         try:
@@ -186,7 +186,7 @@ class LedgerStore:
                 self._read_ahead_of(epoch, ledgers, entry_ids, table[:count], is_missing[:count], MANY)
         except Damage:
             return self._one_by_one(ledgers, entry_ids, FoundRows(table[:count], (cached, block)), most)
-        rows = FoundRows(table[:count], (cached, block))
+        rows = FoundRows(table[:count], (cached, block), block)
         return self._one_by_one(ledgers, entry_ids, rows, most) if errors or entry_ids.min(initial=0) < 0 else rows
 
     def look_up_now(self, ledger: int, entry_id: int) -> bytes | None:
@@ -203,7 +203,7 @@ class LedgerStore:
         ``MISS``, and so is what can not be read."""
         ledgers, entry_ids = np.ascontiguousarray(ledgers), np.ascontiguousarray(entry_ids)
         epoch = self.ahead.epoch
-        table, cached = self.cached_rows(ledgers, entry_ids)
+        table, cached, _ = self.cached_rows(ledgers, entry_ids)
         if not self.compiled():
             return FoundRows(table, cached)
         are_few = len(table) < SEVERAL
@@ -217,7 +217,7 @@ class LedgerStore:
             pass  # whoever reads what is missing is told
         if errors:
             table[table[:, found.CODE] == Code.IO_ERROR.value, found.CODE] = MISS
-        return FoundRows(table[:count], (cached, block))
+        return FoundRows(table[:count], (cached, block), block)
 
     def _read_ahead_of(
         self,

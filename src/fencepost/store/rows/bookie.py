@@ -385,13 +385,15 @@ def _size_of_varint(value):
     return size
 
 
-@njit("int64(uint8[::1], int64, int64[:, ::1], int64[::1], int64[:, ::1], int64, int64, int64)")
-def answer_reads(out, at, requests, places, found, code, lac, version):
+@njit("int64(uint8[::1], int64, int64[:, ::1], int64[::1], int64[:, ::1], int64, int64, int64, int64[::1])")
+def answer_reads(out, at, requests, places, found, code, lac, version, cuts):
     """Write the frames of the answers to reads that have all come to one code, as the version has it; where they end.
 
     ``requests``: as :func:`ids` gives them. ``places``: which of them. ``found``: a table of :class:`fencepost.store.rows.found.FoundRows`, whose bodies are
     sent if the code is OK. ``lac``: that of their ledgers, -1 if there is none. ``out``: room for ``ANSWER`` bytes for each, and the bodies.
+    ``cuts``: if it has a place for each read, the bodies are left out, and it gets the places where they belong.
     """
+    is_whole = len(cuts) == 0
     for which in range(len(places)):
         row = places[which]
         txn, entry_id, ledger = requests[row, 0], requests[row, 1], requests[row, 2]
@@ -403,9 +405,11 @@ def answer_reads(out, at, requests, places, found, code, lac, version):
             store_int64(out, at + 12, ledger)
             store_int64(out, at + 20, entry_id)
             at += 28
-            if code == 0:
+            if not is_whole:
+                cuts[which] = at
+            elif code == 0:
                 copy_from(out, at, found[row, FOUND_ADDRESS], size)
-            at += size
+                at += size
             continue
         part = _put_header(out, at + 4, 1, txn, code)
         out[part], out[part + 1] = 0xA2, 0x06
@@ -418,11 +422,14 @@ def answer_reads(out, at, requests, places, found, code, lac, version):
         if code == 0:
             out[end] = 0x22
             end = put_varint(out, end + 1, size)
-            copy_from(out, end, found[row, FOUND_ADDRESS], size)
-            end += size
+            if is_whole:
+                copy_from(out, end, found[row, FOUND_ADDRESS], size)
+                end += size
+        if not is_whole:
+            cuts[which] = end
         if lac >= 0:
             out[end] = 0x28
             end = put_varint(out, end + 1, lac)
-        store_int32(out, at, end - at - 4)
+        store_int32(out, at, end - at - 4 + (0 if is_whole else size))
         at = end
     return at
