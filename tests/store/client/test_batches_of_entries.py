@@ -139,6 +139,42 @@ def test_a_bookie_that_says_nothing_delays_and_a_late_answer_counts() -> None:
     run(test)
 
 
+def test_a_bookie_that_lacks_entries_does_not_draw_all_reads_because_it_is_quick() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await written(cluster, store)
+        lacking = cluster.bookies["b1"]
+        for entry_id in range(1000):
+            lacking.entries.pop((ledger, entry_id), None)
+        async with store.open_ledger(ledger) as reader:
+            asked = len(lacking.asked)
+
+            async def one_after_another(first: int) -> None:
+                for entry_id in range(first, 1000, 10):
+                    assert await reader.read_entry(entry_id) == DATA[entry_id]
+
+            await asyncio.gather(*map(one_after_another, range(10)))
+            assert len(lacking.asked) - asked < 500 or LOOPS.module is None
+
+    run(test)
+
+
+def test_one_entry_that_many_want_at_once_is_asked_for_once() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await written(cluster, store)
+        async with store.open_ledger(ledger) as reader:
+            await reader.read_entry(1)
+            found = await asyncio.gather(*(reader.read_entry(each) for each in [1, 2, 3, 3, 2, 3, 1, 3]))
+            assert found == [DATA[each] for each in [1, 2, 3, 3, 2, 3, 1, 3]]
+            some = [asyncio.ensure_future(reader.read_entry(each)) for each in [4, 5, 5, 5]]
+            await asyncio.sleep(0)
+            some[1].cancel()
+            assert [await some[each] for each in (0, 2, 3)] == [DATA[4], DATA[5], DATA[5]]
+
+    run(test)
+
+
 def test_whoever_reads_no_further_or_closes_leaves_nothing_behind() -> None:
     async def test(cluster: Cluster) -> None:
         store = await cluster.connect()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from small_bookie import SmallBookie
 from fencepost.store.disk import entry_logs
 from fencepost.store.disk.entry_logs import NO_LIMIT
 from fencepost.store.disk.faults import FaultyFiles
+from fencepost.store.disk.files import OsFiles
 from fencepost.store.disk.read_cache import ReadCache
 from fencepost.store.disk.settings import StorageSettings
 from fencepost.store.disk.storage import Storage
@@ -65,6 +67,8 @@ def check(bookie: SmallBookie, keys: Keys, most: int = NO_LIMIT) -> None:
     read = unpacked(ledgers.read_rows(*columns(keys), most))
     assert read == expected[: len(read)]
     assert len(read) == len(keys) or sum(len(body or b"") for _, _, body in read) >= most - entry_logs.HEADER * len(read)
+    now = unpacked(ledgers.rows_now(*columns(keys), most))
+    assert all(row == one or row[0] is None for row, one in zip(now, expected, strict=False)) and len(now) >= min(1, len(keys))
     for key, row, one in zip(keys, unpacked(ledgers.cached_rows(*columns(keys))), expected, strict=True):
         if row[0] is None:
             assert key[1] < 0 or ledgers.cached(*key) is None
@@ -318,3 +322,40 @@ def test_reads_go_on_while_entry_logs_are_written_compacted_and_removed(tmp_path
         reader.join()
     storage.close()
     assert not wrong
+
+
+def test_what_the_system_has_in_memory_is_read_without_waiting_and_nothing_where_it_can_not_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = OsFiles(str(tmp_path)).create("one")
+    file.append(b"0123456789")
+    buffer = bytearray(4)
+    assert file.read_now(3, memoryview(buffer)) == 4 and buffer == b"3456"
+    asked: list[int] = []
+
+    def fails(number: int) -> Callable[..., int]:
+        def read(*arguments: object) -> int:
+            asked.append(number)
+            raise OSError(number, "not now")
+
+        return read
+
+    for number, again in ((errno.EAGAIN, True), (errno.EIO, True), (errno.EOPNOTSUPP, False)):
+        monkeypatch.setattr(os, "preadv", fails(number))
+        assert [file.read_now(0, memoryview(buffer)) for _ in range(2)] == [0, 0]
+        assert asked.count(number) == (2 if again else 1)
+    monkeypatch.undo()
+    assert file.read_now(0, memoryview(buffer)) == 0 and file.read_into(0, memoryview(buffer)) == 4
+
+
+@pytest.mark.parametrize("entries", [1, 3, 30])
+def test_entries_that_a_disk_must_be_waited_for_are_missing_without_waiting(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    bookie = SmallBookie(SimDisk(), compiled=lambda: True).begin()
+    bookie.write([EntryAdded(1, entry_id, -1, b"entry %02d" % entry_id) for entry_id in range(40)])
+    bookie.checkpoint()
+    keys = [(1, entry_id) for entry_id in range(entries)]
+    held = 24 + len(b"entry 00")
+    monkeypatch.setattr("fencepost.store.sim.disk.SimHandle.read_now", lambda file, offset, buffer: min(held, file.read_into(offset, buffer)))
+    now = unpacked(bookie.ledgers.rows_now(*columns(keys)))
+    assert [row[0] for row in now] == [Code.OK] + [None] * (entries - 1)
+    check(bookie, keys)

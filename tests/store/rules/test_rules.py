@@ -504,3 +504,20 @@ def test_as_many_look_ups_begin_at_once_as_would_one_after_another(wanted: int, 
     while begun < wanted and reading.may_begin(under_way + begun, limit):
         begun += 1
     assert reading.how_many_may_begin(wanted, under_way, limit) == begun
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), min_size=1, max_size=6), st.integers(0, 20))
+def test_a_reader_asks_a_bookie_that_is_not_suspected_and_has_the_fewest_under_way(bookies, turn):
+    suspected, under_way = [each[0] for each in bookies], [each[1] for each in bookies]
+    place = reading.least_asked(under_way, suspected, turn)
+    assert bookies[place] == min(bookies)
+    best = [each for each in range(len(bookies)) if bookies[each] == min(bookies)]
+    assert {reading.least_asked(under_way, suspected, each) for each in range(len(bookies))} == {*best}
+    in_turn = turn % len(bookies)
+    assert place == in_turn or in_turn not in best
+
+
+@given(st.integers(1, 200), st.integers(0, 200))
+def test_entries_wait_only_for_answers_that_are_under_way_and_many_wait_for_none(wanted, under_way):
+    assert not reading.may_wait(wanted, 0, 64) and not reading.may_wait(64 + wanted, under_way, 64)
+    assert reading.may_wait(wanted, under_way, 64) == (wanted < under_way and wanted < 64)

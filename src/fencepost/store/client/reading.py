@@ -169,7 +169,7 @@ class Readings:
             return
         metadata = role.view.known()
         fragments = metadata.fragments
-        ensemble = fragments[0].ensemble
+        ensemble = tuple(fragments[0].ensemble)
         if len(fragments) > 1 or metadata.write_quorum < len(ensemble):
             self._ask_by_entry(metadata)
             return
@@ -386,7 +386,7 @@ class Stretch(Reading):
             block[: self.end] = self.block[: self.end]
             self.block = block
 
-    def take(self, view: Any, responses: Any, entry_ids: Any, rows: Any) -> int:
+    def take(self, view: Any, responses: Any, entry_ids: Any, rows: Any) -> tuple[int, int]:
         """See :class:`Reading`."""
         role = self.readings.role
         digests, loops = role.digests, self.loops

@@ -207,7 +207,7 @@ class LedgerStore:
         if not self.compiled():
             return FoundRows(table, cached)
         are_few = len(table) < SEVERAL
-        is_missing = (table[:, found.CODE] == MISS) & (entry_ids >= 0) if are_few else entry_ids
+        is_missing = (table[: SEVERAL - 1, found.CODE] == MISS) & (entry_ids[: SEVERAL - 1] >= 0)
         count, errors, block = len(table), 0, None
         try:
             count, errors, block = self.logs.read_rows(ledgers, entry_ids, table, most, now=True)
