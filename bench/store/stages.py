@@ -21,11 +21,11 @@ from bench.store.usage import Cpu
 
 CLIENT: Mapping[str, Sequence[str]] = {
     "receive from the kernel": ("fencepost.store.client.connection:_Link.get_buffer", "fencepost.store.client.connection:_Link.buffer_updated"),
-    "frames into rows": ("fencepost.store.rows.client:parse", "fencepost.store.wire.frames:Frames.feed", "fencepost.store.wire.v3:decode_response"),
+    "frames into rows": ("fencepost.store.rows.client:receive", "fencepost.store.wire.frames:Frames.feed", "fencepost.store.wire.v3:decode_response"),
     "which requests they answer": ("fencepost.store.rows.client:settle",),
     "digests and bodies": ("fencepost.store.rows.client:add_parts", "fencepost.store.entries:Digests.entry_body"),
     "request frames": ("fencepost.store.rows.client:add_frames", "fencepost.store.rows.client:read_frames", "fencepost.store.wire.v3:encode_request"),
-    "check digests of entries read": ("fencepost.store.rows.client:take_entries", "fencepost.store.rows.client:in_order", "fencepost.store.entries:Digests.open_entry"),
+    "check digests of entries read": ("fencepost.store.rows.client:take_entries", "fencepost.store.rows.client:find_entries", "fencepost.store.rows.client:in_order", "fencepost.store.entries:Digests.open_entry"),
     "acknowledgements": ("fencepost.store.rows.client:confirm", "fencepost.store.rows.client:reached"),
     "roles and rules": ("fencepost.store.roles.writer:Writer.receive", "fencepost.store.roles.reader:Reader.receive"),
     "hand to the transport": ("fencepost.store.client.connection:_Link.write",),
@@ -49,8 +49,8 @@ BOOKIE: Mapping[str, Sequence[str]] = {
     "sync": ("fencepost.store.disk.files:OsFile.sync",),
     "answer frames": ("fencepost.store.rows.bookie:answer_adds", "fencepost.store.rows.bookie:answer_reads", "fencepost.store.wire.v3:encode_response", "fencepost.store.wire.v2:encode_response"),
     "look-ups": (
-        "fencepost.store.disk.storage:Storage.cached",
-        "fencepost.store.disk.storage:Storage.cached_rows",
+        "fencepost.store.disk.storage:Storage.look_up_now",
+        "fencepost.store.disk.storage:Storage.rows_now",
         "fencepost.store.disk.storage:Storage.look_up",
         "fencepost.store.disk.storage:Storage.read_rows",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 _ENOUGH = 64
 """Entries that are wanted one by one which are asked for at once, however many are under way: their number saves no more work."""
+_MANY = 256
+"""Entries that are wanted one by one which a bookie is asked for together at most: all bookies have something to do, and callers have their results
+and make new ones by and by, or Python would look for garbage all the time."""
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, gc=False):
@@ -87,6 +91,8 @@ class Readings:
         self.heard: dict[str, tuple[float, int]] = {}
         """When each bookie sent entries last, and the latest of the readings that they were of."""
         self.timer: asyncio.TimerHandle | None = None
+        self.sweeping_at = 0.0
+        """When the timer is due."""
         self.wanted: dict[int, asyncio.Future[bytes]] = {}
         """Entries that are wanted one by one, and not asked for yet."""
         self.wanted_too: list[tuple[int, asyncio.Future[bytes]]] = []
@@ -108,18 +114,25 @@ class Readings:
         reading.number, reading.late_at = self.begun, self.loop.time() + self.delay
         self.under_way.add(reading)
         if self.timer is None:
-            self.timer = self.loop.call_later(self.delay, self._sweep)
+            self._sweep_later(reading.late_at - self.delay)
 
     def _sweep(self) -> None:
         """Have entries read elsewhere that take long."""
         self.timer = None
         now = self.loop.time()
+        was_held_up = now > self.sweeping_at + self.delay / 4
         for reading in [*self.under_way]:
-            if reading.late_at <= now:
+            if was_held_up:  # it is this process that was late, and what came meanwhile is still to be read
+                reading.late_at = max(reading.late_at, now + self.delay / 4)
+            elif reading.late_at <= now:
                 reading.read_elsewhere([bookie for bookie, _ in reading.asked if not self._is_in_line(bookie, reading, now)])
         self.lacking = {bookie: lacking // 2 for bookie, lacking in self.lacking.items() if lacking > 1}
         if self.under_way and self.timer is None:
-            self.timer = self.loop.call_later(self.delay, self._sweep)
+            self._sweep_later(now)
+
+    def _sweep_later(self, now: float) -> None:
+        self.sweeping_at = now + self.delay
+        self.timer = self.loop.call_later(self.delay, self._sweep)
 
     def _is_in_line(self, bookie: str, reading: Reading, now: float) -> bool:
         """Whether a bookie is still sending what was asked for before, and has not gone past this."""
@@ -164,29 +177,43 @@ class Readings:
     def _ask_singly(self) -> None:
         """Ask for the entries that are wanted one by one, unless it is better to wait for answers that are under way."""
         self._is_asking = False
-        wanted, role = self.wanted, self.role
-        if not wanted:
+        if not self.wanted:
             return
-        metadata = role.view.known()
+        metadata = self.role.view.known()
         fragments = metadata.fragments
         ensemble = tuple(fragments[0].ensemble)
         if len(fragments) > 1 or metadata.write_quorum < len(ensemble):
             self._ask_by_entry(metadata)
             return
-        asked = self.asked
+        while self.wanted:
+            place = self._place_to_ask(ensemble)
+            if may_wait(len(self.wanted), self.asked.get(ensemble[place], 0), _ENOUGH):
+                return
+            reading = self._some_wanted()
+            self.turn += len(reading.wanted)
+            self.begin(reading)
+            self._send(reading, ensemble[place], [*reading.wanted])
+
+    def _place_to_ask(self, ensemble: Sequence[str]) -> int:
+        """The place of the bookie that is to be asked for single entries."""
+        asked, lacking, suspects = self.asked, self.lacking, self.role.suspects
         counts = [asked.get(bookie, 0) for bookie in ensemble]
-        if self.lacking:
-            counts = [count + self.lacking.get(bookie, 0) for bookie, count in zip(ensemble, counts, strict=True)]
-        place = least_asked(counts, [bookie in role.suspects for bookie in ensemble], self.turn // _ENOUGH)
-        if may_wait(len(wanted), asked.get(ensemble[place], 0), _ENOUGH):
-            return
-        self.turn += len(wanted)
-        reading = Singles(self, wanted, self.wanted_too)
+        if lacking:
+            counts = [count + lacking.get(bookie, 0) for bookie, count in zip(ensemble, counts, strict=True)]
+        return least_asked(counts, [bookie in suspects for bookie in ensemble], self.turn // _ENOUGH)
+
+    def _some_wanted(self) -> Singles:
+        """The entries that are wanted one by one and come first, as a reading of their own."""
+        wanted, too = self.wanted, self.wanted_too
         self.wanted = {}
-        if self.wanted_too:
-            self.wanted_too = []
-        self.begin(reading)
-        self._send(reading, ensemble[place], [*wanted])
+        if len(wanted) > _MANY:
+            of_all = iter(wanted.items())
+            wanted = dict(islice(of_all, _MANY))
+            self.wanted = dict(of_all)
+        if not too:
+            return Singles(self, wanted)
+        self.wanted_too = [each for each in too if each[0] not in wanted]
+        return Singles(self, wanted, [each for each in too if each[0] in wanted])
 
     def _ask_by_entry(self, metadata: LedgerMetadata) -> None:
         """The same where bookies have different entries."""

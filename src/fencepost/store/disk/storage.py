@@ -262,17 +262,8 @@ class Storage:
         that was asked for, and None."""
         return self._ledgers.look_up(ledger, entry_id)
 
-    def cached(self, ledger: int, entry_id: int) -> bytes | None:
-        """An entry that can be had without the disk, None if there is none; never blocks."""
-        return self._ledgers.cached(ledger, entry_id)
-
-    def cached_rows(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64]) -> FoundRows:
-        """What :meth:`cached` finds, for many entries, given the ledger and the id of each. Rows that :meth:`read_rows` must be asked for have the
-        code ``MISS``. Never blocks."""
-        return self._ledgers.cached_rows(ledgers, entry_ids)
-
     def look_up_now(self, ledger: int, entry_id: int) -> bytes | None:
-        """As :meth:`cached`, of an entry that the operating system has in memory, too."""
+        """An entry that can be had without waiting for a disk, as the operating system has it in memory, or this does; None if it can not."""
         return self._ledgers.look_up_now(ledger, entry_id)
 
     def rows_now(self, ledgers: NDArray[np.int64], entry_ids: NDArray[np.int64], most: int = NO_LIMIT) -> FoundRows:

@@ -123,8 +123,8 @@ class Reader:
     Calls: ``open`` and ``lac`` (give the LAC, or the last entry of a closed ledger), ``read`` of an entry (its data) and ``tail`` of an
     entry: its data as soon as it is confirmed, or None when the ledger has ended before it.
 
-    Entries that are read by the batch are asked for by the driver, of the bookies that :func:`place_to_ask` says; what does not come of it as it
-    should comes here (:class:`ReadOn`).
+    Entries that are read by the batch are asked for by the driver, of the bookies that :func:`place_to_ask` and :func:`least_asked` say; what does
+    not come of it as it should comes here (:class:`ReadOn`).
     """
 
     def __init__(self, ledger: int, settings: ReaderSettings, protections: Protections = ALL) -> None:
