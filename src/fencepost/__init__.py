@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from fencepost.store.client import connect as connect
     from fencepost.store.client import connect_sync as connect_sync
     from fencepost.store.errors import *  # noqa: F403
+    from fencepost.tracing import TraceError as TraceError
+    from fencepost.tracing import TraceEvent as TraceEvent
+    from fencepost.tracing import TraceWriter as TraceWriter
 
 __version__ = "0.1.0"
 
@@ -106,7 +109,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The ledger client and its errors are imported when they are asked for."""
+    """The ledger client and its errors, and what writes traces, are imported when they are asked for."""
     import importlib
 
     from fencepost import extras
@@ -114,6 +117,8 @@ def __getattr__(name: str) -> Any:
     if name in ("connect", "connect_sync"):
         with extras.named(f"fencepost.{name}"):
             return getattr(importlib.import_module("fencepost.store.client"), name)
+    if name in ("TraceError", "TraceEvent", "TraceWriter"):
+        return getattr(importlib.import_module("fencepost.tracing"), name)
     if name.endswith("Error"):
         errors = importlib.import_module("fencepost.store.errors")
         if name in errors.__all__:

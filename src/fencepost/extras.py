@@ -10,18 +10,20 @@ from fencepost.errors import OptionError
 EXTRAS = {
     "spark": ("pyspark", "py4j", "pyarrow", "pandas", "duckdb"),
     "explore": ("starlette", "uvicorn", "anyio"),
+    "query": ("pyarrow", "duckdb", "sqlglot"),
     "store": ("kazoo", "google", "google_crc32c", "prometheus_client", "uvloop"),
 }
 
 
 @contextmanager
-def named(what: str) -> Iterator[None]:
-    """Raises :class:`fencepost.OptionError` if ``what`` needs a library that an extra would have brought."""
+def named(what: str, by: str = "") -> Iterator[None]:
+    """Raises :class:`fencepost.OptionError` if ``what`` needs a library that an extra would have brought: ``by``, or the first that has it."""
     try:
         yield
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        extra = next((extra for extra, libraries in EXTRAS.items() if missing in libraries), None)
+        extras = (extra for extra, libraries in EXTRAS.items() if missing in libraries and by in ("", extra))
+        extra = next(extras, None)
         if extra is None:
             raise
         raise OptionError(f"{what} needs {missing}, which is not installed: pip install 'fencepost[{extra}]'") from error
