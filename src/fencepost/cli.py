@@ -364,6 +364,7 @@ def _simulate_store_options(parser: argparse.ArgumentParser) -> None:
     one.add_argument("-D", metavar="NAME=VALUE", dest="define", action="append", default=[], help="with --replay: set what the seed would choose, as entries=3 (repeatable)")
     told = parser.add_argument_group("results")
     told.add_argument("--json", metavar="FILE", nargs="?", const="-", help="the result as JSON; by default to standard output, which then has nothing else on it")
+    told.add_argument("--trace", metavar="DIR", type=Path, help="write traces of all runs to a folder of traces (docs/traces.md)")
     told.add_argument("--sequence", metavar="FILE", help="with --replay: the run as a sequence diagram (sequencediagram.org)")
     told.add_argument("--html", metavar="FILE", help="with --replay: the run as one page with its sequence diagram")
 
@@ -931,7 +932,7 @@ def _simulate_store(given: argparse.Namespace) -> int:
     from fencepost.store.sim.campaign import Campaign, run
     from fencepost.store.sim.shrink import shrunk
 
-    campaign = Campaign(given.seeds, given.profile, protections, given.jobs or cores())
+    campaign = Campaign(given.seeds, given.profile, protections, given.jobs or cores(), given.trace)
     with _seeds_progress() as progress:
         tally = run(campaign, lambda so_far: progress(so_far.seeds, so_far.events, len(given.seeds)))
     smallest = None
@@ -945,9 +946,11 @@ def _simulate_store(given: argparse.Namespace) -> int:
 def _replay(given: argparse.Namespace, protections: Protections) -> int:
     """Run one seed, and tell what happened in it."""
     from fencepost.store.sim import report
+    from fencepost.store.sim.campaign import run_name, traced
     from fencepost.store.sim.case import drawn, with_settings
     from fencepost.store.sim.run import simulate
     from fencepost.store.sim.story import Story
+    from fencepost.tracing import RunsFile
 
     settings = {}
     for text in given.define:
@@ -956,7 +959,13 @@ def _replay(given: argparse.Namespace, protections: Protections) -> int:
             raise OptionError(f"-D {text}: give a name and a value, as entries=3")
         settings[name] = value
     story = Story()
-    outcome = simulate(with_settings(drawn(given.replay, given.profile, protections), settings), story)
+    case = with_settings(drawn(given.replay, given.profile, protections), settings)
+    if given.trace is None:
+        outcome = simulate(case, story)
+    else:
+        run = run_name(given.profile, protections, given.replay)
+        with RunsFile(given.trace / f"{run}-replayed.parquet") as file:
+            outcome = simulate(case, story, traced(file, f"{run}-replayed"))
     _tell_simulated(given, report.replay_text(outcome, story), report.outcome_data(outcome))
     for option, text in (("sequence", report.sequence), ("html", report.html)):
         path = getattr(given, option)

@@ -39,6 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     running = parser.add_argument_group("running a bookie")
     running.add_argument("--metadata", metavar="URI", help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
     running.add_argument("--port", metavar="N", type=_port, help="the port; 0: any free one at the first start, and the same one ever after (3181)")
+    running.add_argument("--trace", metavar="DIR", help="write a trace of what the bookie does to a folder of traces (docs/traces.md)")
     running.add_argument("--settings", metavar="FILE", help="settings in TOML; options come before them")
     running.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="one setting, as in the file (repeatable)")
     running.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
@@ -64,6 +65,8 @@ def _serve(given: argparse.Namespace, directory: str) -> int:
         over["metadataServiceUri"] = given.metadata
     if given.port is not None:
         over["bookiePort"] = given.port
+    if given.trace is not None:
+        over["traceDirectory"] = given.trace
     settings = Settings.read(given.settings, over)
     logging.basicConfig(level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("fencepost.store.metadata.kazoo").setLevel(logging.ERROR)

@@ -40,6 +40,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=f"the port of bookie 1, the others having the next; by default {plan.BOOKIE_PORT}, or any if one of them is taken",
     )
     starting.add_argument("--detach", action="store_true", help="go on in the background once it serves; fencepost cluster down ends it")
+    starting.add_argument(
+        "--trace", metavar="DIR", type=Path, help="every part writes a trace of what it does to a folder of traces (docs/traces.md)"
+    )
     _json(starting, "how everything is as a line of JSON, after every change")
     for name, purpose in (("status", "how the parts are"), ("down", "end a cluster cleanly, from elsewhere")):
         asking = commands.add_parser(name, help=purpose, allow_abbrev=False)
@@ -84,10 +87,16 @@ def _up(given: argparse.Namespace) -> None:
     with supervisor.Directory(given.directory) as directory:
         planned = plan.planned(given.directory, given.bookies, given.metadata_port, given.bookie_port)
         if not given.detach:
-            up.run(directory, planned, _view(given))
+            up.run(directory, planned, _view(given), given.trace)
             return
     words = [str(given.directory)]
-    for option, value in (("--bookies", given.bookies), ("--metadata-port", given.metadata_port), ("--bookie-port", given.bookie_port)):
+    options = (
+        ("--bookies", given.bookies),
+        ("--metadata-port", given.metadata_port),
+        ("--bookie-port", given.bookie_port),
+        ("--trace", given.trace),
+    )
+    for option, value in options:
         words += [] if value is None else [option, str(value)]
     facts = up.detach(given.directory, words)
     if given.json:

@@ -61,6 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             made.add_argument("--password", metavar="TEXT", help="the ledger's password; by default none")
             made.add_argument("--password-file", metavar="FILE", type=Path, help="a file with the password, without its last line end")
         made.add_argument("--json", action="store_true", help="results as JSON, one object a line")
+        made.add_argument("--trace", metavar="DIR", help="write a trace of what this client does to a folder of traces (docs/traces.md)")
         return made
 
     _create_options(action("create", "create a ledger for the first who appends to it; prints its number", ""))
@@ -111,7 +112,7 @@ def run(given: argparse.Namespace) -> int:
     action: Callable[[Store, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{given.action}"]
 
     async def on_store() -> None:
-        async with fencepost.connect(given.metadata) as store:
+        async with fencepost.connect(given.metadata, trace=given.trace) as store:
             await action(store, given)
 
     import uvloop

@@ -20,6 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", type=Path, help="where it keeps its log and snapshots; made if it is missing")
     parser.add_argument("--port", metavar="N", type=_port, help="the port, instead of the setting clientPort; 0: any free one")
     parser.add_argument("--address", metavar="HOST", help="the address to listen on, instead of the setting clientPortAddress")
+    parser.add_argument("--trace", metavar="DIR", type=Path, help="write a trace of what it does to a folder of traces (docs/traces.md)")
     parser.add_argument("--settings", metavar="FILE", type=Path, help="a TOML file of settings")
     parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
     parser.epilog = "settings:\n" + "\n".join(
@@ -38,7 +39,7 @@ def run(given: argparse.Namespace) -> int:
     logging.basicConfig(
         level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
     )
-    service.run(given.directory, settings, _say)
+    service.run(given.directory, settings, _say, given.trace)
     return errors.HOLDS
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from fencepost.errors import SystemFailure
 from fencepost.metadata_service import log as logs
-from fencepost.metadata_service import protocol, reads, snapshot
+from fencepost.metadata_service import protocol, reads, snapshot, traces
 from fencepost.metadata_service.codes import Code, Refusal
 from fencepost.metadata_service.connection import Connection
 from fencepost.metadata_service.expiry import Expiry
@@ -40,6 +40,7 @@ from fencepost.metadata_service.settings import Settings
 from fencepost.metadata_service.tree import Event, Transaction, Tree
 from fencepost.metadata_service.watches import Watches
 from fencepost.metadata_service.worker import Worker
+from fencepost.tracing import TraceWriter
 
 _logger = logging.getLogger(__name__)
 
@@ -103,11 +104,20 @@ class Latencies:
 class Service:
     """A metadata service: the state, its log, and everybody who is connected.
 
-    ``failed`` is called with the reason when the disk fails; the service takes nothing more then.
+    ``failed`` is called with the reason when the disk fails; the service takes nothing more then. ``trace`` takes what is written, once it is
+    durable; whoever gives it closes it.
     """
 
-    def __init__(self, settings: Settings, log: logs.Log, tree: Tree, failed: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        log: logs.Log,
+        tree: Tree,
+        failed: Callable[[BaseException], None],
+        trace: TraceWriter | None = None,
+    ) -> None:
         self.settings = settings
+        self.trace = trace
         self.tree = tree
         self.watches: Watches[Connection] = Watches()
         self.log = log
@@ -421,6 +431,9 @@ class Service:
 
     def _apply(self, item: Item, entry: Transaction) -> None:
         applied = self.tree.apply(entry)
+        if self.trace is not None and applied.code is Code.OK:
+            for action, subject, parameters in traces.events(entry, applied.result):
+                self.trace.emit(action, subject, parameters)
         for event in applied.events:
             self._tell(event, entry.zxid)
         connection, request = item.connection, entry.request

@@ -16,12 +16,14 @@ from fencepost.metadata_service.server import Service
 from fencepost.metadata_service.settings import Settings
 from fencepost.store.disk.files import Lock, OsFiles
 from fencepost.store.disk.journal import Damage
+from fencepost.tracing import TraceWriter
 
 _logger = logging.getLogger(__name__)
 
 
-def run(directory: Path, settings: Settings, serving: Callable[[str, int], None]) -> None:
-    """Serve until SIGTERM or SIGINT; ``serving`` is called with the address and the port as soon as clients can connect.
+def run(directory: Path, settings: Settings, serving: Callable[[str, int], None], trace: Path | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; ``serving`` is called with the address and the port as soon as clients can connect. ``trace``: a folder
+    for a trace of what is written.
 
     Raises :class:`fencepost.errors.SystemFailure` if the directory is damaged or in use, the port can not be had, or the disk fails.
     """
@@ -35,12 +37,14 @@ def run(directory: Path, settings: Settings, serving: Callable[[str, int], None]
     _allow_many_connections()
     try:
         with _runner() as runner:
-            runner.run(_serve(directory, files, settings, serving))
+            runner.run(_serve(directory, files, settings, serving, trace))
     finally:
         lock.release()
 
 
-async def _serve(directory: Path, files: OsFiles, settings: Settings, serving: Callable[[str, int], None]) -> None:
+async def _serve(
+    directory: Path, files: OsFiles, settings: Settings, serving: Callable[[str, int], None], trace: Path | None
+) -> None:
     try:
         log, tree = Log.open(files, settings.pre_alloc_size << 10, settings.snap_retain_count)
     except Damage as error:
@@ -56,7 +60,8 @@ async def _serve(directory: Path, files: OsFiles, settings: Settings, serving: C
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
-    service = Service(settings, log, tree, end)
+    tracing = None if trace is None else TraceWriter(trace, node="metadata", started={"kind": "metadata", "zxid": tree.zxid})
+    service = Service(settings, log, tree, end, tracing)
     server = await service.serve()
     _logger.info("%s has %s znodes and %s sessions at zxid %#x", directory, len(tree.nodes), len(tree.sessions), tree.zxid)
     serving(*service.address)
@@ -66,6 +71,8 @@ async def _serve(directory: Path, files: OsFiles, settings: Settings, serving: C
         await service.stop()
     except OSError as error:
         reason = reason or error
+    if tracing is not None:
+        await asyncio.to_thread(tracing.close, {} if reason is None else {"error": str(reason)})
     if reason is not None:
         raise SystemFailure(f"the metadata service ended, since its disk failed: {reason}") from reason
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,8 @@ class RunsFile:
         seq: int,
         action: str,
         subject: str | None = None,
-        parameters: dict[str, Any] = NOTHING,
-        state: dict[str, Any] | None = None,
+        parameters: Mapping[str, Any] = NOTHING,
+        state: Mapping[str, Any] | None = None,
         actor: str = "",
     ) -> None:
         """Append an event, whose number is the caller's to count. Raises :class:`TraceError` if it can not be written."""

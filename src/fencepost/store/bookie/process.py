@@ -13,6 +13,7 @@ import signal
 import ssl
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import msgspec
 
@@ -30,6 +31,7 @@ from fencepost.store.metadata.registration import BookieServiceInfo, Endpoint
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.rows import ready as loops
 from fencepost.store.rules.cookies import Boot, has_lost_all, may_boot
+from fencepost.tracing import TraceWriter
 
 SPARE_FILES = 256
 """Files that a bookie has open besides its connections."""
@@ -58,7 +60,11 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
             bookie_id = settings.bookie_id or f"{host}:{port}"
             await _check_cookies(client, directories, bookie_id)
             counts = metrics.Metrics()
-            server = Server(Bookie(limits=settings.of_role()), settings, counts, ended.fail, context)
+            trace = None
+            if settings.trace_directory:
+                trace = TraceWriter(settings.trace_directory, node=bookie_id, started={"kind": "bookie"})
+            role = Bookie(limits=settings.of_role(), traces=trace is not None)
+            server = Server(role, settings, counts, ended.fail, context, trace=trace)
             server.load_loops = lambda: loops.begin(LOOPS, functools.partial(_use, server))
             endpoint = Endpoint("bookie", host, port, extensions=("tls",) if context is not None else ())
             registration = Registration(client, bookie_id, BookieServiceInfo((endpoint,)), server, ended.fail)
@@ -101,6 +107,8 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
                 if end_metrics is not None:
                     end_metrics()
                 await asyncio.to_thread(storage.close)
+                if trace is not None:
+                    await asyncio.to_thread(trace.close, ended.told)
     ended.check()
 
 
@@ -167,6 +175,12 @@ class _Ended:
 
     async def wait(self) -> None:
         await self._event.wait()
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What a trace is told of the end."""
+        error = self._reason or (f"{type(self._error).__name__}: {self._error}" if self._error is not None else "")
+        return {"error": error} if error else {}
 
     def check(self) -> None:
         """Raise if the bookie could not go on."""

@@ -75,6 +75,7 @@ from fencepost.store.roles.interface import (
     Stop,
     Store,
     TimerFired,
+    Trace,
 )
 from fencepost.store.rows.entries import EntryRows
 from fencepost.store.rows.found import CODE, MISS, FoundRows
@@ -84,6 +85,7 @@ from fencepost.store.rules.flow import is_crowded, reads_on, waits_for_others
 from fencepost.store.rules.reading import batch
 from fencepost.store.wire import is_version_2, v2, v3
 from fencepost.store.wire.frames import LENGTH_SIZE, RefusedError, WireError, length_of, refused_length
+from fencepost.tracing import TraceWriter
 
 _OK = Code.OK
 
@@ -134,7 +136,7 @@ class Server:
     The storage is given to :meth:`open`, and calls :meth:`synced`, :meth:`failed` and :meth:`busy` from its threads. ``on_stop`` is called once,
     with the reason, when the bookie can not go on; from then on nothing is answered any more. ``loops``: :mod:`fencepost.store.rows.bookie` once
     it is compiled, and None before, when every message is decoded by itself. ``load_loops`` is called once, when they are worth it, and is to call
-    :meth:`use`.
+    :meth:`use`. ``trace`` takes what the bookie does; whoever gives it closes it.
     """
 
     def __init__(
@@ -146,7 +148,11 @@ class Server:
         context: ssl.SSLContext | None = None,
         loops: Any = None,
         load_loops: Callable[[], None] = lambda: None,
+        trace: TraceWriter | None = None,
     ) -> None:
+        self.trace = trace
+        self._names: dict[int, str] = {}
+        """What the trace calls the connections that it tells of."""
         self.loops = loops
         self.load_loops = load_loops
         self._taken = 0
@@ -198,6 +204,7 @@ class Server:
             Forget: self._forget,
             Result: self._result,
             Stop: self._stop,
+            Trace: self._trace,
         }
 
     # -- start and end ------------------------------------------------------------------------------------------------
@@ -258,6 +265,8 @@ class Server:
     def _synced(self, position: int) -> None:
         if self.stopped:
             return
+        if self.trace is not None:
+            self.trace.emit("journal_synced", parameters={"position": position})
         self._deliver(JournalSynced(position))
         unsynced, metrics, now = self._unsynced, self.metrics, self.loop.time()
         while unsynced and unsynced[0][0] <= position:
@@ -594,6 +603,13 @@ class Server:
             self._records.clear()
             self._entries.clear()
 
+    def _trace(self, effect: Trace) -> None:
+        fields, trace = effect.fields, self.trace
+        assert trace is not None
+        if effect.connection is not None:
+            fields = {**fields, "connection": self._names.get(effect.connection, "")}
+        trace.emit(effect.action, effect.ledger, fields)
+
     def _result(self, result: Result) -> None:
         future = self._calls.pop(result.token)
         if not future.done():
@@ -758,6 +774,8 @@ class Server:
             return 0
         self._accepted += 1
         self.connections[self._accepted] = connection
+        if self.trace is not None:
+            self._names[self._accepted] = connection.peer
         return self._accepted
 
     def _make_room(self) -> bool:
@@ -774,6 +792,8 @@ class Server:
         self.in_flight_bytes -= connection.held
         connection.inbox.held = 0
         self.regulate_all()
+        if not connection.in_flight:  # otherwise there is more to tell of it
+            self._names.pop(connection.number, None)
         if self.connections.pop(connection.number, None) is not None and not self.stopped:
             if connection.in_flight:
                 self._deliver(ConnectionClosed(connection.number))

@@ -196,6 +196,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     ] = True
     force_read_only_bookie: Annotated[bool, Meta(description="whether the bookie takes no adds but those of recoveries")] = False
 
+    # -- traces -------------------------------------------------------------------------------------------------------
+
+    trace_directory: Annotated[str, Meta(description="a folder that a trace of what the bookie does is written to; empty: none is")] = ""
+
     # -- metrics ------------------------------------------------------------------------------------------------------
 
     prometheus_stats_http_address: Annotated[str, Meta(description="where metrics are served")] = "127.0.0.1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 from fencepost.store.client.settings import ClientSettings
@@ -17,14 +18,15 @@ class Connecting:
     wait by themselves. Both close it at the end, ``await`` leaves that to the caller.
     """
 
-    def __init__(self, uri: str, settings: ClientSettings) -> None:
+    def __init__(self, uri: str, settings: ClientSettings, trace: str | Path | None = None) -> None:
         self.uri = uri
         self.settings = settings
+        self.trace = trace
         self._store: Store | None = None
         self._sync_store: SyncStore | None = None
 
     def __await__(self) -> Generator[Any, None, Store]:
-        return Store.connect(self.uri, self.settings).__await__()
+        return Store.connect(self.uri, self.settings, self.trace).__await__()
 
     async def __aenter__(self) -> Store:
         self._store = await self
@@ -35,7 +37,7 @@ class Connecting:
         await self._store.close()
 
     def __enter__(self) -> SyncStore:
-        self._sync_store = SyncStore.connect(self.uri, self.settings)
+        self._sync_store = SyncStore.connect(self.uri, self.settings, self.trace)
         return self._sync_store
 
     def __exit__(self, *_: object) -> None:
@@ -43,18 +45,20 @@ class Connecting:
         self._sync_store.close()
 
 
-def connect(uri: str, settings: ClientSettings | None = None) -> Connecting:
+def connect(uri: str, settings: ClientSettings | None = None, *, trace: str | Path | None = None) -> Connecting:
     """Connect to a ledger store by the address of its metadata: ``zk://HOST:PORT[,HOST:PORT]/ledgers``.
 
         async with fencepost.connect("zk://127.0.0.1:2181/ledgers") as store: ...
         with fencepost.connect("zk://127.0.0.1:2181/ledgers") as store: ...
 
-    Raises :class:`fencepost.OptionError` for what is no address, :class:`MetadataServiceError` if nobody answers there, and
+    ``trace``: a folder for a trace of what this client does.
+
+    Raises :class:`fencepost.TraceError` if there can be no trace, :class:`fencepost.OptionError` for what is no address, :class:`MetadataServiceError` if nobody answers there, and
     :class:`NoClusterError` if there is no cluster.
     """
-    return Connecting(uri, settings or ClientSettings())
+    return Connecting(uri, settings or ClientSettings(), trace)
 
 
-def connect_sync(uri: str, settings: ClientSettings | None = None) -> SyncStore:
+def connect_sync(uri: str, settings: ClientSettings | None = None, *, trace: str | Path | None = None) -> SyncStore:
     """Connect for synchronous code, where ``with`` is not at hand: call ``close`` at the end. Raises as :func:`connect`."""
-    return SyncStore.connect(uri, settings or ClientSettings())
+    return SyncStore.connect(uri, settings or ClientSettings(), trace)

@@ -33,6 +33,7 @@ from fencepost.store.rules.codes import Code
 from fencepost.store.rules.quorums import is_in_write_set
 from fencepost.store.wire.frames import WireError, cut, needed, refused_length
 from fencepost.store.wire.v3 import decode_response, encode_request
+from fencepost.tracing import TraceWriter
 
 _BUFFER, _BUFFER_LIMIT = 64 * 1024, 1024 * 1024
 """Bytes for what arrives: of a connection at first, and of one over which much comes, unless a single frame is larger."""
@@ -125,7 +126,8 @@ class Connection:
     its kind have overtaken is late a ``request_timeout`` after it was sent.
     """
 
-    def __init__(self, bookie: str, client: Client, settings: ClientSettings) -> None:
+    def __init__(self, bookie: str, client: Client, settings: ClientSettings, trace: TraceWriter | None = None) -> None:
+        self.trace = trace
         self.bookie = bookie
         self.client = client
         self.settings = settings
@@ -421,6 +423,7 @@ class Connection:
             link.abort("the client is closed")
             return
         self.attempts, self.link, self.heard_at = 0, link, self.loop.time()
+        self._tell("connected", link)
         self._flush()
 
     def lost(self, link: _Link, reason: str) -> None:
@@ -428,7 +431,13 @@ class Connection:
         if link is self.link:
             self.link = None
             _log.info("the connection to the bookie %s broke: %s", self.bookie, reason)
+            self._tell("disconnected", link)
             self._break()
+
+    def _tell(self, what: str, link: _Link) -> None:
+        """Tell the trace of a connection, whose name is the address that the bookie sees too."""
+        if self.trace is not None:
+            self.trace.emit(what, parameters={"bookie": self.bookie, "connection": link.address})
 
     def _break(self) -> None:
         """All that was asked is unanswered."""
@@ -468,12 +477,15 @@ class _Link(asyncio.BufferedProtocol):
         self.start = self.stop = 0
         self._resize(_BUFFER)
         self.transport: Any = None
+        self.address = ""
+        """This end's, which the bookie sees too."""
         self.tls_answer: asyncio.Future[None] | None = None
         self.reason = "the bookie closed it"
 
     def connection_made(self, transport: Any) -> None:
         """Take the transport."""
         self.transport = transport
+        self.address = "{}:{}".format(*(transport.get_extra_info("sockname") or ("?", 0))[:2])
         of_socket = transport.get_extra_info("socket")
         if of_socket is not None and of_socket.family != getattr(socket, "AF_UNIX", None):
             of_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

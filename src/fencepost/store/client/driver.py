@@ -47,11 +47,13 @@ from fencepost.store.roles.interface import (
     SessionExpired,
     SetTimer,
     TimerFired,
+    Trace,
     Unanswered,
     WriteMetadata,
 )
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import preferred
+from fencepost.tracing import TraceWriter
 
 _OUTCOMES: dict[type[StoreError], Outcome] = {
     NoSuchLedgerError: Outcome.NO_LEDGER,
@@ -63,11 +65,17 @@ _OUTCOMES: dict[type[StoreError], Outcome] = {
 
 
 class Driver:
-    """The process of one client. Make it with :meth:`start`; it ends its session and its connections with :meth:`close`."""
+    """The process of one client. Make it with :meth:`start`; it ends its session and its connections with :meth:`close`.
 
-    def __init__(self, metadata: MetadataClient, settings: ClientSettings) -> None:
+    ``trace`` is written to by all that it does, and closed with it.
+    """
+
+    def __init__(self, metadata: MetadataClient, settings: ClientSettings, trace: TraceWriter | None = None) -> None:
         self.metadata = metadata
         self.settings = settings
+        self.trace = trace
+        self._actors_of: dict[str, int] = {}
+        """How many actors with a name a trace has had."""
         self.loop = asyncio.get_running_loop()
         self.connections: dict[str, Connection] = {}
         self.actors: set[Actor] = set()
@@ -85,9 +93,9 @@ class Driver:
         self._stops: list[Callable[[], None]] = []
 
     @classmethod
-    async def start(cls, metadata: MetadataClient, settings: ClientSettings) -> Driver:
+    async def start(cls, metadata: MetadataClient, settings: ClientSettings, trace: TraceWriter | None = None) -> Driver:
         """A driver that knows which bookies there are."""
-        driver = cls(metadata, settings)
+        driver = cls(metadata, settings, trace)
         driver._stops.append(metadata.listen(driver._session_changed))
         driver._stops.append(await metadata.watch_bookies(driver._bookies_changed))
         return driver
@@ -105,6 +113,8 @@ class Driver:
         for connection in self.connections.values():
             connection.close()
         await self.metadata.close()
+        if self.trace is not None:
+            await asyncio.to_thread(self.trace.close)
 
     # -- bookies -------------------------------------------------------------------------------------------------------
 
@@ -112,7 +122,7 @@ class Driver:
         """The connection to a bookie."""
         found = self.connections.get(bookie)
         if found is None:
-            found = self.connections[bookie] = Connection(bookie, self, self.settings)
+            found = self.connections[bookie] = Connection(bookie, self, self.settings, self.trace)
         return found
 
     async def ask(self, bookie: str, request: Request) -> Response | None:
@@ -155,6 +165,12 @@ class Driver:
     def _tell_bookies(self) -> None:
         for actor in [*self.actors]:
             actor.deliver(self.candidates())
+
+    def name_in_trace(self, role: Any) -> str:
+        """How a trace calls a role of this client: as nobody before."""
+        name = f"{type(role).__name__.lower()} {role.ledger}"
+        number = self._actors_of[name] = self._actors_of.get(name, 0) + 1
+        return name if number == 1 else f"{name} attempt {number}"
 
     # -- the metadata service ------------------------------------------------------------------------------------------
 
@@ -201,6 +217,8 @@ class Driver:
         elif self.unreachable_since is None:
             self.unreachable_since = self.loop.time()
             self._losing_patience = self.loop.call_later(self.settings.metadata_timeout, self._lose_patience)
+        if session is Session.EXPIRED and self.trace is not None:
+            self.trace.emit("expired")
         if session is Session.EXPIRED:
             for actor in [*self.actors]:
                 actor.deliver(SessionExpired())
@@ -258,6 +276,9 @@ class Actor:
             ReadMetadata: self._metadata,
             WriteMetadata: self._metadata,
         }
+        if driver.trace is not None:
+            self._name, self._emit = driver.name_in_trace(role), driver.trace.emit
+            self._carry[Trace] = self._trace
         driver.actors.add(self)
         self.deliver(driver.candidates())
 
@@ -321,6 +342,9 @@ class Actor:
     def _confirmed(self, confirmed: Confirmed) -> None:
         assert self._told is not None
         self._told(confirmed)
+
+    def _trace(self, effect: Trace) -> None:
+        self._emit(effect.action, effect.ledger, effect.fields, actor=self._name)
 
     def _set_timer(self, timer: SetTimer) -> None:
         delay = timer.delay + random.random() * timer.jitter if timer.jitter else timer.delay

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -22,6 +24,7 @@ from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
 from fencepost.store.roles.writer import WriterSettings
 from fencepost.store.rules.metadata import DigestType, LedgerMetadata
 from fencepost.store.rules.quorums import are_quorums
+from fencepost.tracing import TraceWriter
 
 
 class _Handle(Protocol):
@@ -68,7 +71,7 @@ class Store:
         self._driver = driver
 
     @classmethod
-    async def connect(cls, uri: str, settings: ClientSettings) -> Self:
+    async def connect(cls, uri: str, settings: ClientSettings, trace: str | Path | None = None) -> Self:
         """See :func:`fencepost.connect`."""
         metadata = await MetadataClient.connect(
             uri,
@@ -76,11 +79,16 @@ class Store:
             connect_timeout=settings.connect_timeout,
             operation_timeout=settings.metadata_timeout,
         )
+        tracing = None
         try:
             await metadata.instance_id()
-            return cls(await Driver.start(metadata, settings))
+            if trace is not None:
+                tracing = TraceWriter(trace, node=f"client-{secrets.token_hex(4)}", started={"kind": "client"})
+            return cls(await Driver.start(metadata, settings, tracing))
         except BaseException:
             await metadata.close()
+            if tracing is not None:
+                tracing.close()
             raise
 
     async def __aenter__(self) -> Self:
@@ -263,7 +271,7 @@ class Store:
         is not possible now.
         """
         settings = RecovererSettings(_bytes(password), self._driver.settings.recovery_in_flight)
-        role = Recoverer(ledger, settings)
+        role = Recoverer(ledger, settings, traces=self._driver.trace is not None)
         calls = Calls(self._driver, ledger, role)
         try:
             recovering = calls.start("recover")

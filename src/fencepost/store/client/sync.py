@@ -9,6 +9,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
+from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from fencepost.errors import OptionError
@@ -265,11 +266,11 @@ class SyncStore:
         self._store = store
 
     @classmethod
-    def connect(cls, uri: str, settings: ClientSettings) -> Self:
+    def connect(cls, uri: str, settings: ClientSettings, trace: str | Path | None = None) -> Self:
         """See :func:`fencepost.connect_sync`."""
         loop = _Loop()
         try:
-            return cls(loop, loop.wait(Store.connect(uri, settings)))
+            return cls(loop, loop.wait(Store.connect(uri, settings, trace)))
         except BaseException:
             loop.stop()
             raise

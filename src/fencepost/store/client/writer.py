@@ -37,7 +37,7 @@ class LedgerWriter:
         self.id = ledger
         """The ledger."""
         self._driver = driver
-        self._role = Writer(ledger, settings, loops=RowLoops(LOOPS))
+        self._role = Writer(ledger, settings, loops=RowLoops(LOOPS), traces=driver.trace is not None)
         self._in_flight_limit = settings.in_flight_limit
         self._in_flight_bytes_limit = in_flight_bytes
         self._largest = driver.settings.frame_limit - _OVERHEAD

@@ -72,10 +72,13 @@ def wait_until_free(path: Path) -> None:
 
 
 class Supervisor:
-    """The parts of a cluster. ``changed`` is called with a part whenever its state is another."""
+    """The parts of a cluster. ``changed`` is called with a part whenever its state is another. ``trace``: a folder for their traces."""
 
-    def __init__(self, directory: Directory, plan: Plan, changed: Callable[[Part], None]) -> None:
+    def __init__(
+        self, directory: Directory, plan: Plan, changed: Callable[[Part], None], trace: Path | None = None
+    ) -> None:
         self.directory = directory.path
+        self._trace = trace
         self.plan = plan
         self._changed = changed
         self.parts = {
@@ -91,6 +94,8 @@ class Supervisor:
         command = [*PROGRAM, kind, str(self.directory / label(name)), "--port", str(self.plan.port(name))]
         if name != METADATA:
             command += ["--metadata", self.plan.uri]
+        if self._trace is not None:
+            command += ["--trace", str(self._trace)]
         settings = self.directory / SETTINGS[kind]
         return [*command, "--settings", str(settings)] if settings.exists() else command
 

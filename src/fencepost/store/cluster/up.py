@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fencepost.errors import OptionError, SystemFailure
+from fencepost import tracing
+from fencepost.errors import FencepostError, OptionError, SystemFailure
 from fencepost.store.cluster import control, views
 from fencepost.store.cluster.part import Part, last_words
 from fencepost.store.cluster.plan import LOGS, Plan
@@ -27,16 +28,22 @@ ASKED_EVERY = 0.1
 LOG = "cluster.log"
 
 
-def run(directory: Directory, plan: Plan, view: views.View) -> None:
-    """Start a cluster, and run it until somebody wants it to end. Raises SystemFailure if it can not be started."""
-    asyncio.run(_run(directory, plan, views.Forgiving(view)))
+def run(directory: Directory, plan: Plan, view: views.View, trace: Path | None = None) -> None:
+    """Start a cluster, and run it until somebody wants it to end. ``trace``: a folder for traces of all parts.
+
+    Raises SystemFailure if it can not be started.
+    """
+    asyncio.run(_run(directory, plan, views.Forgiving(view), trace))
+    if trace is not None:
+        with contextlib.suppress(FencepostError):  # parts that were killed have left what can be read as it is
+            tracing.pack(trace)
 
 
-async def _run(directory: Directory, plan: Plan, view: views.View) -> None:
+async def _run(directory: Directory, plan: Plan, view: views.View, trace: Path | None) -> None:
     def changed(part: Part) -> None:
         view.changed(part.facts(), supervisor.facts())
 
-    supervisor = Supervisor(directory, plan, changed)
+    supervisor = Supervisor(directory, plan, changed, trace)
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, _end, supervisor, view)

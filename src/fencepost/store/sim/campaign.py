@@ -6,29 +6,37 @@ import hashlib
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
 
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.sim.case import DEFAULT, drawn
 from fencepost.store.sim.cluster import Outcome
 from fencepost.store.sim.run import simulate
+from fencepost.store.sim.trace import SimTrace
+from fencepost.tracing import RunsFile
 
 CHUNK = 20
 """Seeds that a process takes at a time."""
 
+TRACED_CHUNK = 200
+"""The same where they are traced: those are in one file."""
+
 
 @dataclass(frozen=True)
 class Campaign:
-    """The seeds of a profile, and who is to run them."""
+    """The seeds of a profile, and who is to run them. ``traces``: a folder for traces of all runs, ``PROFILE-seed-N``."""
 
     seeds: range
     profile: str = DEFAULT
     protections: Protections = ALL
     jobs: int = 1
+    traces: Path | None = None
 
 
 @dataclass
@@ -89,8 +97,10 @@ def _chunks(campaign: Campaign) -> Iterator[Iterator[Chunk]]:
     """The chunks of a campaign in the order of their seeds."""
     # The first ones are small, so that a fault that is found at once is told at once.
     starts = [*campaign.seeds[:CHUNK:4], *campaign.seeds[CHUNK::CHUNK]]
+    if campaign.traces is not None:
+        starts = [*campaign.seeds[::TRACED_CHUNK]]
     stops = [*starts[1:], campaign.seeds.stop]
-    tasks = [(campaign.profile, campaign.protections, start, stop) for start, stop in zip(starts, stops, strict=True)]
+    tasks = [(campaign, start, stop) for start, stop in zip(starts, stops, strict=True)]
     if campaign.jobs == 1:
         yield (_run_chunk(*task) for task in tasks)
         return
@@ -102,7 +112,7 @@ def _chunks(campaign: Campaign) -> Iterator[Iterator[Chunk]]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _in_order(pool: ProcessPoolExecutor, tasks: list[tuple[str, Protections, int, int]], ahead: int) -> Iterator[Chunk]:
+def _in_order(pool: ProcessPoolExecutor, tasks: list[tuple[Campaign, int, int]], ahead: int) -> Iterator[Chunk]:
     waiting: deque[Future[Chunk]] = deque()
     for task in tasks:
         waiting.append(pool.submit(_run_chunk, *task))
@@ -112,10 +122,34 @@ def _in_order(pool: ProcessPoolExecutor, tasks: list[tuple[str, Protections, int
         yield waiting.popleft().result()
 
 
-def _run_chunk(profile: str, protections: Protections, start: int, stop: int) -> Chunk:
-    chunk = Chunk([])
+def _run_chunk(campaign: Campaign, start: int, stop: int) -> Chunk:
+    if campaign.traces is None:
+        return _run_seeds(campaign, start, stop, None)
+    name = f"{run_name(campaign.profile, campaign.protections, start)}-to-{stop - 1}.parquet"
+    with RunsFile(campaign.traces / name) as file:
+        return _run_seeds(campaign, start, stop, file)
+
+
+def run_name(profile: str, protections: Protections, seed: int) -> str:
+    """The name of the run of a seed in traces."""
+    without = "".join(f"-without-{name}" for name in ALL._fields if not getattr(protections, name))
+    return f"{profile}{without}-seed-{seed}"
+
+
+def traced(file: RunsFile, run: str) -> SimTrace:
+    """What a run is to be given to be traced in a file of many."""
+
+    def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Mapping[str, Any]) -> None:
+        file.emit(run, node, incarnation, seq, action, subject, parameters)
+
+    return SimTrace(emit)
+
+
+def _run_seeds(campaign: Campaign, start: int, stop: int, file: RunsFile | None) -> Chunk:
+    chunk, profile, protections = Chunk([]), campaign.profile, campaign.protections
     for seed in range(start, stop):
-        outcome = simulate(drawn(seed, profile, protections))
+        trace = None if file is None else traced(file, run_name(profile, protections, seed))
+        outcome = simulate(drawn(seed, profile, protections), trace=trace)
         chunk.hashes.append(outcome.trace_hash)
         chunk.events += outcome.events
         chunk.virtual += outcome.time
