@@ -72,9 +72,9 @@ class Exam:
             await metadata.initialise()
 
     async def connect(self, given: Given) -> int:
-        """Of the Java client's settings there is one here, which is that of a ledger."""
+        """Of the Java client's settings there is one here, which is that of a ledger; ``trace`` is a folder of traces."""
         number = self._numbered()
-        self.stores[number] = await fencepost.connect(given["uri"])
+        self.stores[number] = await fencepost.connect(given["uri"], trace=given.get("settings", {}).get("trace"))
         self.explicit_lac_intervals[number] = given.get("settings", {}).get("explicitLacInterval", 0) / 1000
         return number
 

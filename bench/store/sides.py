@@ -18,9 +18,11 @@ HEAP = 1024
 """MiB of heap of each Java virtual machine, and as much outside of it. BookKeeper's own scripts give a bookie a heap of 1 GiB."""
 
 OURS = "Fencepost"
+TRACED = "Fencepost, traced"
 THEIRS = "Java"
 KINDS = {
     OURS: (FENCEPOST, FENCEPOST, FENCEPOST),
+    TRACED: (FENCEPOST, FENCEPOST, FENCEPOST),
     THEIRS: (JAVA, JAVA, ZOOKEEPER),
     "Fencepost client, Java bookies": (FENCEPOST, JAVA, ZOOKEEPER),
     "Java client, Fencepost bookies": (JAVA, FENCEPOST, FENCEPOST),
@@ -50,6 +52,10 @@ class Side:
         self._folder = folder
         self._heap = heap
         self._program = programs[0]
+        self._client_settings: dict[str, Any] = {}
+        if name == TRACED:
+            traces = str(folder / "traces")
+            settings, self._client_settings = {**settings, "traceDirectory": traces}, {"trace": traces}
         self.cluster = Cluster(bookies, metadata, folder, heap, short=False, settings=settings, program=programs[1])
         self.processes: list[ClientProcess] = []
         self._clients: list[Client] = []
@@ -77,7 +83,7 @@ class Side:
         for number in range(clients):
             log = self._folder / f"client-{number + 1}.log"
             self.processes.append(ClientProcess(self._client_kind, log, self._heap, short=False, program=self._program))
-            self._clients.append(Client(self.processes[-1], self.cluster.uri))
+            self._clients.append(Client(self.processes[-1], self.cluster.uri, **self._client_settings))
 
     def end(self) -> None:
         """End all processes."""
