@@ -55,8 +55,11 @@ def header(body: bytes) -> tuple[int, int, int, int]:
 
 def runs_of(entry_ids: Iterable[int]) -> Runs:
     """Ids of entries as runs, each its first and last id; ascending ids as the fewest."""
+    ids: list[int] = entry_ids.tolist() if hasattr(entry_ids, "tolist") else list(entry_ids)
+    if ids and ids == [*range(ids[0], ids[0] + len(ids))]:  # which is seen at once, and mostly so
+        return ((ids[0], ids[-1]),)
     runs: list[tuple[int, int]] = []
-    for entry_id in entry_ids:
+    for entry_id in ids:
         if runs and runs[-1][1] == entry_id - 1:
             runs[-1] = (runs[-1][0], entry_id)
         else:

@@ -76,6 +76,10 @@ class Segment:
         HEAD.pack_into(self.memory, self.end, len(payload), crc32(payload))
         self.end = end
 
+    def finish(self) -> None:
+        """Nothing more is put into it."""
+        self.memory.close()
+
     def close(self, remove: bool = False) -> None:
         """Let go of the file, and remove it if that is wanted."""
         if remove:
@@ -86,10 +90,7 @@ class Segment:
 
 
 def _take_room(file: int, size: int) -> None:
-    """Have the disk set bytes aside for a file, zeros."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(file, 0, size)
-        return
+    """Fill a file with zeros: the disk has set the bytes aside then, and the pages are in memory, which makes the first write to each cheap."""
     rest = size
     while rest:
         rest -= os.write(file, bytes(min(rest, 1 << 20)))
@@ -101,9 +102,9 @@ class Contents:
     Raises :class:`TraceError` if it is none, or damaged, and ``OSError`` if it can not be read.
     """
 
-    def __init__(self, path: Path, data: bytes | mmap.mmap | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self.data = path.read_bytes() if data is None else data
+        self.data = path.read_bytes()
         if self.data[: len(MAGIC)] != MAGIC:
             if not MAGIC.startswith(self.data[: len(MAGIC)].rstrip(b"\0")):
                 raise TraceError(f"{path} is no spool of a trace, or one of another version of Fencepost")

@@ -1,7 +1,7 @@
 """The writer of traces.
 
-An event is encoded and copied into memory-mapped pages; nothing is asked of the operating system for it. Full files of frames become Parquet files in a
-thread that makes pauses, so that it does not hold up the process. What is left becomes Parquet when the writer is closed.
+An event is encoded and copied into memory-mapped pages; nothing is asked of the operating system for it. Full files of frames become Parquet files when
+the writer is closed; once there are many, in a thread that makes pauses, so that it does not hold up the process.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import count, islice
 from pathlib import Path
@@ -28,7 +29,7 @@ from fencepost.tracing.event import ENDED, STARTED, STOPPED, TraceError, named
 from fencepost.tracing.folder import Folder, Name, stem_of
 from fencepost.tracing.spool import HEAD, Contents, Row, Segment, Whose
 
-SEGMENT = 8 << 20
+SEGMENT = 4 << 20
 """Bytes of a file of frames."""
 EVENT_LIMIT = 1 << 20
 """Bytes of an event at the most."""
@@ -39,6 +40,8 @@ RESERVE = 4_096
 REASON = 300
 """Characters of a reason for which a trace ends."""
 
+KEPT = 16
+"""Full files of frames that may wait until the writer is closed; with more, the first is made Parquet."""
 _BATCH = 256
 """Events that the thread takes between two pauses."""
 _PAUSE = 0.001
@@ -281,7 +284,7 @@ class _Worker:
         self._thread.start()
 
     def pack(self, segment: Segment) -> None:
-        """Make a Parquet file of a segment."""
+        """Make a Parquet file of a segment, sooner or later."""
         self._segments.put(segment)
 
     def finish(self) -> None:
@@ -291,9 +294,15 @@ class _Worker:
         self._thread.join()
 
     def _work(self) -> None:
+        waiting: deque[Segment] = deque()
         while (segment := self._segments.get()) is not None:
             self._prepare()
-            _pack_segment(self._folder, segment, self._rest)
+            segment.finish()
+            waiting.append(segment)
+            if len(waiting) > KEPT:
+                _pack_segment(self._folder, waiting.popleft(), self._rest)
+        for segment in waiting:
+            _pack_segment(self._folder, segment)
 
     def _rest(self) -> None:
         if self._pause:
@@ -307,7 +316,7 @@ def _pack_segment(folder: Folder, segment: Segment, rest: Callable[[], None] = l
     """Make a Parquet file of a segment and remove the segment; leave it if that is not possible."""
     is_packed = False
     try:
-        _convert(folder, Contents(segment.path, segment.memory), rest)
+        _convert(folder, Contents(segment.path), rest)
         is_packed = True
     except OptionError:
         _log.info("%s stays as it is: there is no PyArrow", segment.path)
