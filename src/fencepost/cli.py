@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from fencepost.trace.dot import Graph
     from fencepost.trace.reading import Written
 
-STORE_COMMANDS = {
+APART = {
+    "validate": "hold traces of running systems to a protocol",
     "cluster": "start a ledger store on this machine, see how it is, and hurt it",
     "metadata": "run the metadata service",
     "bookie": "run a bookie, and look after it",
@@ -41,7 +42,7 @@ STORE_COMMANDS = {
 }
 """Commands in modules of :mod:`fencepost.commands` by the same names, which have ``add_options(parser)`` and ``run(given)``."""
 
-COMMANDS = ("check", "explore", "list", "show", "query", "witness", "diff", "simulate-store", *STORE_COMMANDS)
+COMMANDS = ("check", "explore", "list", "show", "query", "witness", "diff", "simulate-store", *APART)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -140,7 +141,7 @@ def _run(given: list[str]) -> int:
 
 
 def _parser(command: str) -> argparse.ArgumentParser:
-    """The parser of all commands. Options of the store's are there only for ``command``, since its module takes time to import."""
+    """The parser of all commands. Options of commands in modules apart are there only for ``command``, since modules take time to import."""
     parser = arguments.Parser(
         prog="fencepost",
         description="Checks replicated-log protocols written as ordinary Python.",
@@ -177,13 +178,13 @@ def _parser(command: str) -> argparse.ArgumentParser:
     )
     simulating.set_defaults(run=_simulate_store)
     _simulate_store_options(simulating)
-    for name, purpose in STORE_COMMANDS.items():
-        of_store = commands.add_parser(name, help=purpose, allow_abbrev=False)
+    for name, purpose in APART.items():
+        apart = commands.add_parser(name, help=purpose, allow_abbrev=False)
         if name == command:
             with extras.named(f"fencepost {name}"):
                 module = importlib.import_module(f"fencepost.commands.{name}")
-            module.add_options(of_store)
-            of_store.set_defaults(run=module.run)
+            module.add_options(apart)
+            apart.set_defaults(run=module.run)
     for each in commands.choices.values():
         _add_debug(each)
     return parser
@@ -371,7 +372,7 @@ def _simulate_store_options(parser: argparse.ArgumentParser) -> None:
 
 def _unknown_option(given: str, parser: argparse.ArgumentParser, command: str | None) -> str:
     if not given.startswith("-"):
-        if command in STORE_COMMANDS:
+        if command in APART:
             return f"{given} is one argument too many: see {parser.prog} --help"
         return f"{given} is one argument too many: give one protocol at a time"
     options = [option for action in parser._actions for option in action.option_strings]
@@ -393,16 +394,8 @@ def _list(_: argparse.Namespace) -> int:
 def _show(given: argparse.Namespace) -> int:
     from fencepost.describe import description
 
-    output.say(description(loading.load(given.protocol), _width()))
+    output.say(description(loading.load(given.protocol), output.width()))
     return errors.HOLDS
-
-
-def _width() -> int:
-    """How wide text may be: as wide as the terminal, within reason."""
-    try:
-        return max(40, min(110, os.get_terminal_size(output.stdout().fileno()).columns))
-    except (OSError, ValueError, AttributeError):
-        return 100
 
 
 # -- check ------------------------------------------------------------------------------------------------------------
@@ -596,11 +589,11 @@ class _Results:
         if not path:
             raise OptionError(f"--{option} is given no name: name a file")
         for other, taken in self.files.items():
-            if os.path.realpath(taken) == os.path.realpath(path) and not _is_device(path):
+            if os.path.realpath(taken) == os.path.realpath(path) and not output.is_device(path):
                 raise OptionError(f"--{option} and --{other} are both to be written to {path}")
         if os.path.realpath(path) == os.path.realpath(loading.split(self.given.protocol)[0]):
             raise OptionError(f"--{option} {path} would overwrite the protocol")
-        _must_be_writable(option, path)
+        output.must_be_writable(option, path)
         self.files[option] = path
 
     def _graph(self, protocol: Protocol) -> Graph | ProtocolRaised:
@@ -659,7 +652,7 @@ class _Results:
             with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
         except OSError as error:
-            if not _is_device(path):
+            if not output.is_device(path):
                 with contextlib.suppress(OSError):
                     os.remove(path)  # half a file is worse than none
             raise SystemFailure(f"--{option} {path} could not be written: {error.strerror}") from error
@@ -763,31 +756,6 @@ def _written(table: Table) -> str:
     return f"{what}." if table.complete else f"{what}. It is not complete: it ends with level {table.depth}."
 
 
-def _is_device(path: str) -> bool:
-    return os.path.exists(path) and not os.path.isfile(path)
-
-
-def _must_be_writable(option: str, path: str) -> None:
-    """Raises unless ``path`` can be written; leaves what is there as it is, and nothing where there was nothing."""
-    folder = os.path.dirname(path) or "."
-    if os.path.isdir(path):
-        raise OptionError(f"--{option} {path} is a directory: name a file in it")
-    if not os.path.isdir(folder):
-        raise OptionError(f"--{option} {path} can not be written: there is no directory {folder}")
-    if _is_device(path):  # opening a pipe would wait for its reader
-        if not os.access(path, os.W_OK):
-            raise OptionError(f"--{option} {path} can not be written")
-        return
-    there = os.path.lexists(path)
-    try:
-        with open(path, "ab"):
-            pass
-        if not there:
-            os.remove(path)
-    except OSError as error:
-        raise OptionError(f"--{option} {path} can not be written: {error.strerror}") from None
-
-
 def _must_be_readable(expression: str, protocol: Protocol) -> None:
     """Raises :class:`OptionError` unless an expression can be read. It is evaluated when there is a counterexample, and not before."""
     from fencepost.trace.expression import Expression
@@ -832,12 +800,12 @@ def _query(given: argparse.Namespace) -> int:
     space = StateSpace(given.space)
     for option in ("json", "csv"):
         if getattr(given, option) not in (None, "-"):
-            _must_be_writable(option, getattr(given, option))
+            output.must_be_writable(option, getattr(given, option))
     with answered(space, given.sql, _by(given)) as answer:
         files = [(told.as_json, given.json, "json"), (told.as_csv, given.csv, "csv")]
         for render, path, option in files:
             if path is not None:
-                _write_rows(option, path, render(answer.columns, answer.rows()))
+                output.write_lines(option, path, render(answer.columns, answer.rows()))
         if "-" not in (given.json, given.csv):
             rows = answer.first(given.rows + 1)
             output.say(told.aligned(answer.columns, rows[: given.rows]))
@@ -853,18 +821,6 @@ def _by(given: argparse.Namespace) -> By:
     from fencepost.states.questions import By
 
     return By(given.engine, given.master, dict(given.conf), given.debug)
-
-
-def _write_rows(option: str, path: str, lines: Iterator[str]) -> None:
-    if path == "-":
-        for line in lines:
-            output.put(line)
-        return
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.writelines(lines)
-    except OSError as error:
-        raise SystemFailure(f"--{option} {path} could not be written: {error.strerror}") from error
 
 
 def _witness(given: argparse.Namespace) -> int:
@@ -893,15 +849,15 @@ def _diff(given: argparse.Namespace) -> int:
 
     one, other = StateSpace(given.space), StateSpace(given.other)
     if given.json not in (None, "-"):
-        _must_be_writable("json", given.json)
+        output.must_be_writable("json", given.json)
     found = difference(one, other, _by(given), _names(given.parts))
     traces = [side.nearest and witness(side.space, *side.nearest) for side in found.sides]
     if given.json is not None:
         from fencepost.trace.json import dumps
 
-        _write_rows("json", given.json, iter([dumps(data(found, traces), indent=2), "\n"]))
+        output.write_lines("json", given.json, iter([dumps(data(found, traces), indent=2), "\n"]))
     if given.json != "-":
-        output.say(story(found, traces, _width()))
+        output.say(story(found, traces, output.width()))
     return errors.HOLDS
 
 
@@ -922,7 +878,7 @@ def _simulate_store(given: argparse.Namespace) -> int:
         if path == "-" and option != "json":
             raise OptionError(f"--{option} - is not possible: only --json can go to standard output")
         if path not in (None, "-"):
-            _must_be_writable(option, path)
+            output.must_be_writable(option, path)
     if given.replay is not None:
         return _replay(given, protections)
     if given.define:
@@ -970,7 +926,7 @@ def _replay(given: argparse.Namespace, protections: Protections) -> int:
     for option, text in (("sequence", report.sequence), ("html", report.html)):
         path = getattr(given, option)
         if path is not None:
-            _write_rows(option, path, iter([text(outcome, story)]))
+            output.write_lines(option, path, iter([text(outcome, story)]))
     return errors.HOLDS if outcome.violation is None else errors.SAFETY_VIOLATED
 
 
@@ -990,7 +946,7 @@ def _tell_simulated(given: argparse.Namespace, text: str, document: dict[str, An
     if given.json is not None:
         from fencepost.trace.json import dumps
 
-        _write_rows("json", given.json, iter([dumps(document, indent=2), "\n"]))
+        output.write_lines("json", given.json, iter([dumps(document, indent=2), "\n"]))
     if given.json != "-":
         output.say(text)
 

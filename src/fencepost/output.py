@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
-from fencepost.errors import SystemFailure
+from fencepost.errors import OptionError, SystemFailure
 from fencepost.spec.values import printable
 
 LONGEST = 2_000
@@ -92,3 +92,51 @@ def complain(message: str, error: BaseException | None, debug: bool) -> None:
             line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
         sys.stderr.write(f"fencepost: {line}\n")
         sys.stderr.flush()
+
+
+# -- files and terminals ----------------------------------------------------------------------------------------------
+
+
+def width() -> int:
+    """How wide text may be: as wide as the terminal, within reason."""
+    try:
+        return max(40, min(110, os.get_terminal_size(stdout().fileno()).columns))
+    except (OSError, ValueError, AttributeError):
+        return 100
+
+
+def is_device(path: str) -> bool:
+    return os.path.exists(path) and not os.path.isfile(path)
+
+
+def must_be_writable(option: str, path: str) -> None:
+    """Raises unless ``path`` can be written; leaves what is there as it is, and nothing where there was nothing."""
+    folder = os.path.dirname(path) or "."
+    if os.path.isdir(path):
+        raise OptionError(f"--{option} {path} is a directory: name a file in it")
+    if not os.path.isdir(folder):
+        raise OptionError(f"--{option} {path} can not be written: there is no directory {folder}")
+    if is_device(path):  # opening a pipe would wait for its reader
+        if not os.access(path, os.W_OK):
+            raise OptionError(f"--{option} {path} can not be written")
+        return
+    there = os.path.lexists(path)
+    try:
+        with open(path, "ab"):
+            pass
+        if not there:
+            os.remove(path)
+    except OSError as error:
+        raise OptionError(f"--{option} {path} can not be written: {error.strerror}") from None
+
+
+def write_lines(option: str, path: str, lines: Iterator[str]) -> None:
+    if path == "-":
+        for line in lines:
+            put(line)
+        return
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(lines)
+    except OSError as error:
+        raise SystemFailure(f"--{option} {path} could not be written: {error.strerror}") from error

@@ -129,6 +129,19 @@ class Seeds(Bottom):
             self._write(f"{done:,} of {of:,} seeds ({per_second(rate)})   {events:,} events   {duration(seconds)}{left}")
 
 
+class TracesLine(Bottom):
+    """Draws how far a validation of traces is, where somebody watches: call :meth:`report` with what is done."""
+
+    def report(self, done: int, steps: int, of: int) -> None:
+        """``done`` traces of so many, with so many steps."""
+        now = self._clock()
+        if not self._terminal.isatty() or not self._is_due(now):
+            return
+        seconds = now - self._started
+        left = f"   {roughly((of - done) * seconds / done)} left" if done and seconds > 2 else ""
+        self._write(f"{done:,} of {of:,} traces   {steps:,} steps ({per_second(steps / seconds)})   {duration(seconds)}{left}")
+
+
 class Entries(Bottom):
     """Draws how far the entries of a ledger are, where somebody watches: call :meth:`report` often."""
 

@@ -14,7 +14,7 @@ from docs.documents import DOCS, EXAMPLES, ROOT, Block, blocks, documents, is_ex
 import fencepost
 from fencepost import errors
 from fencepost.arguments import Parser
-from fencepost.cli import STORE_COMMANDS, _check_options, _explore_options, _simulate_store_options
+from fencepost.cli import APART, _check_options, _explore_options, _simulate_store_options
 from fencepost.loading import load
 from fencepost.trace.json import data
 
@@ -94,11 +94,11 @@ def test_the_command_line_page_has_every_option_and_no_other() -> None:
     exploring, simulating = Parser(), Parser()
     _explore_options(exploring)
     _simulate_store_options(simulating)
-    of_store = []
-    for name in STORE_COMMANDS:
-        of_store.append(Parser())
-        importlib.import_module(f"fencepost.commands.{name}").add_options(of_store[-1])
-    actions = [action for each in (parser, exploring, simulating, *of_store) for action in all_actions(each)]
+    apart = []
+    for name in APART:
+        apart.append(Parser())
+        importlib.import_module(f"fencepost.commands.{name}").add_options(apart[-1])
+    actions = [action for each in (parser, exploring, simulating, *apart) for action in all_actions(each)]
     options = {option for action in actions for option in action.option_strings} | {"--debug"}
     described = set(re.findall(r"^\| `(-\w+|--[\w-]+)", page, flags=re.M)) | set(re.findall(r"^\| `-h`, `(--help)`", page, flags=re.M))
     assert described == options

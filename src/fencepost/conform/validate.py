@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from random import Random
@@ -29,7 +29,8 @@ class Verdict:
     """What came of one trace.
 
     ``accepted``, or how far it got: ``taken`` of ``steps`` steps. ``refusals``: what could have come next, and why none of it can; ``problem``: why
-    the trace could not be followed at all. ``path``: the steps that were taken, by number, if it was asked for.
+    the trace could not be followed at all. ``path``: the steps that were taken, by number, if it was asked for. ``follower``: who has followed it,
+    ``names``: what the model values stand for, as far as the trace got there.
     """
 
     subject: str
@@ -42,6 +43,8 @@ class Verdict:
     problem: str = ""
     path: list[tuple[TraceEvent, Step, Taken]] = field(default_factory=list)
     row: list[int] = field(default_factory=list)
+    follower: Follower | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 class Validator:
@@ -74,13 +77,14 @@ class Validator:
         conformance = self.conformance(subject, events)
         follower = self.follower(dict(conformance.constants()))
         conformance.bind(follower.protocol)
+        verdict = Verdict(subject, False, len(events), 0, follower=follower, names=conformance.names())
         steps: list[Step] = []
         sources: list[TraceEvent] = []
         for event in events:
             for step in conformance.steps(event):
                 steps.append(step)
                 sources.append(event)
-        verdict = Verdict(subject, False, len(events), sum(step.action is not None for step in steps))
+        verdict.steps = sum(step.action is not None for step in steps)
         if not verdict.steps:
             verdict.problem = "no event of the trace is a step of the protocol"
             return verdict

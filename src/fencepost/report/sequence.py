@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from fencepost.report.diagram import CHANGED, Arrow, Diagram, Moment, Note, diagram
 from fencepost.trace import Trace
@@ -19,14 +21,15 @@ def sequence(trace: Trace, verdict: str | None = None) -> str:
     return written(diagram(trace), verdict)
 
 
-def written(drawn: Diagram, verdict: str | None = None) -> str:
-    """A diagram in that form."""
+def written(drawn: Diagram, verdict: str | None = None, stand_for: Mapping[str, str] = MappingProxyType({})) -> str:
+    """A diagram in that form. ``stand_for``: who some of its participants are."""
     names = _identifiers([line.name for line in drawn.lifelines])
     found = []
     for line in drawn.lifelines:
         alias = names[line.name]
-        quoted = line.name.replace('"', "'")
-        found.append(f"participant {alias}" if alias == line.name else f'participant "{quoted}" as {alias}')
+        shown = f"{line.name}: {stand_for[line.name]}" if line.name in stand_for else line.name
+        quoted = shown.replace('"', "'")
+        found.append(f"participant {alias}" if alias == shown else f'participant "{quoted}" as {alias}')
     for moment in drawn.moments:
         if drawn.loop is not None and moment.number == drawn.loop + 1:
             found.append("loop for ever")

@@ -88,6 +88,12 @@ def trace_story(trace: Trace, *, width: int = WIDTH) -> str:
     return "\n".join(line.text for line in _Story(max(width, NARROWEST)).steps(trace)) + "\n"
 
 
+def steps_story(trace: Trace, *, width: int = WIDTH) -> str:
+    """The same without what there is before the first step, for the end of a longer behaviour."""
+    _, *told = _Story(max(width, NARROWEST)).moments(trace)
+    return "\n".join(line.text for lines in told for line in lines) + "\n"
+
+
 class Rendered:
     """A result for Rich: ``console.print(render(result))``. Laid out for the width it is printed in."""
 

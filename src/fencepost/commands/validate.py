@@ -1,0 +1,153 @@
+"""``fencepost validate``: holds traces of running systems to a protocol that was checked."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fencepost import arguments, errors, output, tracing
+from fencepost.conform import registry
+from fencepost.conform.conformance import Conformance
+from fencepost.conform.outcome import Explain, Outcome, judged
+from fencepost.conform.traces import Traces
+from fencepost.conform.validate import Validator
+from fencepost.errors import OptionError
+from fencepost.progress import TracesLine
+
+HERE, SPARK, AUTO = "local", "spark", "auto"
+LAST = 12
+"""Steps before a rejection that are shown."""
+
+Report = Callable[[int, int, int], None]
+"""Takes how many traces are done, with how many steps, of how many."""
+
+
+# -- what is typed ----------------------------------------------------------------------------------------------------
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What can be typed after ``fencepost validate``."""
+    parser.description = "Hold traces of running systems to a protocol: is what they did a behaviour of it? Each run and subject is one trace."
+    parser.add_argument("traces", metavar="TRACES", nargs="+", help="folders of traces, and files")
+    what = parser.add_argument_group("what they are held to")
+    what.add_argument("--protocol", metavar="NAME", help=f"the protocol, by its name: {', '.join(registry.SHIPPED)}")
+    what.add_argument(
+        "--conformance", metavar="FILE", help="in place of that, a conformance of your own: FILE.py or FILE.py:NAME"
+    )
+    which = parser.add_argument_group("which traces")
+    which.add_argument("--run", metavar="NAME", dest="runs", action="append", default=[], help="those of this run (repeatable)")
+    which.add_argument(
+        "--subject", metavar="ID", dest="subjects", action="append", default=[], help="those about this subject, such as a ledger (repeatable)"
+    )
+    how = parser.add_argument_group("how")
+    how.add_argument("--shuffle", metavar="SEED", type=arguments.number, help="follow them in another order that their causes allow")
+    how.add_argument(
+        "--engine", choices=(AUTO, HERE, SPARK), default=AUTO, help="who does it: auto is this process, and Spark with --master or --conf"
+    )
+    how.add_argument(
+        "--master", metavar="URL", help="where Spark is; by default where spark-submit or spark-defaults.conf says, or this machine"
+    )
+    how.add_argument(
+        "--conf", metavar="KEY=VALUE", action="append", default=[], type=arguments.setting, help="a setting of Spark; can be given several times"
+    )
+    told = parser.add_argument_group("results")
+    told.add_argument("--json", metavar="FILE", help="all verdicts as JSON; - is standard output, which then has nothing else")
+    told.add_argument(
+        "--sequence", metavar="FILE", help="the last steps of the first trace that is rejected as a sequence diagram, for sequencediagram.org"
+    )
+    told.add_argument("--last", metavar="N", type=arguments.count, default=LAST, help=f"how many steps that change something that is; by default {LAST}")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Validate traces, and tell what came of it."""
+    conformance = _conformance(given)
+    _look_at_files(given)
+    began = time.monotonic()
+    outcomes = _outcomes(given, conformance)
+    _tell(given, conformance, outcomes, time.monotonic() - began)
+    return errors.HOLDS if all(outcome.accepted for outcome in outcomes) else errors.SAFETY_VIOLATED
+
+
+def _conformance(given: argparse.Namespace) -> type[Conformance]:
+    if given.conformance is not None:
+        if given.protocol is not None:
+            raise OptionError("--protocol and --conformance both say what traces are held to: leave one out")
+        return registry.from_file(given.conformance)
+    if given.protocol is None:
+        raise OptionError(f"say what traces are held to: --protocol {' or '.join(registry.SHIPPED)}, or --conformance FILE.py")
+    return registry.shipped(given.protocol)
+
+
+def _look_at_files(given: argparse.Namespace) -> None:
+    """Raises before anything is done if results can not be written, or traces are not there."""
+    if given.sequence == "-":
+        raise OptionError("--sequence - is not possible: only --json can go to standard output")
+    for option in ("json", "sequence"):
+        path = getattr(given, option)
+        if path not in (None, "-"):
+            output.must_be_writable(option, path)
+    for path in given.traces:
+        if "://" not in path and not Path(path).exists():
+            raise OptionError(f"there are no traces at {path}")
+
+
+# -- what is done -----------------------------------------------------------------------------------------------------
+
+
+def _outcomes(given: argparse.Namespace, conformance: type[Conformance]) -> list[Outcome]:
+    if given.engine == SPARK or (given.engine == AUTO and (given.master or given.conf)):
+        raise OptionError("--engine spark is not there yet")
+    if any("://" in path for path in given.traces):
+        raise OptionError("traces at a URL are read by Spark: give --engine spark too")
+    from fencepost.report.validation import explaining
+
+    traces = Traces(tracing.read(given.traces), given.runs, given.subjects)
+    explain = explaining(given.last, output.width())
+    if sys.stderr is None:
+        return _judged(traces, conformance, given.shuffle, explain, lambda done, steps, of: None)
+    with TracesLine(sys.stderr) as line:
+        return _judged(traces, conformance, given.shuffle, explain, line.report)
+
+
+def _judged(traces: Traces, conformance: type[Conformance], shuffle: int | None, explain: Explain, report: Report) -> list[Outcome]:
+    validator = Validator(conformance)
+    names = traces.names()
+    found, steps = [], 0
+    for run, subject in names:
+        outcome = judged(validator, run, subject, lambda name=(run, subject): traces.events(name), shuffle, explain)  # type: ignore[misc]
+        found.append(outcome)
+        steps += outcome.steps
+        report(len(found), steps, len(names))
+    return found
+
+
+# -- what is told -----------------------------------------------------------------------------------------------------
+
+
+def _tell(given: argparse.Namespace, conformance: type[Conformance], outcomes: Sequence[Outcome], seconds: float) -> None:
+    from fencepost.report import validation
+
+    if given.json is not None:
+        from fencepost.trace.json import dumps
+
+        document: dict[str, Any] = validation.data(outcomes, conformance.protocol.name, conformance.name, seconds)
+        output.write_lines("json", given.json, iter([dumps(document, indent=2), "\n"]))
+    drawn = next((outcome.sequence for outcome in outcomes if outcome.sequence), None)
+    if given.sequence is not None and drawn is not None:
+        output.write_lines("sequence", given.sequence, iter([drawn]))
+    if given.json != "-":
+        output.say(validation.text(outcomes, _what(given, conformance), seconds))
+        if given.sequence is not None:
+            output.say(f"\nIts last steps as a sequence diagram: {given.sequence}" if drawn else f"\nNo trace is rejected: {given.sequence} is not written.")
+
+
+def _what(given: argparse.Namespace, conformance: type[Conformance]) -> str:
+    """What was held to what."""
+    wanted = given.protocol or conformance.name
+    protocol = conformance.protocol.name
+    refined = f"{protocol}, which refines {wanted}" if given.protocol == "bookkeeper" else protocol
+    return f"validate  {', '.join(given.traces)}  against {refined}"

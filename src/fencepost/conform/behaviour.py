@@ -1,0 +1,43 @@
+"""The steps that a trace has taken, as a behaviour of the protocol, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fencepost.conform.conformance import Step, TraceEvent
+from fencepost.conform.follow import Follower, Taken
+from fencepost.spec.values import Value, show
+from fencepost.step.state import State
+from fencepost.trace import behaviour
+
+Path = Sequence[tuple[TraceEvent, Step, Taken]]
+
+
+def behaviour_of(follower: Follower, path: Path, last: int) -> behaviour.Trace:
+    """The ``last`` steps of a path. Those that change nothing and tell nothing are left out."""
+    shown = [place for place, (_, _, taken) in enumerate(path) if taken.writes or taken.events][-last:]
+    row = follower.initial()
+    for _, _, taken in path[: shown[0]] if shown else ():
+        follower.apply(row, taken.writes)
+    initial = before = State(follower.store, row)
+    steps = []
+    for place in shown:
+        _, step, taken = path[place]
+        assert step.action is not None
+        follower.apply(row, taken.writes)
+        after = State(follower.store, row)
+        parameters = dict(step.parameters)
+        by = _actor(follower, step.action, parameters)
+        steps.append(behaviour.Step(step.action, parameters, by, taken.labels, taken.events, after, after.changes(before)))
+        before = after
+    return behaviour.Trace(follower.protocol, initial, tuple(steps))
+
+
+def _actor(follower: Follower, action: str, parameters: dict[str, Value]) -> str | None:
+    """Who takes an action, as :func:`fencepost.trace.replay.actor` says."""
+    by = follower.actions[action].by
+    if by is None:
+        return show(next(iter(parameters.values()))) if parameters else None
+    if isinstance(by, str) and by in parameters:
+        return show(parameters[by])
+    return by if isinstance(by, str) else show(by)

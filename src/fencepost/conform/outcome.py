@@ -1,0 +1,89 @@
+"""What came of one trace, as data that can be sent, stored and told: a verdict without the protocol that it is about."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from fencepost.conform.conformance import TraceEvent
+from fencepost.conform.validate import Validator, Verdict
+from fencepost.errors import FencepostError
+
+
+class Alternative(msgspec.Struct):
+    """A step that could have come next, and why it can not: the event that tells of it, and the line of the author's that refuses it."""
+
+    node: str
+    incarnation: int
+    seq: int
+    event: str
+    step: str
+    reason: str
+    where: str
+    asked: str
+
+
+class Outcome(msgspec.Struct):
+    """The verdict on the trace of one subject in one run.
+
+    ``taken``: how many of its ``steps`` the protocol takes; ``skipped``: those that the system may have ignored, and has. ``problem``: why it could not be
+    followed at all. ``refusals``: everything that could have come next, none of which can. ``story``: the last steps before, in words; ``sequence``: as a
+    sequence diagram; both empty where nobody asked for them.
+    """
+
+    run: str
+    subject: str
+    accepted: bool
+    events: int = 0
+    steps: int = 0
+    taken: int = 0
+    skipped: int = 0
+    problem: str = ""
+    refusals: list[Alternative] = []
+    story: str = ""
+    sequence: str = ""
+
+
+Explain = Callable[[Verdict], tuple[str, str]]
+"""Tells the last steps of a verdict: the story, and the sequence diagram."""
+
+
+def judged(
+    validator: Validator, run: str, subject: str, events: Callable[[], Sequence[TraceEvent]], shuffle: int | None = None, explain: Explain | None = None
+) -> Outcome:
+    """Validates one trace. Whatever is wrong with its events, or with the conformance, is its problem and no other trace's.
+
+    ``explain``: called for a trace that is not accepted.
+    """
+    if not subject:
+        return Outcome(run, "", False, len(events()), problem="no event of the run is about any subject")
+    try:
+        verdict = validator.validate(subject, events(), shuffle)
+    except FencepostError as error:
+        return Outcome(run, subject, False, problem=str(error))
+    except Exception as error:
+        return Outcome(run, subject, False, problem=f"the conformance fails at this trace: {_failure(error)}")
+    return outcome_of(verdict, run, explain if not verdict.accepted else None)
+
+
+def outcome_of(verdict: Verdict, run: str, explain: Explain | None = None) -> Outcome:
+    """A verdict as an outcome."""
+    story, sequence = explain(verdict) if explain is not None else ("", "")
+    refusals = [
+        Alternative(
+            r.event.node, r.event.incarnation, r.event.seq, r.event.action, r.step.title, r.why.reason, r.why.where, r.why.asked
+        )
+        for r in verdict.refusals
+    ]  # fmt: skip
+    return Outcome(
+        run, verdict.subject, verdict.accepted, verdict.events, verdict.steps, verdict.taken, verdict.skipped, verdict.problem, refusals, story, sequence
+    )
+
+
+def _failure(error: Exception) -> str:
+    """An exception and the line that raised it."""
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({os.path.basename(at.filename)}:{at.lineno})"

@@ -1,0 +1,60 @@
+"""Which conformance is meant: the one of a protocol that comes with Fencepost, by name, or one from a file of the user's."""
+
+from __future__ import annotations
+
+import types
+from difflib import get_close_matches
+from importlib import import_module
+
+from fencepost import loading
+from fencepost.conform.conformance import Conformance
+from fencepost.errors import NotAProtocol
+
+SHIPPED = {
+    "store": "fencepost.store.checked.conformance:StoreConformance",
+    "bookkeeper": "fencepost.store.checked.conformance:StoreConformance",
+}
+"""By the name of a protocol, where its conformance is. `store` refines `bookkeeper`: a trace of the one is a behaviour of the other."""
+
+
+def shipped(protocol: str) -> type[Conformance]:
+    """The conformance of a protocol by the protocol's name. Raises :class:`fencepost.NotAProtocol` if there is none."""
+    place = SHIPPED.get(protocol)
+    if place is None:
+        near = get_close_matches(protocol.lower(), SHIPPED, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SHIPPED)}"
+        raise NotAProtocol(f"no conformance of a protocol named {protocol} is shipped: {hint} (a conformance of your own is a file, ending in .py)")
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)  # type: ignore[no-any-return]
+
+
+def from_file(given: str) -> type[Conformance]:
+    """The conformance that ``FILE.py`` or ``FILE.py:NAME`` holds; NAME is its class or the protocol that it is for.
+
+    Raises :class:`fencepost.NotAProtocol` if the file can not be loaded, or does not hold exactly one.
+    """
+    path, colon, name = loading.split(given)
+    if not path.endswith(".py"):
+        raise NotAProtocol(f"{given} is no conformance: give a Python file, ending in .py")
+    found = _conformances_in(loading.from_file(path))
+    if colon:
+        chosen = found.get(name) or next((each for each in found.values() if each.name == name), None)
+        if chosen is None:
+            raise NotAProtocol(f"{path} has no conformance named {name}: it has {', '.join(found) or 'none'}")
+        return chosen
+    if len(found) != 1:
+        what = f"defines {len(found)} conformances, {', '.join(found)}: say which, as in {path}:{next(iter(found))}" if found else (
+            "defines no conformance: write a class that derives from fencepost.conform.Conformance, with name and protocol"
+        )  # fmt: skip
+        raise NotAProtocol(f"{path} {what}")
+    return next(iter(found.values()))
+
+
+def _conformances_in(module: types.ModuleType) -> dict[str, type[Conformance]]:
+    """The conformances that a file itself defines, by the names of their classes."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Conformance) and value.__module__ == module.__name__
+        and hasattr(value, "protocol") and not value.__abstractmethods__
+    }  # fmt: skip

@@ -1,0 +1,74 @@
+"""Takes traces apart: the events of one subject in one run are one trace, which is validated by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from fencepost.conform.conformance import TraceEvent
+from fencepost.errors import OptionError
+from fencepost.tracing import event as row
+
+RunAndSubject = tuple[str, str]
+"""Names a trace: the run, and the subject; the subject is empty if no event of the run is about any."""
+
+
+class Traces:
+    """The events of traces by run and subject, as rows. Events about all subjects belong to the trace of each of their run.
+
+    ``runs`` and ``subjects``: those that are wanted, empty for all.
+    """
+
+    def __init__(self, events: Iterable[row.TraceEvent], runs: Collection[str] = (), subjects: Collection[str] = ()) -> None:
+        self._runs: dict[str, dict[str | None, list[row.TraceEvent]]] = {}
+        seen: set[str] = set()
+        for event in events:
+            seen.add(event.run)
+            if runs and event.run not in runs:
+                continue
+            self._runs.setdefault(event.run, {}).setdefault(event.subject, []).append(event)
+        must_be_there("run", runs, seen)
+        self._wanted = subjects
+        must_be_there("subject", subjects, {subject for of in self._runs.values() for subject in of if subject is not None})
+
+    def names(self) -> list[RunAndSubject]:
+        """All traces, in the order of their names."""
+        found = []
+        for run, subjects in self._runs.items():
+            known = [subject for subject in subjects if subject is not None]
+            if not known and not self._wanted:
+                found.append((run, ""))
+            found += [(run, subject) for subject in known if not self._wanted or subject in self._wanted]
+        return sorted(found, key=lambda name: (natural(name[0]), natural(name[1])))
+
+    def events(self, name: RunAndSubject) -> list[TraceEvent]:
+        """The events of one trace, node by node in their order. Raises :class:`fencepost.tracing.TraceError` for parameters that are no JSON object."""
+        run, subject = name
+        of = self._runs[run]
+        return in_order([*map(decoded, of.get(None, ())), *map(decoded, of.get(subject, ()))])
+
+
+def decoded(event: row.TraceEvent) -> TraceEvent:
+    """An event with its parameters as Python values. Raises :class:`fencepost.tracing.TraceError` if they are no JSON object."""
+    return TraceEvent(
+        event.node, event.incarnation, event.seq, event.action, event.subject, event.parameter_values(), event.actor
+    )
+
+
+def in_order(events: Iterable[TraceEvent]) -> list[TraceEvent]:
+    """Events node by node, each node's in their order."""
+    return sorted(events, key=lambda event: (event.node, event.incarnation, event.seq))
+
+
+def must_be_there(what: str, wanted: Collection[str], there: Collection[str]) -> None:
+    """Raises :class:`fencepost.OptionError` if a run or a subject that is asked for is in no trace."""
+    for name in wanted:
+        if name not in there:
+            known = sorted(there, key=natural)
+            some = f"there are {', '.join(known[:5])}{f' and {len(known) - 5:,} more' if len(known) > 5 else ''}" if known else "there is none"
+            raise OptionError(f"{what} {name} is not in the traces: {some}")
+
+
+def natural(name: str) -> tuple[int, int, str]:
+    """A key that puts numbers in the order of numbers."""
+    return (0, int(name), "") if name.isascii() and name.isdigit() else (1, 0, name)
+

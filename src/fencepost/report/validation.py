@@ -1,0 +1,138 @@
+"""What came of traces that were held to a protocol, as text and as data."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from fencepost.conform.behaviour import behaviour_of
+from fencepost.conform.outcome import Alternative, Explain, Outcome
+from fencepost.conform.validate import Verdict
+from fencepost.report import numbers
+from fencepost.report.diagram import diagram
+from fencepost.report.rows import aligned
+from fencepost.report.sequence import written
+from fencepost.report.text import steps_story
+
+MOST_ROWS = 20
+"""Traces that a table names; of more, those that are rejected."""
+
+
+def explaining(last: int, width: int) -> Explain:
+    """Tells the ``last`` steps that a trace has taken, in words of at most ``width`` columns and as a sequence diagram."""
+
+    def explain(verdict: Verdict) -> tuple[str, str]:
+        if verdict.follower is None or not verdict.path:
+            return "", ""
+        trace = behaviour_of(verdict.follower, verdict.path, last)
+        names = {value: " ".join(name.split()) for value, name in verdict.names.items() if name != value}
+        told = steps_story(trace, width=width)
+        words = set(re.findall(r"\w+", " ".join([told, *(r.step.title for r in verdict.refusals)])))
+        named = [f"{value} is {name}" for value, name in names.items() if value in words]
+        legend = f"\nThere {', '.join(named)}.\n" if named else ""
+        heading = f"What led there: the last {numbers.plural(len(trace.steps), 'step')} that changed something"
+        ended = "; ".join(f"{r.step.title} {r.why.reason}" for r in verdict.refusals[:3]) or verdict.problem or "accepted"
+        return f"{heading}\n\n{told}{legend}", written(diagram(trace), ended, names)
+
+    return explain
+
+
+def text(outcomes: Sequence[Outcome], what: str, seconds: float) -> str:
+    """All outcomes: the verdict, the figures, a table of traces, and the first that is rejected as far as it got. ``what`` was validated."""
+    rejected = [outcome for outcome in outcomes if not outcome.accepted]
+    traces, steps = len(outcomes), sum(outcome.steps for outcome in outcomes)
+    if rejected:
+        verdict = f"REJECTED  {len(rejected):,} of {numbers.plural(traces, 'trace')}" if traces > 1 else "REJECTED"
+    else:
+        verdict = f"ACCEPTED  {numbers.plural(traces, 'trace')}"
+    events = sum(outcome.events for outcome in outcomes)
+    rate = numbers.rate(steps / seconds) if seconds > 0 else "0 a second"
+    figures = [("events", numbers.count(events)), ("steps", f"{numbers.count(steps)}   {rate}"), ("time", numbers.seconds(seconds))]
+    parts = [f"{verdict}\n{what}", "\n".join(f"  {name:<8}{figure}" for name, figure in figures)]
+    if traces > 1:
+        shown = outcomes if traces <= MOST_ROWS else rejected[:MOST_ROWS]
+        if shown:
+            parts.append(table(shown))
+        if len(shown) < traces:
+            accepted, more = traces - len(rejected), len(rejected) - len(shown)
+            rest = [f"{numbers.plural(accepted, 'trace')} accepted"] if accepted else []
+            parts.append(f"{', '.join([*rest, *([f'{more:,} more rejected'] if more > 0 else [])])}: --json FILE has all of them.")
+    if len(rejected) > 1:
+        parts.append(reasons(rejected))
+    if rejected:
+        first = rejected[0]
+        heading = [f"Run {first.run}, subject {first.subject or 'none'}:"] if traces > 1 else []
+        parts.append("\n".join([*heading, how_far(first)]))
+        if first.story:
+            parts.append(first.story.rstrip("\n"))
+    return "\n\n".join(parts)
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """A row for each trace."""
+    rows = [
+        (o.run, o.subject, o.events, o.steps, "accepted" if o.accepted else "rejected", _ended(o)) for o in outcomes
+    ]
+    return aligned(("run", "subject", "events", "steps", "verdict", "how far"), rows)
+
+
+def _ended(outcome: Outcome) -> str:
+    if outcome.accepted:
+        return "to the end"
+    if outcome.problem:
+        return "not at all" if not outcome.taken else f"{outcome.taken:,} steps"
+    percent = outcome.taken * 100 // max(1, outcome.steps)
+    return f"{outcome.taken:,} steps, {percent} %"
+
+
+def reasons(rejected: Sequence[Outcome]) -> str:
+    """Why traces are rejected, the most frequent reasons first. A trace with several alternatives counts for each."""
+    counted: Counter[str] = Counter()
+    for outcome in rejected:
+        counted.update(sorted({_reason(r) for r in outcome.refusals} or {outcome.problem.partition(":")[0]}))
+    rows = [(count, reason) for reason, count in counted.most_common(8)]
+    lines = [f"  {numbers.plural(count, 'trace')}: {reason}" for count, reason in rows]
+    if len(counted) > len(rows):
+        lines.append(f"  and {numbers.plural(len(counted) - len(rows), 'other reason')}")
+    return "\n".join(["Why they are rejected:", *lines])
+
+
+def _reason(refusal: Alternative) -> str:
+    where = f" at {refusal.where}: {refusal.asked}" if refusal.where else ""
+    return f"{refusal.event} {_shortened(refusal.reason)}{where}"
+
+
+def how_far(outcome: Outcome) -> str:
+    """How far a trace got, and everything that could have come next."""
+    if outcome.problem:
+        return f"It can not be followed: {outcome.problem}."
+    lines = [f"The protocol takes {outcome.taken:,} of {numbers.plural(outcome.steps, 'step')}. Then none of these can be taken:"]
+    for r in outcome.refusals:
+        lines.append(f"\n  {r.step}  (node {r.node}, incarnation {r.incarnation}, event {r.seq}{f', {r.event}' if not r.step.startswith(r.event) else ''})")
+        lines.append(f"    {r.reason}{f', which {r.where} refuses:' if r.where else ''}")
+        if r.asked:
+            lines.append(f"      {r.asked}")
+    return "\n".join(lines)
+
+
+def _shortened(reason: str, most: int = 120) -> str:
+    return reason if len(reason) <= most else reason[: most - 1] + "…"
+
+
+def data(outcomes: Sequence[Outcome], protocol: str, conformance: str, seconds: float) -> dict[str, Any]:
+    """All outcomes for programs."""
+    return {
+        "protocol": protocol,
+        "conformance": conformance,
+        "accepted": all(outcome.accepted for outcome in outcomes),
+        "traces": len(outcomes),
+        "rejected": sum(not outcome.accepted for outcome in outcomes),
+        "events": sum(outcome.events for outcome in outcomes),
+        "steps": sum(outcome.steps for outcome in outcomes),
+        "seconds": round(seconds, 3),
+        "verdicts": msgspec.to_builtins(list(outcomes)),
+    }

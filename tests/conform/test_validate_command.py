@@ -1,0 +1,170 @@
+"""``fencepost validate``, as it is typed: what is accepted, what is rejected, and what is wrong with what was given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conform.traces_of_runs import write_runs
+
+from fencepost.cli import main
+from fencepost.tracing import RunsFile, TraceWriter
+
+CONFORMANCE = str(Path(__file__).parent / "counting.py")
+
+Said = tuple[int, str, str]
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """Runs the command: its exit code, standard output and standard error."""
+
+    def run(*arguments: str | Path) -> Said:
+        code = main(["validate", *map(str, arguments)])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def write(path: Path, runs: dict[str, Sequence[tuple[str, str, int]]]) -> Path:
+    """Traces of the counter of subject 7: for each run what nodes do, in the order in which it happens."""
+    with RunsFile(path) as file:
+        for run, happened in runs.items():
+            numbers: dict[str, int] = {}
+            for node, action, value in happened:
+                if node not in numbers:
+                    numbers[node] = 1
+                    file.emit(run, node, 1, 1, "started")
+                numbers[node] += 1
+                file.emit(run, node, 1, numbers[node], action, "7", {"value": value})
+    return path
+
+
+GOOD = (("a", "writes", 1), ("b", "reads", 1), ("b", "writes", 2), ("a", "reads", 2), ("a", "writes", 3))
+BAD = (("a", "writes", 1), ("b", "reads", 1), ("b", "writes", 2), ("a", "writes", 3))
+
+
+def test_a_trace_is_accepted(said: Callable[..., Said], tmp_path: Path) -> None:
+    code, out, _ = said(write(tmp_path / "t.parquet", {"r": GOOD}), "--conformance", CONFORMANCE)
+    assert code == 0
+    assert out.startswith("ACCEPTED  1 trace\n")
+    assert "  events  7\n  steps   5 " in out
+
+
+def test_a_rejected_trace_tells_how_far_it_got_and_which_line_refused(said: Callable[..., Said], tmp_path: Path) -> None:
+    drawn = tmp_path / "drawn.txt"
+    code, out, _ = said(write(tmp_path / "t.parquet", {"r": BAD}), "--conformance", CONFORMANCE, "--sequence", drawn)
+    assert code == 12
+    assert out.startswith("REJECTED\n")
+    assert "takes 3 of 4 steps" in out
+    assert "writes(w=w1)  (node a, incarnation 1, event 3)" in out
+    assert "there is no 3 among 2" in out
+    assert f"{CONFORMANCE}:" in out
+    assert "value = one_of((self.seen[w] + 1,))" in out
+    assert "seen.w2" in out and "w1 is a, w2 is b" in out
+    assert 'participant "w1: a" as w1' in drawn.read_text()
+
+
+def test_several_traces_are_a_table_and_json(said: Callable[..., Said], tmp_path: Path) -> None:
+    traces = write(tmp_path / "t.parquet", {"one": GOOD, "two": BAD, "three": GOOD})
+    code, out, _ = said(traces, "--conformance", f"{CONFORMANCE}:CountingConformance", "--json", tmp_path / "o.json")
+    assert code == 12
+    assert "REJECTED  1 of 3 traces" in out
+    assert "two    7             6      4  rejected  3 steps, 75 %" in out
+    document = json.loads((tmp_path / "o.json").read_text())
+    assert (document["traces"], document["rejected"], document["accepted"], document["steps"]) == (3, 1, False, 14)
+    assert {v["run"]: v["accepted"] for v in document["verdicts"]} == {"one": True, "two": False, "three": True}
+    assert document["verdicts"][2]["refusals"][0]["step"] == "writes(w=w1)"
+    code, out, _ = said(traces, "--conformance", f"{CONFORMANCE}:counting", "--run", "one", "--run", "three", "--subject", "7")
+    assert (code, out.splitlines()[0]) == (0, "ACCEPTED  2 traces")
+
+
+def test_any_order_that_causes_allow_is_accepted(said: Callable[..., Said], tmp_path: Path) -> None:
+    traces = write(tmp_path / "t.parquet", {"r": GOOD})
+    assert [said(traces, "--conformance", CONFORMANCE, "--shuffle", seed)[0] for seed in range(5)] == [0] * 5
+
+
+@pytest.mark.parametrize("profile", ["calm", "everything"])
+def test_runs_of_the_store_are_accepted_as_they_are(said: Callable[..., Said], tmp_path: Path, profile: str) -> None:
+    write_runs(tmp_path / "runs.parquet", range(1, 4), profile)
+    for protocol in ("store", "bookkeeper"):
+        code, out, _ = said(tmp_path / "runs.parquet", "--protocol", protocol)
+        assert code == 0, out
+        assert "against running-store" in out
+
+
+def test_a_store_without_a_protection_is_rejected(said: Callable[..., Said], tmp_path: Path) -> None:
+    write_runs(tmp_path / "runs.parquet", range(1, 3), "everything", without="write_back_before_close")
+    code, out, _ = said(tmp_path / "runs.parquet", "--protocol", "store")
+    assert code == 12
+    assert "recovery_client_closes_ledger(c=c1)" in out
+    assert "fencepost/store/checked/store.py:" in out and "require(may_close(" in out
+
+
+# -- traces that are not whole ----------------------------------------------------------------------------------------
+
+
+def test_a_missing_event_is_told(said: Callable[..., Said], tmp_path: Path) -> None:
+    with RunsFile(tmp_path / "t.parquet") as file:
+        for seq in (1, 2, 4):
+            file.emit("r", "a", 1, seq, "writes", "7", {"value": seq})
+    code, _, complaint = said(tmp_path / "t.parquet", "--conformance", CONFORMANCE)
+    assert (code, complaint.count("\n")) == (153, 1)
+    assert "event 3 is missing in the trace of node a, incarnation 1 (run r)" in complaint
+
+
+def test_an_event_that_is_there_twice_is_told(said: Callable[..., Said], tmp_path: Path) -> None:
+    with RunsFile(tmp_path / "t.parquet") as file:
+        for seq in (1, 2, 2):
+            file.emit("r", "a", 1, seq, "writes", "7", {"value": seq})
+    code, _, complaint = said(tmp_path / "t.parquet", "--conformance", CONFORMANCE)
+    assert code == 153 and "twice or out of order" in complaint
+
+
+def test_an_empty_folder_is_told(said: Callable[..., Said], tmp_path: Path) -> None:
+    code, _, complaint = said(tmp_path, "--conformance", CONFORMANCE)
+    assert code == 153 and "there is no event in" in complaint
+
+
+def test_a_trace_of_which_nothing_is_a_step_is_rejected(said: Callable[..., Said], tmp_path: Path) -> None:
+    code, out, _ = said(write(tmp_path / "t.parquet", {"r": [("a", "sleeps", 1)]}), "--conformance", CONFORMANCE)
+    assert code == 12 and "no event of the trace is a step of the protocol" in out
+
+
+def test_a_run_about_nothing_is_rejected(said: Callable[..., Said], tmp_path: Path) -> None:
+    with TraceWriter(tmp_path, node="a", run="r"):
+        pass
+    code, out, _ = said(tmp_path, "--conformance", CONFORMANCE)
+    assert code == 12 and "no event of the run is about any subject" in out
+
+
+def test_a_conformance_that_fails_at_one_trace_does_not_end_the_others(said: Callable[..., Said], tmp_path: Path) -> None:
+    with RunsFile(tmp_path / "t.parquet") as file:
+        file.emit("one", "a", 1, 1, "writes", "7")
+        file.emit("two", "a", 1, 1, "writes", "7", {"value": 1})
+    code, out, _ = said(tmp_path / "t.parquet", "--conformance", CONFORMANCE)
+    assert code == 12
+    assert "the conformance fails at this trace: KeyError: 'value' (counting.py:" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        ((), 151, "say what traces are held to: --protocol store or bookkeeper, or --conformance FILE.py"),
+        (("--protocol", "stor"), 150, "did you mean store?"),
+        (("--protocol", "store", "--conformance", CONFORMANCE), 151, "leave one out"),
+        (("--conformance", "nowhere.py"), 150, "there is no file nowhere.py"),
+        (("--conformance", f"{CONFORMANCE}:Nobody"), 150, "has no conformance named Nobody: it has CountingConformance"),
+        (("--conformance", CONFORMANCE, "--run", "x"), 151, "run x is not in the traces: there are r"),
+        (("--conformance", CONFORMANCE, "--subject", "8"), 151, "subject 8 is not in the traces: there are 7"),
+        (("--conformance", CONFORMANCE, "--sequence", "-"), 151, "only --json can go to standard output"),
+        (("--conformance", CONFORMANCE, "--json", "/nowhere/o.json"), 151, "there is no directory /nowhere"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(said: Callable[..., Said], tmp_path: Path, arguments: Any, code: int, complaint: str) -> None:
+    found, _, told = said(write(tmp_path / "t.parquet", {"r": GOOD}), *arguments)
+    assert found == code
+    assert complaint in told and told.count("\n") == 1
