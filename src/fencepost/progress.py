@@ -141,6 +141,12 @@ class TracesLine(Bottom):
         left = f"   {roughly((of - done) * seconds / done)} left" if done and seconds > 2 else ""
         self._write(f"{done:,} of {of:,} traces   {steps:,} steps ({per_second(steps / seconds)})   {duration(seconds)}{left}")
 
+    def doing(self, what: str) -> None:
+        """What a cluster is at."""
+        now = self._clock()
+        if self._terminal.isatty() and self._is_due(now):
+            self._write(f"{what or 'waiting for Spark'}   {duration(now - self._started)}")
+
 
 class Entries(Bottom):
     """Draws how far the entries of a ledger are, where somebody watches: call :meth:`report` often."""

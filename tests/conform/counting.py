@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fencepost import ModelValue, PerKey, Protocol, action, constant, model_values, one_of, per_key, require, state
-from fencepost.conform.conformance import Conformance, Step, TraceEvent
+from fencepost.conform.conformance import Conformance, NotCovered, Step, TraceEvent
 
 
 class Counting(Protocol):
@@ -55,3 +55,5 @@ class CountingConformance(Conformance):
         elif event.action == "writes":
             value = event.parameters["value"]
             yield Step("writes", (("w", self.w[event.node]),), (value,), writes=("counter", value))
+        elif event.action == "cheats":
+            raise NotCovered("writers that cheat; the protocol has none")

@@ -1,8 +1,8 @@
-"""Traces of runs of the simulator, as a file."""
+"""Traces of runs of the simulator, and of counters, as files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,3 +27,21 @@ def write_runs(path: Path, seeds: Iterable[int], profile: str, without: str | No
 
             simulate(drawn(seed, profile, protections), trace=SimTrace(emit))
     return count
+
+
+def write_counters(path: Path, runs: dict[str, Sequence[tuple[str, str, int]]]) -> Path:
+    """Traces of the counter of subject 7: for each run what nodes do, in the order in which it happens."""
+    with RunsFile(path) as file:
+        for run, happened in runs.items():
+            numbers: dict[str, int] = {}
+            for node, action, value in happened:
+                if node not in numbers:
+                    numbers[node] = 1
+                    file.emit(run, node, 1, 1, "started")
+                numbers[node] += 1
+                file.emit(run, node, 1, numbers[node], action, "7", {"value": value})
+    return path
+
+
+GOOD = (("a", "writes", 1), ("b", "reads", 1), ("b", "writes", 2), ("a", "reads", 2), ("a", "writes", 3))
+BAD = (("a", "writes", 1), ("b", "reads", 1), ("b", "writes", 2), ("a", "writes", 3))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fencepost import arguments, errors, output, tracing
+from fencepost import arguments, errors, extras, output, tracing
 from fencepost.conform import registry
 from fencepost.conform.conformance import Conformance
-from fencepost.conform.outcome import Explain, Outcome, judged
+from fencepost.conform.outcome import NOT_COVERED, REJECTED, Explain, Outcome, judged
 from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator
 from fencepost.errors import OptionError
@@ -69,7 +70,8 @@ def run(given: argparse.Namespace) -> int:
     began = time.monotonic()
     outcomes = _outcomes(given, conformance)
     _tell(given, conformance, outcomes, time.monotonic() - began)
-    return errors.HOLDS if all(outcome.accepted for outcome in outcomes) else errors.SAFETY_VIOLATED
+    verdicts = {outcome.verdict for outcome in outcomes}
+    return errors.SAFETY_VIOLATED if REJECTED in verdicts else errors.NOT_COMPLETE if NOT_COVERED in verdicts else errors.HOLDS
 
 
 def _conformance(given: argparse.Namespace) -> type[Conformance]:
@@ -100,17 +102,15 @@ def _look_at_files(given: argparse.Namespace) -> None:
 
 def _outcomes(given: argparse.Namespace, conformance: type[Conformance]) -> list[Outcome]:
     if given.engine == SPARK or (given.engine == AUTO and (given.master or given.conf)):
-        raise OptionError("--engine spark is not there yet")
+        return _on_spark(given)
     if any("://" in path for path in given.traces):
         raise OptionError("traces at a URL are read by Spark: give --engine spark too")
     from fencepost.report.validation import explaining
 
     traces = Traces(tracing.read(given.traces), given.runs, given.subjects)
     explain = explaining(given.last, output.width())
-    if sys.stderr is None:
-        return _judged(traces, conformance, given.shuffle, explain, lambda done, steps, of: None)
-    with TracesLine(sys.stderr) as line:
-        return _judged(traces, conformance, given.shuffle, explain, line.report)
+    with _line() as line:
+        return _judged(traces, conformance, given.shuffle, explain, line.report if line is not None else lambda done, steps, of: None)
 
 
 def _judged(traces: Traces, conformance: type[Conformance], shuffle: int | None, explain: Explain, report: Report) -> list[Outcome]:
@@ -123,6 +123,26 @@ def _judged(traces: Traces, conformance: type[Conformance], shuffle: int | None,
         steps += outcome.steps
         report(len(found), steps, len(names))
     return found
+
+
+def _on_spark(given: argparse.Namespace) -> list[Outcome]:
+    with extras.named("Spark"):
+        from fencepost.spark import validate
+    what = str(Path(given.conformance).absolute()) if given.conformance is not None else given.protocol
+    asked = validate.Given(what, given.shuffle, given.last, output.width())
+    with _line() as line:
+        tell = line.doing if line is not None else lambda doing: None
+        return validate.validated(given.traces, asked, given.runs, given.subjects, given.master, dict(given.conf), given.debug, tell)
+
+
+@contextlib.contextmanager
+def _line() -> Iterator[TracesLine | None]:
+    """A live line, if there is anywhere to draw it."""
+    if sys.stderr is None:
+        yield None
+        return
+    with TracesLine(sys.stderr) as line:
+        yield line
 
 
 # -- what is told -----------------------------------------------------------------------------------------------------

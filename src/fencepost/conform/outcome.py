@@ -12,6 +12,9 @@ from fencepost.conform.conformance import TraceEvent
 from fencepost.conform.validate import Validator, Verdict
 from fencepost.errors import FencepostError
 
+ACCEPTED, REJECTED, NOT_COVERED = "accepted", "rejected", "not covered"
+"""A trace is a behaviour of the protocol; it is none; it has something that its conformance does not know how to hold to the protocol."""
+
 
 class Alternative(msgspec.Struct):
     """A step that could have come next, and why it can not: the event that tells of it, and the line of the author's that refuses it."""
@@ -37,6 +40,7 @@ class Outcome(msgspec.Struct):
     run: str
     subject: str
     accepted: bool
+    covered: bool = True
     events: int = 0
     steps: int = 0
     taken: int = 0
@@ -45,6 +49,11 @@ class Outcome(msgspec.Struct):
     refusals: list[Alternative] = []
     story: str = ""
     sequence: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """``accepted``, ``rejected`` or ``not covered``."""
+        return ACCEPTED if self.accepted else REJECTED if self.covered else NOT_COVERED
 
 
 Explain = Callable[[Verdict], tuple[str, str]]
@@ -59,7 +68,7 @@ def judged(
     ``explain``: called for a trace that is not accepted.
     """
     if not subject:
-        return Outcome(run, "", False, len(events()), problem="no event of the run is about any subject")
+        return Outcome(run, "", False, events=len(events()), problem="no event of the run is about any subject")
     try:
         verdict = validator.validate(subject, events(), shuffle)
     except FencepostError as error:
@@ -79,8 +88,9 @@ def outcome_of(verdict: Verdict, run: str, explain: Explain | None = None) -> Ou
         for r in verdict.refusals
     ]  # fmt: skip
     return Outcome(
-        run, verdict.subject, verdict.accepted, verdict.events, verdict.steps, verdict.taken, verdict.skipped, verdict.problem, refusals, story, sequence
-    )
+        run, verdict.subject, verdict.accepted, verdict.covered, verdict.events, verdict.steps, verdict.taken, verdict.skipped, verdict.problem,
+        refusals, story, sequence,
+    )  # fmt: skip
 
 
 def _failure(error: Exception) -> str:

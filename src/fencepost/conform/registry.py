@@ -17,6 +17,11 @@ SHIPPED = {
 """By the name of a protocol, where its conformance is. `store` refines `bookkeeper`: a trace of the one is a behaviour of the other."""
 
 
+def found(given: str) -> type[Conformance]:
+    """The conformance that ``given`` means: a protocol's name, ``FILE.py`` or ``FILE.py:NAME``. Raises as :func:`shipped` and :func:`from_file`."""
+    return from_file(given) if ".py" in given else shipped(given)
+
+
 def shipped(protocol: str) -> type[Conformance]:
     """The conformance of a protocol by the protocol's name. Raises :class:`fencepost.NotAProtocol` if there is none."""
     place = SHIPPED.get(protocol)

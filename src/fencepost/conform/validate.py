@@ -29,7 +29,7 @@ class Verdict:
     """What came of one trace.
 
     ``accepted``, or how far it got: ``taken`` of ``steps`` steps. ``refusals``: what could have come next, and why none of it can; ``problem``: why
-    the trace could not be followed at all. ``path``: the steps that were taken, by number, if it was asked for. ``follower``: who has followed it,
+    the trace could not be followed at all, which says nothing about the system if it is not ``covered`` by the conformance. ``path``: the steps that were taken, by number, if it was asked for. ``follower``: who has followed it,
     ``names``: what the model values stand for, as far as the trace got there.
     """
 
@@ -43,6 +43,7 @@ class Verdict:
     problem: str = ""
     path: list[tuple[TraceEvent, Step, Taken]] = field(default_factory=list)
     row: list[int] = field(default_factory=list)
+    covered: bool = True
     follower: Follower | None = None
     names: Mapping[str, str] = field(default_factory=dict)
 
@@ -71,7 +72,7 @@ class Validator:
         try:
             return self._validate(subject, events, shuffle)
         except NotCovered as problem:
-            return Verdict(subject, False, len(events), 0, problem=f"not covered: {problem}")
+            return Verdict(subject, False, len(events), 0, problem=str(problem), covered=False)
 
     def _validate(self, subject: str, events: Sequence[TraceEvent], shuffle: int | None) -> Verdict:
         conformance = self.conformance(subject, events)

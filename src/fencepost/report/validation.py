@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from fencepost.conform.behaviour import behaviour_of
-from fencepost.conform.outcome import Alternative, Explain, Outcome
+from fencepost.conform.outcome import ACCEPTED, NOT_COVERED, REJECTED, Alternative, Explain, Outcome
 from fencepost.conform.validate import Verdict
 from fencepost.report import numbers
 from fencepost.report.diagram import diagram
@@ -43,28 +43,30 @@ def explaining(last: int, width: int) -> Explain:
 
 def text(outcomes: Sequence[Outcome], what: str, seconds: float) -> str:
     """All outcomes: the verdict, the figures, a table of traces, and the first that is rejected as far as it got. ``what`` was validated."""
-    rejected = [outcome for outcome in outcomes if not outcome.accepted]
+    rejected = [outcome for outcome in outcomes if outcome.verdict == REJECTED]
+    uncovered = [outcome for outcome in outcomes if outcome.verdict == NOT_COVERED]
     traces, steps = len(outcomes), sum(outcome.steps for outcome in outcomes)
-    if rejected:
-        verdict = f"REJECTED  {len(rejected):,} of {numbers.plural(traces, 'trace')}" if traces > 1 else "REJECTED"
-    else:
-        verdict = f"ACCEPTED  {numbers.plural(traces, 'trace')}"
+    worst = rejected or uncovered or outcomes
+    verdict = worst[0].verdict.upper() if worst else ACCEPTED.upper()
+    many = f"{len(worst):,} of {numbers.plural(traces, 'trace')}" if len(worst) < traces else numbers.plural(traces, "trace")
+    verdict = f"{verdict}  {many}"
     events = sum(outcome.events for outcome in outcomes)
     rate = numbers.rate(steps / seconds) if seconds > 0 else "0 a second"
     figures = [("events", numbers.count(events)), ("steps", f"{numbers.count(steps)}   {rate}"), ("time", numbers.seconds(seconds))]
     parts = [f"{verdict}\n{what}", "\n".join(f"  {name:<8}{figure}" for name, figure in figures)]
     if traces > 1:
-        shown = outcomes if traces <= MOST_ROWS else rejected[:MOST_ROWS]
+        shown = outcomes if traces <= MOST_ROWS else [*rejected, *uncovered][:MOST_ROWS]
         if shown:
             parts.append(table(shown))
-        if len(shown) < traces:
-            accepted, more = traces - len(rejected), len(rejected) - len(shown)
-            rest = [f"{numbers.plural(accepted, 'trace')} accepted"] if accepted else []
-            parts.append(f"{', '.join([*rest, *([f'{more:,} more rejected'] if more > 0 else [])])}: --json FILE has all of them.")
-    if len(rejected) > 1:
-        parts.append(reasons(rejected))
-    if rejected:
-        first = rejected[0]
+        left = Counter(outcome.verdict for outcome in outcomes)
+        left.subtract(outcome.verdict for outcome in shown)
+        more = [f"{count:,} {verdict}" for verdict, count in left.items() if count]
+        if more:
+            parts.append(f"{'More' if shown else 'All'}: {', '.join(more)}. --json FILE has each.")
+    if len(worst) > 1 and not worst[0].accepted:
+        parts.append(reasons(worst))
+    if worst and not worst[0].accepted:
+        first = worst[0]
         heading = [f"Run {first.run}, subject {first.subject or 'none'}:"] if traces > 1 else []
         parts.append("\n".join([*heading, how_far(first)]))
         if first.story:
@@ -75,7 +77,7 @@ def text(outcomes: Sequence[Outcome], what: str, seconds: float) -> str:
 def table(outcomes: Sequence[Outcome]) -> str:
     """A row for each trace."""
     rows = [
-        (o.run, o.subject, o.events, o.steps, "accepted" if o.accepted else "rejected", _ended(o)) for o in outcomes
+        (o.run, o.subject, o.events, o.steps, o.verdict, _ended(o)) for o in outcomes
     ]
     return aligned(("run", "subject", "events", "steps", "verdict", "how far"), rows)
 
@@ -90,15 +92,15 @@ def _ended(outcome: Outcome) -> str:
 
 
 def reasons(rejected: Sequence[Outcome]) -> str:
-    """Why traces are rejected, the most frequent reasons first. A trace with several alternatives counts for each."""
+    """Why traces are not accepted, the most frequent reasons first. A trace with several alternatives counts for each."""
     counted: Counter[str] = Counter()
     for outcome in rejected:
-        counted.update(sorted({_reason(r) for r in outcome.refusals} or {outcome.problem.partition(":")[0]}))
+        counted.update(sorted({_reason(r) for r in outcome.refusals} or {_shortened(outcome.problem)}))
     rows = [(count, reason) for reason, count in counted.most_common(8)]
     lines = [f"  {numbers.plural(count, 'trace')}: {reason}" for count, reason in rows]
     if len(counted) > len(rows):
         lines.append(f"  and {numbers.plural(len(counted) - len(rows), 'other reason')}")
-    return "\n".join(["Why they are rejected:", *lines])
+    return "\n".join([f"Why they are {rejected[0].verdict}:", *lines])
 
 
 def _reason(refusal: Alternative) -> str:
@@ -109,7 +111,8 @@ def _reason(refusal: Alternative) -> str:
 def how_far(outcome: Outcome) -> str:
     """How far a trace got, and everything that could have come next."""
     if outcome.problem:
-        return f"It can not be followed: {outcome.problem}."
+        what = "It can not be followed" if outcome.covered else "The conformance does not cover it"
+        return f"{what}: {outcome.problem}."
     lines = [f"The protocol takes {outcome.taken:,} of {numbers.plural(outcome.steps, 'step')}. Then none of these can be taken:"]
     for r in outcome.refusals:
         lines.append(f"\n  {r.step}  (node {r.node}, incarnation {r.incarnation}, event {r.seq}{f', {r.event}' if not r.step.startswith(r.event) else ''})")
@@ -130,9 +133,10 @@ def data(outcomes: Sequence[Outcome], protocol: str, conformance: str, seconds: 
         "conformance": conformance,
         "accepted": all(outcome.accepted for outcome in outcomes),
         "traces": len(outcomes),
-        "rejected": sum(not outcome.accepted for outcome in outcomes),
+        "rejected": sum(outcome.verdict == REJECTED for outcome in outcomes),
+        "not_covered": sum(outcome.verdict == NOT_COVERED for outcome in outcomes),
         "events": sum(outcome.events for outcome in outcomes),
         "steps": sum(outcome.steps for outcome in outcomes),
         "seconds": round(seconds, 3),
-        "verdicts": msgspec.to_builtins(list(outcomes)),
+        "verdicts": [{"verdict": outcome.verdict, **msgspec.to_builtins(outcome)} for outcome in outcomes],
     }

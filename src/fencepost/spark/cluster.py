@@ -168,7 +168,11 @@ class Cluster:
                 made = made.mapInArrow(stage, stages.SCHEMA)
             return made
 
-        return _told(Job(held, self._jobs, rows, name, doing), tell)
+        return _told(Job(held, self._jobs, lambda: _payloads(rows()), name, doing), tell)
+
+    def collect(self, held: Any, frame: Callable[[], Any], name: str, doing: Sequence[str], tell: Callable[[str], None]) -> list[Any]:
+        """The rows of a DataFrame of a session ``held`` as one job; otherwise as :meth:`chain`."""
+        return _told(Job(held, self._jobs, lambda: frame().collect(), name, doing), tell)
 
     def each(self, task: Any, count: int, doing: str, name: str, tell: Callable[[str], None]) -> list[bytes]:
         """Run ``count`` tasks that have nothing to do with each other as one job; otherwise as :meth:`run`."""
@@ -178,7 +182,7 @@ class Cluster:
         """Start ``count`` tasks that have nothing to do with each other, ``name`` in Spark's own pages."""
         held = self.session
         self.used = True
-        return Job(held, self._jobs, lambda: held.range(0, count, 1, count).mapInArrow(task, stages.SCHEMA), name, (doing,))
+        return Job(held, self._jobs, lambda: _payloads(held.range(0, count, 1, count).mapInArrow(task, stages.SCHEMA)), name, (doing,))
 
     def close(self) -> None:
         """Stop what was started here, and leave nothing in a session that was not."""
@@ -196,14 +200,14 @@ class Cluster:
 class Job:
     """A job that is under way, and what its tasks tell when it is done. ``doing``: what each of its stages is called."""
 
-    def __init__(self, session: Any, thread: ThreadPoolExecutor, rows: Callable[[], Any], name: str, doing: Sequence[str]) -> None:
+    def __init__(self, session: Any, thread: ThreadPoolExecutor, rows: Callable[[], list[Any]], name: str, doing: Sequence[str]) -> None:
         self._context = session.sparkContext
         self._group = f"fencepost-{uuid.uuid4().hex[:8]}"
         self._doing = doing
 
-        def collected() -> list[bytes]:
+        def collected() -> list[Any]:
             self._context.setJobGroup(self._group, name)
-            return [bytes(row.payload) for row in rows().select("payload").collect()]
+            return rows()
 
         self._future = thread.submit(collected)
 
@@ -211,7 +215,7 @@ class Job:
         """Wait so long at the most; whether it is done."""
         return not wait([self._future], seconds).not_done
 
-    def result(self) -> list[bytes]:
+    def result(self) -> list[Any]:
         """What its tasks told. Raises :class:`fencepost.SystemFailure` if one of them, or Spark itself, failed."""
         with _failing():
             return self._future.result()
@@ -244,7 +248,12 @@ def _failing() -> Iterator[None]:
         raise SystemFailure(f"Spark failed: {reason(error)}") from error
 
 
-def _told(job: Job, tell: Callable[[str], None]) -> list[bytes]:
+def _payloads(rows: Any) -> list[bytes]:
+    """What the rows of tasks hold."""
+    return [bytes(row.payload) for row in rows.select("payload").collect()]
+
+
+def _told(job: Job, tell: Callable[[str], None]) -> list[Any]:
     """What the tasks of a job tell, in the end."""
     try:
         while not job.wait(TICK):

@@ -1,0 +1,264 @@
+"""Traces by the thousand, held to a protocol on Spark.
+
+The events of a run and a subject come together in one task, in their order; those that are about all subjects of a run come to each. A worker keeps
+what it has learnt of a protocol from one trace to the next, and from one task to the next.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from fencepost import tracing
+from fencepost.conform import registry
+from fencepost.conform.conformance import TraceEvent
+from fencepost.conform.outcome import Alternative, Explain, Outcome, judged
+from fencepost.conform.traces import must_be_there, natural
+from fencepost.conform.validate import Validator
+from fencepost.report.validation import explaining
+from fencepost.spark.cluster import Cluster
+from fencepost.tracing.event import STOPPED, TraceError, named
+from fencepost.tracing.folder import SPOOL
+
+TASKS_PER_CORE = 4
+"""Tasks of a core: traces differ in length, and the last task is waited for."""
+
+BATCH = 16_384
+"""Events that are handed to a worker at once."""
+
+MOST_GAPS = 3
+"""Incarnations with missing events that a complaint names."""
+
+SCHEMA = pa.schema(
+    [
+        ("run", pa.string()),
+        ("subject", pa.string()),
+        ("accepted", pa.bool_()),
+        ("covered", pa.bool_()),
+        ("events", pa.int64()),
+        ("steps", pa.int64()),
+        ("taken", pa.int64()),
+        ("skipped", pa.int64()),
+        ("problem", pa.string()),
+        ("refusals", pa.string()),
+        ("story", pa.string()),
+        ("sequence", pa.string()),
+    ]
+)
+"""A row for each trace, with the fields of :class:`fencepost.conform.outcome.Outcome`; its refusals as JSON."""
+
+VERDICTS = ", ".join(f"{field.name} {({'bool': 'boolean', 'int64': 'bigint'}).get(str(field.type), 'string')}" for field in SCHEMA)
+
+_TEXT = "run string, node string, incarnation int, seq bigint, actor string, action string, subject string, parameters string, state string"
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What the tasks have to know. ``conformance``: a protocol's name, or a file; ``shuffle``, ``last``, ``width``: as the command's options."""
+
+    conformance: str
+    shuffle: int | None = None
+    last: int = 12
+    width: int = 100
+
+    def find(self) -> Any:
+        """The conformance."""
+        return registry.found(self.conformance)
+
+
+def validated(
+    paths: Sequence[str],
+    given: Given,
+    runs: Collection[str] = (),
+    subjects: Collection[str] = (),
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    debug: bool = False,
+    tell: Callable[[str], None] = lambda doing: None,
+) -> list[Outcome]:
+    """The outcomes of all traces in folders and files, which may be at URLs; ``runs``, ``subjects``: those that are wanted, empty for all.
+
+    Raises :class:`fencepost.tracing.TraceError` if there are none or events are missing, :class:`fencepost.OptionError` if a run or subject is not there, and
+    :class:`fencepost.SystemFailure` if Spark fails.
+    """
+    cluster = Cluster(master, conf, debug)
+    try:
+        partitions = str(TASKS_PER_CORE * cluster.cores)
+        settings = {
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.shuffle.partitions": partitions,
+            "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH),
+        }
+        spark = cluster.session_with(settings)
+        whole = events(spark, paths)
+        there = cluster.collect(spark, lambda: whole.groupBy("run").count(), "validate: what there is", ("reading",), tell)
+        must_be_there("run", runs, {row.run for row in there})
+        if not there:
+            raise TraceError(f"there is no event in {', '.join(paths)}")
+        must_be_whole(cluster.collect(spark, lambda: gaps(whole), "validate: whether they are whole", ("looking for gaps",) * 3, tell))
+        found = cluster.collect(spark, lambda: verdicts(whole, given, runs, subjects), "validate: step by step", ("reading", "sorting", "validating"), tell)
+        outcomes = [outcome_of(row) for row in found]
+        if subjects:
+            must_be_there("subject", subjects, {outcome.subject for outcome in outcomes})
+        return sorted(outcomes, key=lambda outcome: (natural(outcome.run), natural(outcome.subject)))
+    finally:
+        cluster.close()
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def events(spark: Any, paths: Sequence[str]) -> Any:
+    """All events in folders and files as a DataFrame with the columns of :class:`fencepost.tracing.TraceEvent`. Spools are read here, which must be on
+    this machine.
+    """
+    reader = spark.read.schema(_TEXT).option("pathGlobFilter", "*.parquet")
+    tables, spools = [], list[Path]()
+    for path in paths:
+        if "://" in path:
+            tables.append(path)
+            continue
+        place = Path(path).resolve()
+        if place.suffix == ".spool":
+            spools.append(place)
+            continue
+        if place.is_dir():
+            packed = {each.stem for each in place.glob("*.parquet")}
+            spools += [each for each in sorted((place / SPOOL).glob("*.spool")) if each.stem not in packed]
+            if not packed:
+                continue
+        tables.append("file://" + re.sub(r"([\[\]{}*?\\])", r"\\\1", str(place)))
+    found = reader.parquet(*tables) if tables else None
+    if spools:
+        frames = spark.createDataFrame(tracing.table(spools, check=False))
+        found = frames if found is None else found.unionByName(frames)
+    if found is None:
+        raise TraceError(f"there is no event in {', '.join(paths)}")
+    return found
+
+
+def gaps(whole: Any) -> Any:
+    """The incarnations of which something is missing: a row for each, and one for the nodes of which an incarnation is missing."""
+    from pyspark.sql import functions as f
+
+    lives = whole.groupBy("run", "node", "incarnation").agg(
+        f.count("seq").alias("count"),
+        f.max("seq").alias("last"),
+        f.count_distinct("seq").alias("distinct"),
+        f.max(f.when(f.col("action") == STOPPED, f.col("seq"))).alias("stopped"),
+    )
+    broken = lives.where("count != last or distinct != last or stopped is not null").selectExpr(
+        "run", "node", "incarnation", "count", "last", "distinct", "stopped"
+    )
+    nodes = lives.groupBy("run", "node").agg(f.max("incarnation").alias("incarnation"), f.count("incarnation").alias("count"))
+    missing = nodes.where("incarnation != count").selectExpr(
+        "run", "node", "incarnation", "count", "cast(null as bigint) as last", "cast(null as bigint) as distinct", "cast(null as bigint) as stopped"
+    )
+    return broken.unionByName(missing).orderBy("run", "node", "incarnation")
+
+
+def must_be_whole(rows: Sequence[Any]) -> None:
+    """Raises :class:`fencepost.tracing.TraceError` if there is anything in :func:`gaps`."""
+    told = []
+    for row in rows[:MOST_GAPS]:
+        which = named(row.run, row.node, row.incarnation)
+        if row.last is None:
+            told.append(f"there are events of {row['count']} incarnations of node {row.node} (run {row.run}), and some of incarnation {row.incarnation}")
+        elif row.distinct != row["count"]:
+            told.append(f"events are there twice in the trace of {which}: {row['count']:,} events have {row.distinct:,} numbers")
+        elif row.last != row["count"]:
+            told.append(f"events are missing in the trace of {which}: there are {row['count']:,}, and the last has number {row.last:,}")
+        else:
+            told.append(f"the trace of {which} stopped with event {row.stopped:,}")
+    if told:
+        more = len(rows) - len(told)
+        raise TraceError("; ".join(told) + (f"; and {more:,} more" if more else ""))
+
+
+def verdicts(whole: Any, given: Given, runs: Collection[str] = (), subjects: Collection[str] = ()) -> Any:
+    """A row for each trace, with the columns of :data:`SCHEMA`."""
+    from pyspark.sql import functions as f
+
+    if runs:
+        whole = whole.where(f.col("run").isin(list(runs)))
+    about_one = whole.where("subject is not null")
+    if subjects:
+        about_one = about_one.where(f.col("subject").isin(list(subjects)))
+    traces = about_one.select("run", f.col("subject").alias("of")).distinct()
+    about_all = whole.where("subject is null").join(traces, "run", "inner" if subjects else "left")
+    columns = ("run", "of", "node", "incarnation", "seq", "actor", "action", "subject", "parameters")
+    together = about_one.withColumn("of", f.col("subject")).select(*columns).unionByName(
+        about_all.withColumn("of", f.coalesce("of", f.lit(""))).select(*columns)
+    )  # fmt: skip
+    return together.repartition("run", "of").sortWithinPartitions(*columns[:5]).mapInArrow(Task(given), VERDICTS)
+
+
+# -- tasks ------------------------------------------------------------------------------------------------------------
+
+_validators: dict[str, Validator] = {}
+"""What this process has learnt."""
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Task:
+    """Validates the traces of a partition, whose events are sorted by trace, node, incarnation and number."""
+
+    def __init__(self, given: Given) -> None:
+        self.given = given
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        given = self.given
+        validator = _validators.get(given.conformance)
+        if validator is None:
+            validator = _validators[given.conformance] = Validator(given.find())
+        explain = explaining(given.last, given.width)
+        for run, subject, rows in traces_of(batches):
+            yield row_of(judge(validator, run, subject, rows, given.shuffle, explain))
+
+
+def judge(validator: Validator, run: str, subject: str, rows: Sequence[Sequence[Any]], shuffle: int | None, explain: Explain) -> Outcome:
+    """Validates the trace that is in some rows of a table."""
+    return judged(validator, run, subject, lambda: [event_of(*row) for row in rows], shuffle, explain)
+
+
+def event_of(node: str, incarnation: int, seq: int, actor: str, action: str, subject: str | None, parameters: str) -> TraceEvent:
+    """An event from its columns. Raises :class:`fencepost.tracing.TraceError` if the parameters are no JSON object."""
+    try:
+        return TraceEvent(node, incarnation, seq, action, subject, _decode(parameters), actor)
+    except msgspec.DecodeError as error:
+        raise TraceError(f"the parameters of event {seq} of node {node}, incarnation {incarnation}, are no JSON object: {error}") from error
+
+
+def traces_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, list[tuple[Any, ...]]]]:
+    """The traces in sorted events: run, subject, and rows of events."""
+    name: tuple[str, str] | None = None
+    rows: list[tuple[Any, ...]] = []
+    for batch in batches:
+        runs, subjects, *columns = (column.to_pylist() for column in batch.columns)
+        for run, subject, *row in zip(runs, subjects, *columns, strict=True):
+            if name != (run, subject):
+                if name is not None:
+                    yield *name, rows
+                name, rows = (run, subject), []
+            rows.append(tuple(row))
+    if name is not None:
+        yield *name, rows
+
+
+def row_of(outcome: Outcome) -> pa.RecordBatch:
+    """An outcome as a row."""
+    values = {name: getattr(outcome, name) for name in SCHEMA.names}
+    values["refusals"] = msgspec.json.encode(outcome.refusals).decode()
+    return pa.RecordBatch.from_pylist([values], SCHEMA)
+
+
+def outcome_of(row: Any) -> Outcome:
+    """An outcome from its row."""
+    values = row.asDict()
+    values["refusals"] = msgspec.json.decode(values["refusals"], type=list[Alternative])
+    return Outcome(**values)

@@ -1,0 +1,113 @@
+"""Traces that are validated on Spark: the same verdicts as in one process, and the same complaints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from conform.traces_of_runs import BAD, GOOD, write_counters, write_runs
+
+from fencepost import tracing
+from fencepost.conform import registry
+from fencepost.conform.outcome import Outcome, judged
+from fencepost.conform.traces import Traces
+from fencepost.conform.validate import Validator
+from fencepost.errors import OptionError
+from fencepost.report.validation import explaining
+from fencepost.spark.validate import Given, Task, outcome_of, traces_of, validated
+from fencepost.tracing import RunsFile, TraceError, TraceWriter
+
+CONFORMANCE = str(Path(__file__).parents[1] / "conform" / "counting.py")
+
+
+def here(path: Path, conformance: str) -> list[Outcome]:
+    """The outcomes in this process."""
+    traces, validator = Traces(tracing.read(path)), Validator(registry.found(conformance))
+    return [judged(validator, *name, lambda name=name: traces.events(name), None, explaining(12, 100)) for name in traces.names()]  # type: ignore[misc]
+
+
+def test_spark_comes_to_the_same_verdicts(spark: object, tmp_path: Path) -> None:
+    write_runs(tmp_path / "good.parquet", range(1, 6), "everything")
+    write_runs(tmp_path / "bad.parquet", range(11, 14), "everything", without="write_back_before_close")
+    found = validated([str(tmp_path)], Given("store"))
+    assert len(found) == 8
+    assert found == here(tmp_path, "store")
+    assert any(outcome.refusals and outcome.story for outcome in found)
+
+
+def test_a_conformance_of_ones_own_and_a_choice_of_traces(spark: object, tmp_path: Path) -> None:
+    write_counters(tmp_path / "a.parquet", {"one": GOOD, "two": BAD, "three": GOOD})
+    with TraceWriter(tmp_path, node="idle", run="four"):
+        pass
+    found = validated([str(tmp_path)], Given(CONFORMANCE))
+    assert found == here(tmp_path, CONFORMANCE)
+    assert [(outcome.run, outcome.verdict) for outcome in found] == [
+        ("four", "rejected"), ("one", "accepted"), ("three", "accepted"), ("two", "rejected"),
+    ]  # fmt: skip
+    assert [outcome.run for outcome in validated([str(tmp_path)], Given(CONFORMANCE), runs=["two"], subjects=["7"])] == ["two"]
+    with pytest.raises(OptionError, match="run x is not in the traces"):
+        validated([str(tmp_path)], Given(CONFORMANCE), runs=["x"])
+
+
+def test_spools_of_killed_processes_are_read(spark: object, tmp_path: Path) -> None:
+    killed = TraceWriter(tmp_path, node="a", run="r")
+    killed.emit("writes", "7", {"value": 1})
+    found = validated([str(tmp_path)], Given(CONFORMANCE))
+    assert [(outcome.verdict, outcome.events, outcome.steps) for outcome in found] == [("accepted", 2, 1)]
+    killed.close()
+
+
+@pytest.mark.parametrize(
+    ("events", "complaint"),
+    [
+        ([(1, 1), (1, 2), (1, 4)], "events are missing in the trace of node a, incarnation 1 .run r.: there are 3, and the last has number 4"),
+        ([(1, 1), (1, 2), (1, 2)], "events are there twice in the trace of node a, incarnation 1"),
+        ([(1, 1), (3, 1)], "there are events of 2 incarnations of node a .run r., and some of incarnation 3"),
+        ([], "there is no event in"),
+    ],
+)
+def test_what_is_missing_is_told(spark: object, tmp_path: Path, events: Sequence[tuple[int, int]], complaint: str) -> None:
+    with RunsFile(tmp_path / "t.parquet") as file:
+        for incarnation, seq in events:
+            file.emit("r", "a", incarnation, seq, "writes", "7", {"value": seq})
+    with pytest.raises(TraceError, match=complaint):
+        validated([str(tmp_path)], Given(CONFORMANCE))
+
+
+# -- one task, without Spark ------------------------------------------------------------------------------------------
+
+
+def batches(rows: Sequence[tuple[str, str, str, int, int, str, str, str, str]], size: int) -> Iterator[pa.RecordBatch]:
+    names = ("run", "of", "node", "incarnation", "seq", "actor", "action", "subject", "parameters")
+    for at in range(0, len(rows), size):
+        yield pa.RecordBatch.from_pylist([dict(zip(names, row, strict=True)) for row in rows[at : at + size]])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_traces_are_cut_where_they_end_however_they_come(size: int, asked: Callable[[int], list[tuple[str, str, str, int, int, str, str, str, str]]]) -> None:
+    rows = asked(7)
+    found = [(run, subject, len(events)) for run, subject, events in traces_of(batches(rows, size))]
+    assert found == [("r1", "1", 3), ("r1", "2", 1), ("r2", "1", 7)]
+    judged = [dict(zip(batch.schema.names, (c[0].as_py() for c in batch.columns), strict=True)) for batch in Task(Given(CONFORMANCE))(batches(rows, size))]
+    assert [row["accepted"] for row in judged] == [True, True, True]
+
+
+@pytest.fixture
+def asked() -> Callable[[int], list[tuple[str, str, str, int, int, str, str, str, str]]]:
+    def rows(last: int) -> list[tuple[str, str, str, int, int, str, str, str, str]]:
+        traces = [("r1", "1", 3), ("r1", "2", 1), ("r2", "1", last)]
+        return [(r, s, "a", 1, n, "", "writes", s, f'{{"value": {n}}}') for r, s, count in traces for n in range(1, count + 1)]
+
+    return rows
+
+
+def test_an_outcome_and_its_row_are_the_same(asked: Callable[[int], list[tuple[str, str, str, int, int, str, str, str, str]]]) -> None:
+    [row] = [batch.to_pylist()[0] for batch in Task(Given(CONFORMANCE))(batches([*asked(3)[:1], ("r1", "1", "a", 1, 2, "", "writes", "1", '{"value": 3}')], 9))]
+
+    class Row:
+        def asDict(self) -> dict[str, object]:
+            return dict(row)
+
+    assert outcome_of(Row()).refusals[0].step == "writes(w=w1)"
