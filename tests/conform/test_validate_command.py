@@ -150,6 +150,7 @@ def test_a_conformance_that_fails_at_one_trace_does_not_end_the_others(said: Cal
         (("--conformance", f"{CONFORMANCE}:Nobody"), 150, "has no conformance named Nobody: it has CountingConformance"),
         (("--conformance", CONFORMANCE, "--run", "x"), 151, "run x is not in the traces: there are r"),
         (("--conformance", CONFORMANCE, "--subject", "8"), 151, "subject 8 is not in the traces: there are 7"),
+        (("--conformance", CONFORMANCE, "--for", "3"), 151, "give --follow too"),
         (("--conformance", CONFORMANCE, "--sequence", "-"), 151, "only --json can go to standard output"),
         (("--conformance", CONFORMANCE, "--json", "/nowhere/o.json"), 151, "there is no directory /nowhere"),
     ],
@@ -158,3 +159,23 @@ def test_mistakes_are_told_in_one_line(said: Callable[..., Said], tmp_path: Path
     found, _, told = said(write_counters(tmp_path / "t.parquet", {"r": GOOD}), *arguments)
     assert found == code
     assert complaint in told and told.count("\n") == 1
+
+
+# -- following --------------------------------------------------------------------------------------------------------
+
+
+def test_following_tells_verdicts_as_they_come_and_all_in_the_end(said: Callable[..., Said], tmp_path: Path) -> None:
+    write_counters(tmp_path / "t.parquet", {"one": GOOD, "two": BAD})
+    with TraceWriter(tmp_path, node="a", run="three") as writer:
+        writer.emit("writes", "7", {"value": 1})
+    code, out, _ = said(tmp_path, "--conformance", CONFORMANCE, "--follow", "--for", "2", "--patience", "0.1")
+    assert code == 12
+    first, second, third, blank, rest = out.split("\n", 4)
+    assert {first, second} == {"ACCEPTED  run three, subject 7: 3 events, 1 step", "REJECTED  run two, subject 7: 6 events, 4 steps"}
+    assert third == "NOT FINISHED  run one, subject 7: 7 events, 5 steps"
+    assert not blank and rest.startswith("REJECTED  1 of 3 traces\n")
+
+
+def test_following_an_empty_folder_ends_with_nothing(said: Callable[..., Said], tmp_path: Path) -> None:
+    code, out, _ = said(tmp_path, "--conformance", CONFORMANCE, "--follow", "--for", "0.1")
+    assert (code, out.splitlines()[0]) == (0, "NOTHING  0 traces")

@@ -11,17 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from fencepost import arguments, errors, extras, output, tracing
-from fencepost.conform import registry
+from fencepost.conform import live, registry
 from fencepost.conform.conformance import Conformance
 from fencepost.conform.outcome import NOT_COVERED, REJECTED, Explain, Outcome, judged
+from fencepost.conform.tail import Tail
 from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator
+from fencepost.conform.watch import Limits
 from fencepost.errors import OptionError
 from fencepost.progress import TracesLine
 
 HERE, SPARK, AUTO = "local", "spark", "auto"
 LAST = 12
 """Steps before a rejection that are shown."""
+
+_LIMITS = Limits()
 
 Report = Callable[[int, int, int], None]
 """Takes how many traces are done, with how many steps, of how many."""
@@ -55,6 +59,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--conf", metavar="KEY=VALUE", action="append", default=[], type=arguments.setting, help="a setting of Spark; can be given several times"
     )
+    live = parser.add_argument_group("while systems write traces")
+    live.add_argument("--follow", action="store_true", help="go on with what is added to folders, and tell each verdict when it is certain, until Ctrl-C")
+    live.add_argument("--for", metavar="SECONDS", dest="seconds", type=arguments.seconds, help="with --follow: end after so many seconds")
+    live.add_argument(
+        "--patience", metavar="SECONDS", type=arguments.seconds, default=_LIMITS.patience,
+        help=f"with --follow: the longest that an event takes to get here, by default {_LIMITS.patience:g}; a step that is refused for longer is a rejection",
+    )  # fmt: skip
+    live.add_argument(
+        "--idle", metavar="SECONDS", type=arguments.seconds, default=_LIMITS.idle,
+        help=f"with --follow: seconds without events after which a trace is not waited for, by default {_LIMITS.idle:g}",
+    )  # fmt: skip
     told = parser.add_argument_group("results")
     told.add_argument("--json", metavar="FILE", help="all verdicts as JSON; - is standard output, which then has nothing else")
     told.add_argument(
@@ -68,7 +83,7 @@ def run(given: argparse.Namespace) -> int:
     conformance = _conformance(given)
     _look_at_files(given)
     began = time.monotonic()
-    outcomes = _outcomes(given, conformance)
+    outcomes = _followed(given, conformance) if given.follow else _outcomes(given, conformance)
     _tell(given, conformance, outcomes, time.monotonic() - began)
     verdicts = {outcome.verdict for outcome in outcomes}
     return errors.SAFETY_VIOLATED if REJECTED in verdicts else errors.NOT_COMPLETE if NOT_COVERED in verdicts else errors.HOLDS
@@ -86,6 +101,10 @@ def _conformance(given: argparse.Namespace) -> type[Conformance]:
 
 def _look_at_files(given: argparse.Namespace) -> None:
     """Raises before anything is done if results can not be written, or traces are not there."""
+    if given.seconds is not None and not given.follow:
+        raise OptionError("--for says how long to follow traces: give --follow too")
+    if given.follow and given.shuffle is not None:
+        raise OptionError("--shuffle is for traces that are there: leave out --follow or --shuffle")
     if given.sequence == "-":
         raise OptionError("--sequence - is not possible: only --json can go to standard output")
     for option in ("json", "sequence"):
@@ -100,11 +119,17 @@ def _look_at_files(given: argparse.Namespace) -> None:
 # -- what is done -----------------------------------------------------------------------------------------------------
 
 
-def _outcomes(given: argparse.Namespace, conformance: type[Conformance]) -> list[Outcome]:
+def _is_on_spark(given: argparse.Namespace) -> bool:
     if given.engine == SPARK or (given.engine == AUTO and (given.master or given.conf)):
-        return _on_spark(given)
+        return True
     if any("://" in path for path in given.traces):
         raise OptionError("traces at a URL are read by Spark: give --engine spark too")
+    return False
+
+
+def _outcomes(given: argparse.Namespace, conformance: type[Conformance]) -> list[Outcome]:
+    if _is_on_spark(given):
+        return _on_spark(given)
     from fencepost.report.validation import explaining
 
     traces = Traces(tracing.read(given.traces), given.runs, given.subjects)
@@ -128,11 +153,45 @@ def _judged(traces: Traces, conformance: type[Conformance], shuffle: int | None,
 def _on_spark(given: argparse.Namespace) -> list[Outcome]:
     with extras.named("Spark"):
         from fencepost.spark import validate
-    what = str(Path(given.conformance).absolute()) if given.conformance is not None else given.protocol
-    asked = validate.Given(what, given.shuffle, given.last, output.width())
+    asked = validate.Given(_named(given), given.shuffle, given.last, output.width())
     with _line() as line:
         tell = line.doing if line is not None else lambda doing: None
         return validate.validated(given.traces, asked, given.runs, given.subjects, given.master, dict(given.conf), given.debug, tell)
+
+
+def _named(given: argparse.Namespace) -> str:
+    """The conformance, so that other processes find it."""
+    return str(Path(given.conformance).absolute()) if given.conformance is not None else str(given.protocol)
+
+
+def _followed(given: argparse.Namespace, conformance: type[Conformance]) -> list[Outcome]:
+    """All verdicts, each of which is told when it is certain."""
+    outcomes: list[Outcome] = []
+
+    def tell(found: list[Outcome]) -> None:
+        outcomes.extend(found)
+        if given.json != "-":
+            for outcome in found:
+                output.say(validation.line(outcome))
+
+    from fencepost.report import validation
+
+    limits = Limits(given.patience, given.idle)
+    began = time.monotonic()
+
+    def until() -> bool:
+        return given.seconds is not None and time.monotonic() - began >= given.seconds
+
+    if _is_on_spark(given):
+        with extras.named("Spark"):
+            from fencepost.spark import stream
+            from fencepost.spark.validate import Given
+        asked = Given(_named(given), None, given.last, output.width())
+        stream.follow(given.traces, asked, limits, tell, given.runs, given.subjects, until, given.master, dict(given.conf), given.debug)
+        return outcomes
+    explain = validation.explaining(given.last, output.width())
+    live.follow(Tail(given.traces), live.Following(Validator(conformance), limits, explain, given.runs, given.subjects), until, tell)
+    return outcomes
 
 
 @contextlib.contextmanager
@@ -160,6 +219,8 @@ def _tell(given: argparse.Namespace, conformance: type[Conformance], outcomes: S
     if given.sequence is not None and drawn is not None:
         output.write_lines("sequence", given.sequence, iter([drawn]))
     if given.json != "-":
+        if given.follow and outcomes:
+            output.say("")
         output.say(validation.text(outcomes, _what(given, conformance), seconds))
         if given.sequence is not None:
             output.say(f"\nIts last steps as a sequence diagram: {given.sequence}" if drawn else f"\nNo trace is rejected: {given.sequence} is not written.")

@@ -99,3 +99,13 @@ class Conformance(ABC):
     def names(self) -> Mapping[str, str]:
         """What model values stand for, for people."""
         return {}
+
+    @classmethod
+    def is_over(cls, events: Sequence[TraceEvent]) -> bool:
+        """Whether nothing that matters is to come of a subject, given its events: it is closed, say. Asked where traces are validated while they are written."""
+        return False
+
+    @classmethod
+    def still_needed(cls, events: Sequence[TraceEvent]) -> Iterable[TraceEvent]:
+        """Those events, of all that are about all subjects, that the verdict on any subject still depends on. Asked where memory is to be bounded."""
+        return events

@@ -12,8 +12,10 @@ from fencepost.conform.conformance import TraceEvent
 from fencepost.conform.validate import Validator, Verdict
 from fencepost.errors import FencepostError
 
-ACCEPTED, REJECTED, NOT_COVERED = "accepted", "rejected", "not covered"
-"""A trace is a behaviour of the protocol; it is none; it has something that its conformance does not know how to hold to the protocol."""
+ACCEPTED, NOT_FINISHED, REJECTED, NOT_COVERED = "accepted", "not finished", "rejected", "not covered"
+"""A trace is a behaviour of the protocol; it is one so far, and nobody waits for the rest; it is none; it has something that its conformance does not know
+how to hold to the protocol.
+"""
 
 
 class Alternative(msgspec.Struct):
@@ -34,7 +36,7 @@ class Outcome(msgspec.Struct):
 
     ``taken``: how many of its ``steps`` the protocol takes; ``skipped``: those that the system may have ignored, and has. ``problem``: why it could not be
     followed at all. ``refusals``: everything that could have come next, none of which can. ``story``: the last steps before, in words; ``sequence``: as a
-    sequence diagram; both empty where nobody asked for them.
+    sequence diagram; both empty where nobody asked for them. ``finished``: whether the trace came to its end.
     """
 
     run: str
@@ -49,10 +51,13 @@ class Outcome(msgspec.Struct):
     refusals: list[Alternative] = []
     story: str = ""
     sequence: str = ""
+    finished: bool = True
 
     @property
     def verdict(self) -> str:
-        """``accepted``, ``rejected`` or ``not covered``."""
+        """``accepted``, ``not finished``, ``rejected`` or ``not covered``."""
+        if not self.finished:
+            return NOT_FINISHED
         return ACCEPTED if self.accepted else REJECTED if self.covered else NOT_COVERED
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from fencepost.conform.behaviour import behaviour_of
-from fencepost.conform.outcome import ACCEPTED, NOT_COVERED, REJECTED, Alternative, Explain, Outcome
+from fencepost.conform.outcome import NOT_COVERED, REJECTED, Alternative, Explain, Outcome
 from fencepost.conform.validate import Verdict
 from fencepost.report import numbers
 from fencepost.report.diagram import diagram
@@ -46,8 +46,8 @@ def text(outcomes: Sequence[Outcome], what: str, seconds: float) -> str:
     rejected = [outcome for outcome in outcomes if outcome.verdict == REJECTED]
     uncovered = [outcome for outcome in outcomes if outcome.verdict == NOT_COVERED]
     traces, steps = len(outcomes), sum(outcome.steps for outcome in outcomes)
-    worst = rejected or uncovered or outcomes
-    verdict = worst[0].verdict.upper() if worst else ACCEPTED.upper()
+    worst = rejected or uncovered or [outcome for outcome in outcomes if outcome.finished] or outcomes
+    verdict = worst[0].verdict.upper() if worst else "NOTHING"
     many = f"{len(worst):,} of {numbers.plural(traces, 'trace')}" if len(worst) < traces else numbers.plural(traces, "trace")
     verdict = f"{verdict}  {many}"
     events = sum(outcome.events for outcome in outcomes)
@@ -74,6 +74,12 @@ def text(outcomes: Sequence[Outcome], what: str, seconds: float) -> str:
     return "\n\n".join(parts)
 
 
+def line(outcome: Outcome) -> str:
+    """An outcome in one line."""
+    figures = f"{numbers.plural(outcome.events, 'event')}, {numbers.plural(outcome.steps, 'step')}"
+    return f"{outcome.verdict.upper()}  run {outcome.run}, subject {outcome.subject or 'none'}: {figures}"
+
+
 def table(outcomes: Sequence[Outcome]) -> str:
     """A row for each trace."""
     rows = [
@@ -84,7 +90,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 def _ended(outcome: Outcome) -> str:
     if outcome.accepted:
-        return "to the end"
+        return "to the end" if outcome.finished else f"{outcome.taken:,} steps"
     if outcome.problem:
         return "not at all" if not outcome.taken else f"{outcome.taken:,} steps"
     percent = outcome.taken * 100 // max(1, outcome.steps)

@@ -48,13 +48,14 @@ SCHEMA = pa.schema(
         ("refusals", pa.string()),
         ("story", pa.string()),
         ("sequence", pa.string()),
+        ("finished", pa.bool_()),
     ]
 )
 """A row for each trace, with the fields of :class:`fencepost.conform.outcome.Outcome`; its refusals as JSON."""
 
 VERDICTS = ", ".join(f"{field.name} {({'bool': 'boolean', 'int64': 'bigint'}).get(str(field.type), 'string')}" for field in SCHEMA)
 
-_TEXT = "run string, node string, incarnation int, seq bigint, actor string, action string, subject string, parameters string, state string"
+TEXT = "run string, node string, incarnation int, seq bigint, actor string, action string, subject string, parameters string, state string"
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -116,7 +117,7 @@ def events(spark: Any, paths: Sequence[str]) -> Any:
     """All events in folders and files as a DataFrame with the columns of :class:`fencepost.tracing.TraceEvent`. Spools are read here, which must be on
     this machine.
     """
-    reader = spark.read.schema(_TEXT).option("pathGlobFilter", "*.parquet")
+    reader = spark.read.schema(TEXT).option("pathGlobFilter", "*.parquet")
     tables, spools = [], list[Path]()
     for path in paths:
         if "://" in path:
@@ -199,7 +200,7 @@ def verdicts(whole: Any, given: Given, runs: Collection[str] = (), subjects: Col
 
 # -- tasks ------------------------------------------------------------------------------------------------------------
 
-_validators: dict[str, Validator] = {}
+validators: dict[str, Validator] = {}
 """What this process has learnt."""
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -213,9 +214,9 @@ class Task:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         given = self.given
-        validator = _validators.get(given.conformance)
+        validator = validators.get(given.conformance)
         if validator is None:
-            validator = _validators[given.conformance] = Validator(given.find())
+            validator = validators[given.conformance] = Validator(given.find())
         explain = explaining(given.last, given.width)
         for run, subject, rows in traces_of(batches):
             yield row_of(judge(validator, run, subject, rows, given.shuffle, explain))

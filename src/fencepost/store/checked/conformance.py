@@ -211,6 +211,22 @@ class StoreConformance(Conformance):
         self.b = {name: protocol.bookies[place] for name, place in self.bookies.items()}
         self.c = {client: protocol.clients[place] for client, place in self.clients.items()}
 
+    @classmethod
+    def is_over(cls, events: Sequence[TraceEvent]) -> bool:
+        """See :class:`Conformance`."""
+        return any(event.action == "metadata_written" and event.parameters["metadata"]["state"] == "CLOSED" for event in events)
+
+    @classmethod
+    def still_needed(cls, events: Sequence[TraceEvent]) -> Iterable[TraceEvent]:
+        """See :class:`Conformance`. Of how far journals are durable, only the farthest matters."""
+        farthest: dict[tuple[str, int], TraceEvent] = {}
+        for event in events:
+            if event.action == "journal_synced":
+                life = (event.node, event.incarnation)
+                if life not in farthest or farthest[life].parameters["position"] < event.parameters["position"]:
+                    farthest[life] = event
+        return [event for event in events if event.action != "journal_synced" or farthest[event.node, event.incarnation] is event]
+
     def names(self) -> Mapping[str, str]:
         """See :class:`Conformance`."""
         clients = {str(self.c[client]): " ".join(map(str, client)) for client in self.clients}

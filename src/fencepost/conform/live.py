@@ -1,0 +1,68 @@
+"""Validates traces in this process while systems write them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable
+
+from fencepost.conform.outcome import Explain, Outcome
+from fencepost.conform.tail import Tail
+from fencepost.conform.traces import decoded
+from fencepost.conform.validate import Validator
+from fencepost.conform.watch import Limits, Watch
+from fencepost.tracing.event import TraceEvent
+
+PAUSE = 0.5
+"""Seconds between two looks at the folders."""
+
+Tell = Callable[[list[Outcome]], None]
+"""Takes verdicts as they become certain."""
+
+
+class Following:
+    """Runs that are watched, each by a :class:`fencepost.conform.watch.Watch`. ``runs``, ``subjects``: those that are wanted, empty for all."""
+
+    def __init__(self, validator: Validator, limits: Limits, explain: Explain | None, runs: Collection[str] = (), subjects: Collection[str] = ()) -> None:
+        self._validator = validator
+        self._limits = limits
+        self._explain = explain
+        self._runs = runs
+        self._subjects = subjects
+        self.watches: dict[str, Watch] = {}
+
+    def feed(self, events: Iterable[TraceEvent], now: float) -> None:
+        """Take events of any runs."""
+        by_run: dict[str, list[TraceEvent]] = {}
+        for event in events:
+            if (not self._runs or event.run in self._runs) and (not self._subjects or event.subject is None or event.subject in self._subjects):
+                by_run.setdefault(event.run, []).append(event)
+        for run, some in by_run.items():
+            watch = self.watches.get(run)
+            if watch is None:
+                watch = self.watches[run] = Watch(self._validator, run, self._limits, explain=self._explain)
+            watch.feed(map(decoded, some), now)
+
+    def look(self, now: float) -> list[Outcome]:
+        """The verdicts that are certain by now."""
+        return [outcome for watch in self.watches.values() for outcome in watch.look(now)]
+
+    def finish(self, now: float) -> list[Outcome]:
+        """The verdicts of all that is left."""
+        return [outcome for watch in self.watches.values() for outcome in watch.finish(now)]
+
+
+def follow(tail: Tail, following: Following, until: Callable[[], bool], tell: Tell) -> None:
+    """Read what is added to folders and tell verdicts, ``until`` it says so, or until KeyboardInterrupt, which ends it likewise."""
+    now = time.monotonic()
+    try:
+        while not until():
+            following.feed(tail.poll(), now)
+            found = following.look(now)
+            if found:
+                tell(found)
+            time.sleep(PAUSE)
+            now = time.monotonic()
+    except KeyboardInterrupt:
+        pass
+    following.feed(tail.poll(), now)
+    tell(following.look(now) + following.finish(now))

@@ -1,0 +1,71 @@
+"""Reads what is added to folders of traces while systems write them: finished files, and those that are being written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from fencepost import extras
+from fencepost.tracing.event import STOPPED, TraceError, TraceEvent, named
+from fencepost.tracing.reading import files_of
+from fencepost.tracing.spool import Contents
+
+
+class Tail:
+    """What is added to folders, from one :meth:`poll` to the next. Folders must be on this machine."""
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self.folders = folders
+        self._last: dict[tuple[str, str, int], int] = {}
+        self._done: set[str] = set()
+
+    def poll(self) -> list[TraceEvent]:
+        """The events that are new, each incarnation's in their order.
+
+        Raises :class:`fencepost.tracing.TraceError` if one is missing, or a file can not be read.
+        """
+        found: list[TraceEvent] = []
+        for path in files_of(self.folders):
+            is_spool = path.suffix == ".spool"
+            if path.stem in self._done and not is_spool:
+                continue
+            try:
+                for event in _rows(path) if is_spool else _parquet(path):
+                    if self._is_new(event):
+                        found.append(event)
+            except FileNotFoundError:  # it has become a Parquet file meanwhile, which is read next time
+                continue
+            except OSError as error:
+                raise TraceError(f"{path} can not be read: {error.strerror or error}") from error
+            if not is_spool:
+                self._done.add(path.stem)
+        return found
+
+    def _is_new(self, event: TraceEvent) -> bool:
+        key = (event.run, event.node, event.incarnation)
+        last = self._last.get(key, 0)
+        if event.seq <= last:
+            return False
+        if event.seq != last + 1:
+            raise TraceError(f"events {last + 1:,} to {event.seq - 1:,} are missing in the trace of {named(*key)}")
+        if event.action == STOPPED:
+            raise TraceError(f"the trace of {named(*key)} stopped with event {event.seq:,}: {event.parameters}")
+        self._last[key] = event.seq
+        return True
+
+
+def _rows(path: Path) -> Iterable[TraceEvent]:
+    contents = Contents(path)
+    if contents.whose is None:
+        return
+    run, node, incarnation, _ = contents.whose
+    for seq, actor, action, subject, parameters, state in contents.rows():
+        yield TraceEvent(
+            run, node, incarnation, seq, actor, action, subject, parameters.decode(), None if state is None else state.decode()
+        )
+
+
+def _parquet(path: Path) -> Iterable[TraceEvent]:
+    with extras.named(f"reading {path}", "query"):
+        from fencepost.tracing import parquet
+    yield from parquet.events(path)

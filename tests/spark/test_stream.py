@@ -1,0 +1,55 @@
+"""Traces that are validated on Spark while they are written."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from fencepost.conform.outcome import Outcome
+from fencepost.conform.watch import Limits
+from fencepost.spark.stream import follow
+from fencepost.spark.validate import Given
+from fencepost.tracing import RunsFile, TraceError, TraceWriter
+
+CONFORMANCE = str(Path(__file__).parents[1] / "conform" / "counting.py")
+
+
+
+def test_verdicts_are_told_while_systems_write(spark: object, tmp_path: Path) -> None:
+    a, b = (TraceWriter(tmp_path, node=node, run="r") for node in "ab")
+    b.emit("reads", "good", {"value": 1})
+    b.emit("reads", "bad", {"value": 1})
+    b.close()
+    told: list[Outcome] = []
+    rejected, done = threading.Event(), threading.Event()
+
+    def tell(outcomes: list[Outcome]) -> None:
+        told.extend(outcomes)
+        if any(outcome.subject == "bad" for outcome in told):
+            rejected.set()
+        if len(told) == 2:
+            done.set()
+
+    def write() -> None:
+        a.emit("writes", "good", {"value": 1})
+        rejected.wait(120)
+        a.close()
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        follow([str(tmp_path)], Given(CONFORMANCE), Limits(patience=2), tell, until=done.is_set)
+    finally:
+        rejected.set()
+        writing.join()
+    assert [(outcome.run, outcome.subject, outcome.verdict) for outcome in told] == [("r", "bad", "rejected"), ("r", "good", "accepted")]
+    assert told[0].refusals[0].step == "reads(w=w1)"
+
+
+def test_a_gap_ends_it(spark: object, tmp_path: Path) -> None:
+    with RunsFile(tmp_path / "t.parquet") as file:
+        file.emit("r", "a", 1, 2, "writes", "7", {"value": 1})
+    with pytest.raises(TraceError, match="events 1 to 1 are missing"):
+        follow([str(tmp_path)], Given(CONFORMANCE), Limits(), lambda outcomes: None)
