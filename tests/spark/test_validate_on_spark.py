@@ -9,14 +9,17 @@ import pyarrow as pa
 import pytest
 from conform.traces_of_runs import BAD, GOOD, write_counters, write_runs
 
-from fencepost import tracing
+import fencepost
+from fencepost import loading, tracing
 from fencepost.conform import registry
+from fencepost.conform.coverage import Coverage, InSpace, noting
 from fencepost.conform.outcome import Outcome, judged
 from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator
 from fencepost.errors import OptionError
 from fencepost.report.validation import explaining
 from fencepost.spark.validate import Given, Task, outcome_of, traces_of, validated
+from fencepost.states.manifest import StateSpace
 from fencepost.tracing import RunsFile, TraceError, TraceWriter
 
 CONFORMANCE = str(Path(__file__).parents[1] / "conform" / "counting.py")
@@ -31,7 +34,7 @@ def here(path: Path, conformance: str) -> list[Outcome]:
 def test_spark_comes_to_the_same_verdicts(spark: object, tmp_path: Path) -> None:
     write_runs(tmp_path / "good.parquet", range(1, 6), "everything")
     write_runs(tmp_path / "bad.parquet", range(11, 14), "everything", without="write_back_before_close")
-    found = validated([str(tmp_path)], Given("store"))
+    found, _, _ = validated([str(tmp_path)], Given("store"))
     assert len(found) == 8
     assert found == here(tmp_path, "store")
     assert any(outcome.refusals and outcome.story for outcome in found)
@@ -41,12 +44,12 @@ def test_a_conformance_of_ones_own_and_a_choice_of_traces(spark: object, tmp_pat
     write_counters(tmp_path / "a.parquet", {"one": GOOD, "two": BAD, "three": GOOD})
     with TraceWriter(tmp_path, node="idle", run="four"):
         pass
-    found = validated([str(tmp_path)], Given(CONFORMANCE))
+    found, _, _ = validated([str(tmp_path)], Given(CONFORMANCE))
     assert found == here(tmp_path, CONFORMANCE)
     assert [(outcome.run, outcome.verdict) for outcome in found] == [
         ("four", "rejected"), ("one", "accepted"), ("three", "accepted"), ("two", "rejected"),
     ]  # fmt: skip
-    assert [outcome.run for outcome in validated([str(tmp_path)], Given(CONFORMANCE), runs=["two"], subjects=["7"])] == ["two"]
+    assert [outcome.run for outcome in validated([str(tmp_path)], Given(CONFORMANCE), runs=["two"], subjects=["7"])[0]] == ["two"]
     with pytest.raises(OptionError, match="run x is not in the traces"):
         validated([str(tmp_path)], Given(CONFORMANCE), runs=["x"])
 
@@ -54,7 +57,7 @@ def test_a_conformance_of_ones_own_and_a_choice_of_traces(spark: object, tmp_pat
 def test_spools_of_killed_processes_are_read(spark: object, tmp_path: Path) -> None:
     killed = TraceWriter(tmp_path, node="a", run="r")
     killed.emit("writes", "7", {"value": 1})
-    found = validated([str(tmp_path)], Given(CONFORMANCE))
+    found, _, _ = validated([str(tmp_path)], Given(CONFORMANCE))
     assert [(outcome.verdict, outcome.events, outcome.steps) for outcome in found] == [("accepted", 2, 1)]
     killed.close()
 
@@ -106,8 +109,16 @@ def asked() -> Callable[[int], list[tuple[str, str, str, int, int, str, str, str
 def test_an_outcome_and_its_row_are_the_same(asked: Callable[[int], list[tuple[str, str, str, int, int, str, str, str, str]]]) -> None:
     [row] = [batch.to_pylist()[0] for batch in Task(Given(CONFORMANCE))(batches([*asked(3)[:1], ("r1", "1", "a", 1, 2, "", "writes", "1", '{"value": 3}')], 9))]
 
-    class Row:
-        def asDict(self) -> dict[str, object]:
-            return dict(row)
+    assert outcome_of(row).refusals[0].step == "writes(w=w1)"
 
-    assert outcome_of(Row()).refusals[0].step == "writes(w=w1)"
+
+def test_coverage_is_that_of_one_process(spark: object, tmp_path: Path) -> None:
+    fencepost.check(loading.configured(loading.load(f"{CONFORMANCE}:Counting"), None), engine="reference", states=tmp_path / "space")
+    write_counters(tmp_path / "t.parquet", {"one": GOOD, "two": BAD, "three": GOOD[:2], "four": GOOD})
+    coverage, within = Coverage(), InSpace(registry.found(CONFORMANCE), StateSpace(tmp_path / "space"))
+    traces, validator = Traces(tracing.read(tmp_path / "t.parquet")), Validator(registry.found(CONFORMANCE))
+    for name in traces.names():
+        judged(validator, *name, lambda name=name: traces.events(name), notes=noting(coverage, within))  # type: ignore[misc]
+    _, visits, visited = validated([str(tmp_path / "t.parquet")], Given(CONFORMANCE, coverage=True, states=str(tmp_path / "space")))
+    assert (visits, visited) == (coverage.visits, within.visited)
+    assert visited.fitting == 3 and len(visited.states) == 6

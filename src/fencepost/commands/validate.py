@@ -8,12 +8,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fencepost import arguments, errors, extras, output, tracing
 from fencepost.conform import live, registry
 from fencepost.conform.conformance import Conformance
-from fencepost.conform.outcome import NOT_COVERED, REJECTED, Explain, Outcome, judged
+from fencepost.conform.outcome import NOT_COVERED, REJECTED, Explain, Notes, Outcome, judged
 from fencepost.conform.tail import Tail
 from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator
@@ -21,11 +21,18 @@ from fencepost.conform.watch import Limits
 from fencepost.errors import OptionError
 from fencepost.progress import TracesLine
 
+if TYPE_CHECKING:
+    from fencepost.conform.coverage import SpaceCoverage, Visited, Visits
+    from fencepost.states.manifest import StateSpace
+
 HERE, SPARK, AUTO = "local", "spark", "auto"
 LAST = 12
 """Steps before a rejection that are shown."""
 
 _LIMITS = Limits()
+
+Covered: TypeAlias = "tuple[Visits, SpaceCoverage | None]"
+"""What traces have visited: of the protocol, and of a state space."""
 
 Report = Callable[[int, int, int], None]
 """Takes how many traces are done, with how many steps, of how many."""
@@ -70,6 +77,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--idle", metavar="SECONDS", type=arguments.seconds, default=_LIMITS.idle,
         help=f"with --follow: seconds without events after which a trace is not waited for, by default {_LIMITS.idle:g}",
     )  # fmt: skip
+    visited = parser.add_argument_group("what was visited")
+    visited.add_argument("--coverage", action="store_true", help="tell which actions the traces have taken, to which effects, and which they never took")
+    visited.add_argument(
+        "--states", metavar="DIR", type=Path,
+        help="with --coverage: tell which states and steps of this state space, which check --states wrote, and which are the nearest that were not",
+    )  # fmt: skip
     told = parser.add_argument_group("results")
     told.add_argument("--json", metavar="FILE", help="all verdicts as JSON; - is standard output, which then has nothing else")
     told.add_argument(
@@ -83,8 +96,11 @@ def run(given: argparse.Namespace) -> int:
     conformance = _conformance(given)
     _look_at_files(given)
     began = time.monotonic()
-    outcomes = _followed(given, conformance) if given.follow else _outcomes(given, conformance)
-    _tell(given, conformance, outcomes, time.monotonic() - began)
+    if given.follow:
+        outcomes, covered = _followed(given, conformance), None
+    else:
+        outcomes, covered = _outcomes(given, conformance)
+    _tell(given, conformance, outcomes, covered, time.monotonic() - began)
     verdicts = {outcome.verdict for outcome in outcomes}
     return errors.SAFETY_VIOLATED if REJECTED in verdicts else errors.NOT_COMPLETE if NOT_COVERED in verdicts else errors.HOLDS
 
@@ -105,6 +121,10 @@ def _look_at_files(given: argparse.Namespace) -> None:
         raise OptionError("--for says how long to follow traces: give --follow too")
     if given.follow and given.shuffle is not None:
         raise OptionError("--shuffle is for traces that are there: leave out --follow or --shuffle")
+    if given.states is not None and not given.coverage:
+        raise OptionError("--states says of which states to tell the coverage: give --coverage too")
+    if given.follow and given.coverage:
+        raise OptionError("--coverage is of traces that are there: leave out --follow or --coverage")
     if given.sequence == "-":
         raise OptionError("--sequence - is not possible: only --json can go to standard output")
     for option in ("json", "sequence"):
@@ -127,33 +147,52 @@ def _is_on_spark(given: argparse.Namespace) -> bool:
     return False
 
 
-def _outcomes(given: argparse.Namespace, conformance: type[Conformance]) -> list[Outcome]:
+def _outcomes(given: argparse.Namespace, conformance: type[Conformance]) -> tuple[list[Outcome], Covered | None]:
+    from fencepost.states.manifest import StateSpace
+
+    space = StateSpace(given.states) if given.states is not None else None
     if _is_on_spark(given):
-        return _on_spark(given)
+        outcomes, visits, visited = _on_spark(given)
+    else:
+        outcomes, visits, visited = _here(given, conformance, space)
+    if not given.coverage:
+        return outcomes, None
+    from fencepost.conform.coverage import in_space
+
+    return outcomes, (visits, in_space(space, visited) if space is not None else None)
+
+
+def _here(given: argparse.Namespace, conformance: type[Conformance], space: StateSpace | None) -> tuple[list[Outcome], Visits, Visited]:
+    from fencepost.conform.coverage import Coverage, InSpace, Visited, noting
     from fencepost.report.validation import explaining
 
     traces = Traces(tracing.read(given.traces), given.runs, given.subjects)
     explain = explaining(given.last, output.width())
+    coverage = Coverage()
+    within = InSpace(conformance, space) if space is not None else None
+    notes = noting(coverage, within) if given.coverage else None
     with _line() as line:
-        return _judged(traces, conformance, given.shuffle, explain, line.report if line is not None else lambda done, steps, of: None)
+        report = line.report if line is not None else lambda done, steps, of: None
+        outcomes = _judged(traces, Validator(conformance), given.shuffle, explain, notes, report)
+    return outcomes, coverage.visits, within.visited if within is not None else Visited()
 
 
-def _judged(traces: Traces, conformance: type[Conformance], shuffle: int | None, explain: Explain, report: Report) -> list[Outcome]:
-    validator = Validator(conformance)
+def _judged(traces: Traces, validator: Validator, shuffle: int | None, explain: Explain, notes: Notes | None, report: Report) -> list[Outcome]:
     names = traces.names()
     found, steps = [], 0
     for run, subject in names:
-        outcome = judged(validator, run, subject, lambda name=(run, subject): traces.events(name), shuffle, explain)  # type: ignore[misc]
+        outcome = judged(validator, run, subject, lambda name=(run, subject): traces.events(name), shuffle, explain, notes)  # type: ignore[misc]
         found.append(outcome)
         steps += outcome.steps
         report(len(found), steps, len(names))
     return found
 
 
-def _on_spark(given: argparse.Namespace) -> list[Outcome]:
+def _on_spark(given: argparse.Namespace) -> tuple[list[Outcome], Visits, Visited]:
     with extras.named("Spark"):
         from fencepost.spark import validate
-    asked = validate.Given(_named(given), given.shuffle, given.last, output.width())
+    states = str(given.states.absolute()) if given.states is not None else None
+    asked = validate.Given(_named(given), given.shuffle, given.last, output.width(), given.coverage, states)
     with _line() as line:
         tell = line.doing if line is not None else lambda doing: None
         return validate.validated(given.traces, asked, given.runs, given.subjects, given.master, dict(given.conf), given.debug, tell)
@@ -207,13 +246,17 @@ def _line() -> Iterator[TracesLine | None]:
 # -- what is told -----------------------------------------------------------------------------------------------------
 
 
-def _tell(given: argparse.Namespace, conformance: type[Conformance], outcomes: Sequence[Outcome], seconds: float) -> None:
-    from fencepost.report import validation
+def _tell(
+    given: argparse.Namespace, conformance: type[Conformance], outcomes: Sequence[Outcome], covered: Covered | None, seconds: float
+) -> None:
+    from fencepost.report import coverage, validation
 
     if given.json is not None:
         from fencepost.trace.json import dumps
 
         document: dict[str, Any] = validation.data(outcomes, conformance.protocol.name, conformance.name, seconds)
+        if covered is not None:
+            document["coverage"] = coverage.data(conformance.protocol, *covered)
         output.write_lines("json", given.json, iter([dumps(document, indent=2), "\n"]))
     drawn = next((outcome.sequence for outcome in outcomes if outcome.sequence), None)
     if given.sequence is not None and drawn is not None:
@@ -222,6 +265,8 @@ def _tell(given: argparse.Namespace, conformance: type[Conformance], outcomes: S
         if given.follow and outcomes:
             output.say("")
         output.say(validation.text(outcomes, _what(given, conformance), seconds))
+        if covered is not None:
+            output.say("\n" + coverage.text(conformance.protocol, *covered))
         if given.sequence is not None:
             output.say(f"\nIts last steps as a sequence diagram: {given.sequence}" if drawn else f"\nNo trace is rejected: {given.sequence} is not written.")
 

@@ -148,12 +148,12 @@ def _some(options: Sequence[Value]) -> str:
 class Follower:
     """A protocol with its constants, and all that was learnt of its steps. It can follow one trace after another.
 
-    ``evaluations``: how often the author's Python was run; ``walked``: how often it was not.
+    ``evaluations``: how often the author's Python was run; ``walked``: how often it was not. ``fingerprints``: whether somebody will ask for those of states.
     """
 
-    def __init__(self, protocol: Protocol) -> None:
+    def __init__(self, protocol: Protocol, fingerprints: bool = False) -> None:
         self.protocol = protocol
-        self.store = _Unhashed(protocol)
+        self.store: Store = Store(protocol) if fingerprints else _Unhashed(protocol)
         self.actions: dict[str, Declared] = {declared.name: declared for declared in protocol.declared("action")}
         self.evaluations = self.walked = 0
         self._tries: dict[Hashable, Any] = {}

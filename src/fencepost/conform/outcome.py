@@ -64,22 +64,29 @@ class Outcome(msgspec.Struct):
 Explain = Callable[[Verdict], tuple[str, str]]
 """Tells the last steps of a verdict: the story, and the sequence diagram."""
 
+Notes = Callable[[Verdict, Sequence[TraceEvent]], None]
+"""Takes note of a verdict, and of the events that it is about."""
+
 
 def judged(
-    validator: Validator, run: str, subject: str, events: Callable[[], Sequence[TraceEvent]], shuffle: int | None = None, explain: Explain | None = None
-) -> Outcome:
+    validator: Validator, run: str, subject: str, events: Callable[[], Sequence[TraceEvent]], shuffle: int | None = None, explain: Explain | None = None,
+    notes: Notes | None = None,
+) -> Outcome:  # fmt: skip
     """Validates one trace. Whatever is wrong with its events, or with the conformance, is its problem and no other trace's.
 
-    ``explain``: called for a trace that is not accepted.
+    ``explain``: called for a trace that is not accepted; ``notes``: for each.
     """
     if not subject:
         return Outcome(run, "", False, events=len(events()), problem="no event of the run is about any subject")
     try:
-        verdict = validator.validate(subject, events(), shuffle)
+        found = events()
+        verdict = validator.validate(subject, found, shuffle)
     except FencepostError as error:
         return Outcome(run, subject, False, problem=str(error))
     except Exception as error:
         return Outcome(run, subject, False, problem=f"the conformance fails at this trace: {_failure(error)}")
+    if notes is not None:
+        notes(verdict, found)
     return outcome_of(verdict, run, explain if not verdict.accepted else None)
 
 

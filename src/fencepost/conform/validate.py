@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
@@ -30,7 +31,7 @@ class Verdict:
 
     ``accepted``, or how far it got: ``taken`` of ``steps`` steps. ``refusals``: what could have come next, and why none of it can; ``problem``: why
     the trace could not be followed at all, which says nothing about the system if it is not ``covered`` by the conformance. ``path``: the steps that were taken, by number, if it was asked for. ``follower``: who has followed it,
-    ``names``: what the model values stand for, as far as the trace got there.
+    ``refused``: how often an action was refused at a line, for the time being or for good; ``names``: what the model values stand for, as far as the trace got there.
     """
 
     subject: str
@@ -44,20 +45,27 @@ class Verdict:
     path: list[tuple[TraceEvent, Step, Taken]] = field(default_factory=list)
     row: list[int] = field(default_factory=list)
     covered: bool = True
+    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     follower: Follower | None = None
     names: Mapping[str, str] = field(default_factory=dict)
 
 
 class Validator:
-    """Validates traces of one conformance, one after another. What it has learnt of a protocol with its constants serves all of them."""
+    """Validates traces of one conformance, one after another. What it has learnt of a protocol with its constants serves all of them.
 
-    def __init__(self, conformance: type[Conformance], keep_path: bool = True) -> None:
+    ``follower``: of a protocol whose constants are not those of the traces, which have to stay within its bounds.
+    """
+
+    def __init__(self, conformance: type[Conformance], keep_path: bool = True, follower: Follower | None = None) -> None:
         self.conformance = conformance
         self.keep_path = keep_path
+        self._fixed = follower
         self.followers: dict[tuple[tuple[str, Any], ...], Follower] = {}
 
     def follower(self, constants: dict[str, Any]) -> Follower:
-        """The protocol with some constants."""
+        """The protocol with some constants, or the one with those that were given."""
+        if self._fixed is not None:
+            return self._fixed
         key = tuple(sorted(constants.items()))
         follower = self.followers.get(key)
         if follower is None:
@@ -161,6 +169,7 @@ class _Walk:
             return not self._differs(step, _NOTHING)
         taken = self.follower.step(self.row, step.action, step.parameters, step.picks)
         if type(taken) is Refused:
+            self.verdict.refused[step.action, _place(taken)] += 1
             return False
         assert isinstance(taken, Taken)
         before = self.follower.apply(self.row, taken.writes)
@@ -196,6 +205,11 @@ class _Walk:
         reason = self._differs(step, found)
         self.follower.apply(self.row, tuple(before))
         return Refused(reason)
+
+
+def _place(refused: Refused) -> str:
+    """The line that refuses a step."""
+    return f"{refused.where}: {refused.asked}" if refused.where else refused.reason
 
 
 _NOTHING = Taken((), (), ())

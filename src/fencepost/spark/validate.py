@@ -6,6 +6,7 @@ what it has learnt of a protocol from one trace to the next, and from one task t
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,11 +18,13 @@ import pyarrow as pa
 from fencepost import tracing
 from fencepost.conform import registry
 from fencepost.conform.conformance import TraceEvent
-from fencepost.conform.outcome import Alternative, Explain, Outcome, judged
+from fencepost.conform.coverage import Coverage, InSpace, Visited, Visits, noting
+from fencepost.conform.outcome import Alternative, Explain, Notes, Outcome, judged
 from fencepost.conform.traces import must_be_there, natural
 from fencepost.conform.validate import Validator
 from fencepost.report.validation import explaining
 from fencepost.spark.cluster import Cluster
+from fencepost.states.manifest import StateSpace
 from fencepost.tracing.event import STOPPED, TraceError, named
 from fencepost.tracing.folder import SPOOL
 
@@ -49,22 +52,29 @@ SCHEMA = pa.schema(
         ("story", pa.string()),
         ("sequence", pa.string()),
         ("finished", pa.bool_()),
+        ("covered_by", pa.binary()),
     ]
 )
-"""A row for each trace, with the fields of :class:`fencepost.conform.outcome.Outcome`; its refusals as JSON."""
+"""A row for each trace, with the fields of :class:`fencepost.conform.outcome.Outcome`; its refusals as JSON. Where coverage is asked for, each task adds a row
+without a run, with what its traces have visited.
+"""
 
-VERDICTS = ", ".join(f"{field.name} {({'bool': 'boolean', 'int64': 'bigint'}).get(str(field.type), 'string')}" for field in SCHEMA)
+_SQL = {pa.bool_(): "boolean", pa.int64(): "bigint", pa.binary(): "binary"}
+
+VERDICTS = ", ".join(f"{field.name} {_SQL.get(field.type, 'string')}" for field in SCHEMA)
 
 TEXT = "run string, node string, incarnation int, seq bigint, actor string, action string, subject string, parameters string, state string"
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What the tasks have to know. ``conformance``: a protocol's name, or a file; ``shuffle``, ``last``, ``width``: as the command's options."""
+    """What the tasks have to know. ``conformance``: a protocol's name, or a file; ``shuffle``, ``last``, ``coverage``, ``states``: as the command's options."""
 
     conformance: str
     shuffle: int | None = None
     last: int = 12
     width: int = 100
+    coverage: bool = False
+    states: str | None = None
 
     def find(self) -> Any:
         """The conformance."""
@@ -80,8 +90,9 @@ def validated(
     conf: Mapping[str, str] | None = None,
     debug: bool = False,
     tell: Callable[[str], None] = lambda doing: None,
-) -> list[Outcome]:
-    """The outcomes of all traces in folders and files, which may be at URLs; ``runs``, ``subjects``: those that are wanted, empty for all.
+) -> tuple[list[Outcome], Visits, Visited]:
+    """The outcomes of all traces in folders and files, which may be at URLs; ``runs``, ``subjects``: those that are wanted, empty for all. And what they have
+    visited, if that is asked for.
 
     Raises :class:`fencepost.tracing.TraceError` if there are none or events are missing, :class:`fencepost.OptionError` if a run or subject is not there, and
     :class:`fencepost.SystemFailure` if Spark fails.
@@ -102,10 +113,16 @@ def validated(
             raise TraceError(f"there is no event in {', '.join(paths)}")
         must_be_whole(cluster.collect(spark, lambda: gaps(whole), "validate: whether they are whole", ("looking for gaps",) * 3, tell))
         found = cluster.collect(spark, lambda: verdicts(whole, given, runs, subjects), "validate: step by step", ("reading", "sorting", "validating"), tell)
-        outcomes = [outcome_of(row) for row in found]
+        outcomes = [outcome_of(row) for row in found if row.run is not None]
+        visits, visited = Visits(), Visited()
+        for row in found:
+            if row.run is None:
+                one, other = _covered.decode(bytes(row.covered_by))
+                visits.add(one)
+                visited.add(other)
         if subjects:
             must_be_there("subject", subjects, {outcome.subject for outcome in outcomes})
-        return sorted(outcomes, key=lambda outcome: (natural(outcome.run), natural(outcome.subject)))
+        return sorted(outcomes, key=lambda outcome: (natural(outcome.run), natural(outcome.subject))), visits, visited
     finally:
         cluster.close()
 
@@ -204,6 +221,7 @@ validators: dict[str, Validator] = {}
 """What this process has learnt."""
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
+_covered = msgspec.msgpack.Decoder(tuple[Visits, Visited])
 
 
 class Task:
@@ -214,17 +232,27 @@ class Task:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         given = self.given
+        # What is learnt stays: looking for cycles among it at Python's usual pace takes a part of the time.
+        gc.set_threshold(100_000, 50, 100)
         validator = validators.get(given.conformance)
         if validator is None:
             validator = validators[given.conformance] = Validator(given.find())
         explain = explaining(given.last, given.width)
+        coverage = Coverage() if given.coverage else None
+        space = InSpace(validator.conformance, StateSpace(given.states)) if given.states is not None else None
+        notes = noting(coverage, space)
         for run, subject, rows in traces_of(batches):
-            yield row_of(judge(validator, run, subject, rows, given.shuffle, explain))
+            yield row_of(judge(validator, run, subject, rows, given.shuffle, explain, notes))
+        if coverage is not None:
+            visited = space.visited if space is not None else Visited()
+            yield _row({"covered_by": msgspec.msgpack.encode((coverage.visits, visited))})
 
 
-def judge(validator: Validator, run: str, subject: str, rows: Sequence[Sequence[Any]], shuffle: int | None, explain: Explain) -> Outcome:
+def judge(
+    validator: Validator, run: str, subject: str, rows: Sequence[Sequence[Any]], shuffle: int | None, explain: Explain, notes: Notes | None = None
+) -> Outcome:
     """Validates the trace that is in some rows of a table."""
-    return judged(validator, run, subject, lambda: [event_of(*row) for row in rows], shuffle, explain)
+    return judged(validator, run, subject, lambda: [event_of(*row) for row in rows], shuffle, explain, notes)
 
 
 def event_of(node: str, incarnation: int, seq: int, actor: str, action: str, subject: str | None, parameters: str) -> TraceEvent:
@@ -253,13 +281,17 @@ def traces_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, lis
 
 def row_of(outcome: Outcome) -> pa.RecordBatch:
     """An outcome as a row."""
-    values = {name: getattr(outcome, name) for name in SCHEMA.names}
+    values = {name: getattr(outcome, name) for name in Outcome.__struct_fields__}
     values["refusals"] = msgspec.json.encode(outcome.refusals).decode()
-    return pa.RecordBatch.from_pylist([values], SCHEMA)
+    return _row(values)
+
+
+def _row(values: dict[str, Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{name: values.get(name) for name in SCHEMA.names}], SCHEMA)
 
 
 def outcome_of(row: Any) -> Outcome:
     """An outcome from its row."""
-    values = row.asDict()
+    values = {name: row[name] for name in Outcome.__struct_fields__}
     values["refusals"] = msgspec.json.decode(values["refusals"], type=list[Alternative])
     return Outcome(**values)

@@ -1,0 +1,99 @@
+"""What traces have visited: actions, effects, refusals, and the states of a state space."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conform.counting import Counting, CountingConformance
+from conform.traces_of_runs import BAD, GOOD, write_counters
+
+import fencepost
+from fencepost import tracing
+from fencepost.cli import main
+from fencepost.conform.conformance import TraceEvent
+from fencepost.conform.coverage import Coverage, InSpace, Visited, in_space
+from fencepost.conform.traces import Traces
+from fencepost.conform.validate import Validator
+from fencepost.states.manifest import StateSpace
+
+HERE = str(Path(__file__).parent / "counting.py")
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Callable[..., StateSpace]:
+    """The state space of the counter up to 3, of two writers."""
+
+    def explored(edges: bool = True) -> StateSpace:
+        folder = tmp_path / f"space-{edges}"
+        if not folder.exists():
+            fencepost.check(Counting(limit=3), engine="reference", states=folder, edges=edges)
+        return StateSpace(folder)
+
+    return explored
+
+
+def events_of(tmp_path: Path, happened: object) -> list[TraceEvent]:
+    traces = Traces(tracing.read(write_counters(tmp_path / "t.parquet", {"r": happened})))  # type: ignore[dict-item]
+    return traces.events(("r", "7"))
+
+
+def test_actions_effects_and_refusals_are_counted(tmp_path: Path) -> None:
+    coverage = Coverage()
+    coverage.note(Validator(CountingConformance).validate("7", events_of(tmp_path, GOOD)))
+    coverage.note(Validator(CountingConformance).validate("7", events_of(tmp_path, BAD)))
+    visits = coverage.visits
+    assert visits.taken == {"writes": 5, "reads": 3}
+    assert visits.parameters["writes"] == {"w=w1": 3, "w=w2": 2}
+    assert visits.effects == {"writes": {"changes counter, seen": 5}, "reads": {"changes seen": 3}}
+    assert [where.partition(": ")[2] for where in visits.refused["writes"]] == ["value = one_of((self.seen[w] + 1,))"]
+    twice = Coverage().visits
+    twice.add(visits)
+    twice.add(visits)
+    assert twice.taken == {"writes": 10, "reads": 6} and twice.effects["reads"] == {"changes seen": 6}
+
+
+@pytest.mark.parametrize("edges", [True, False])
+def test_the_states_of_a_trace_are_found_in_the_table(tmp_path: Path, space: Callable[..., StateSpace], edges: bool) -> None:
+    within = InSpace(CountingConformance, space(edges))
+    within.note("7", events_of(tmp_path, GOOD))
+    within.note("7", events_of(tmp_path, BAD))
+    found = in_space(space(edges), within.visited)
+    assert (found.traces, found.fitting, found.visited, found.taken) == (2, 1, 6, 5 if edges else 0)
+    assert found.never == [], "every action of both writers was taken"
+
+
+def test_what_was_never_done_is_told_nearest_first(tmp_path: Path, space: Callable[..., StateSpace]) -> None:
+    within = InSpace(CountingConformance, space())
+    within.note("7", events_of(tmp_path, [("b", "writes", 1)]))  # which is w1
+    found = in_space(space(), within.visited)
+    assert [(u.distance, u.action, u.parameters) for u in found.never] == [(1, "writes", "w=w2"), (1, "reads", "w=w2"), (2, "reads", "w=w1")]
+    nothing = in_space(space(), Visited())
+    assert nothing.visited == 0
+    assert {(u.distance, u.depth, u.action, u.parameters) for u in nothing.never[:2]} == {(2, 2, "writes", "w=w1"), (2, 2, "writes", "w=w2")}
+    assert len(nothing.never) == 4
+
+
+def test_the_command_tells_coverage(capsys: pytest.CaptureFixture[str], tmp_path: Path, space: Callable[..., StateSpace]) -> None:
+    traces = write_counters(tmp_path / "t.parquet", {"one": GOOD, "two": [("a", "writes", 1)]})
+    given = ["validate", str(traces), "--conformance", HERE, "--coverage"]
+    assert main(given) == 0
+    assert "Coverage of counting: 2 of 2 actions taken" in capsys.readouterr().out
+    fencepost.check(fencepost.loading.configured(fencepost.loading.load(f"{HERE}:Counting"), None), engine="reference", states=tmp_path / "own")
+    assert main([*given, "--states", str(tmp_path / "own"), "--json", str(tmp_path / "o.json")]) == 0
+    out = capsys.readouterr().out
+    assert "2 of 2 traces stay within its bounds" in out and "Visited: 6 of " in out
+    document = json.loads((tmp_path / "o.json").read_text())["coverage"]
+    assert document["taken"] == {"writes": 4, "reads": 2} and document["state_space"]["visited"] == 6
+    assert main(["validate", str(traces), "--conformance", HERE, "--states", str(tmp_path / "own")]) == 151
+    assert "give --coverage too" in capsys.readouterr().err
+
+
+def test_the_state_space_of_another_protocol_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    examples = Path(__file__).parents[2] / "docs" / "examples"
+    fencepost.check(fencepost.loading.load(str(examples / "lost_update.py"))(), engine="reference", states=tmp_path / "other")
+    traces = write_counters(tmp_path / "t.parquet", {"one": GOOD})
+    assert main(["validate", str(traces), "--conformance", HERE, "--coverage", "--states", str(tmp_path / "other")]) == 151
+    assert "is the state space of" in capsys.readouterr().err
