@@ -30,6 +30,7 @@ Place: TypeAlias = tuple[str, int, int]
 METADATA = "metadata"
 
 WRITES = (
+    "client_adopts_ledger",
     "client_creates_ledger",
     "client_changes_ensemble",
     "client_closes_ledger",
@@ -151,7 +152,7 @@ class StoreConformance(Conformance):
         self.clients.setdefault(client, len(self.clients))
         if event.action == "client_ends":
             self.ended.add(client)
-        elif event.action == "client_creates_ledger":
+        elif event.action in ("client_creates_ledger", "client_adopts_ledger"):
             self.owners.add(client)
         self.client_of[event.node, event.incarnation, event.seq] = client
         before = self.last_of.get(client)
@@ -194,7 +195,7 @@ class StoreConformance(Conformance):
         entries = _rounded(max(self.last_entry, self.last_read, 63) + 1)
         return {
             "bookies": _rounded(max(len(self.bookies), ensemble_size)),
-            "clients": _rounded(len(self.clients)),
+            "clients": _rounded(len(self.clients) + 1),
             "ensemble_size": ensemble_size,
             "write_quorum": write_quorum,
             "ack_quorum": ack_quorum,
@@ -210,6 +211,7 @@ class StoreConformance(Conformance):
         assert isinstance(protocol, RunningStore)
         self.b = {name: protocol.bookies[place] for name, place in self.bookies.items()}
         self.c = {client: protocol.clients[place] for client, place in self.clients.items()}
+        self.unseen = protocol.clients[len(self.clients)]
 
     @classmethod
     def is_over(cls, events: Sequence[TraceEvent]) -> bool:
@@ -409,9 +411,13 @@ class StoreConformance(Conformance):
         return tuple(self.b[bookie] for bookie in (*ensemble[-1:], *ensemble[:-1]))
 
     def _metadata_written(self, event: TraceEvent) -> Iterator[Step]:
-        version, metadata = event.parameters["version"], event.parameters["metadata"]
+        version = event.parameters["version"]
         writes = ("metadata", version)
+        if version == 0 and 0 not in self.writes:
+            yield from self._created_unseen(writes)
+            return
         other = self._writer_of(event)
+        metadata = other.parameters["metadata"]
         place = (other.node, other.incarnation, other.seq)
         c = self.c[self.client_of[place]]
         sent = ("write", place)
@@ -423,12 +429,27 @@ class StoreConformance(Conformance):
         picks = (like(metadata=self._metadata(metadata), version=version), Answer.WRITTEN if is_heard else Answer.LOST)
         yield Step("metadata_written", (("c", c),), picks, receives=sent, writes=writes)
 
+    def _created_unseen(self, writes: tuple[str, int]) -> Iterator[Step]:
+        """Somebody has created the ledger who writes no trace: as those say who have read it first."""
+        seen = [
+            event.parameters["metadata"]
+            for events in self.of_client.values()
+            for event in events
+            if event.parameters["version"] == 0 and event.parameters["metadata"] is not None
+        ]
+        if not seen:
+            raise NotCovered("nobody whose trace there is has created the ledger, or has seen it as it was then")
+        ensemble = tuple(self._metadata(seen[0]).fragments[0].ensemble)
+        yield Step("client_creates_ledger", (("c", self.unseen),), ensemble, writes=writes)
+
     def _writer_of(self, written: TraceEvent) -> TraceEvent:
         """The event of a client that has written a version of the metadata: of those who wanted to, the one that the service names, or that was
         told so, or was not answered."""
-        version, metadata = written.parameters["version"], written.parameters["metadata"]
+        version, metadata = written.parameters["version"], written.parameters.get("metadata")
         node = written.parameters.get("client")
-        found = [event for event in self.writes.get(version, ()) if event.parameters["metadata"] == metadata]
+        found = [
+            event for event in self.writes.get(version, ()) if metadata is None or event.parameters["metadata"] == metadata
+        ]
         if not found:
             raise NotCovered(f"nobody has written version {version} of the metadata")
         return min(found, key=lambda event: (event.node != node, not self._is_heard(event)))
@@ -483,7 +504,7 @@ class StoreConformance(Conformance):
         place = (event.node, event.incarnation, event.seq)
         version = ("metadata", event.parameters["version"])
         begun = self._last_write(event)
-        if begun is not None and begun.action == "client_creates_ledger":
+        if begun is None or begun.action == "client_creates_ledger":
             yield Step(None, reads=version)
             return
         sends = tuple(self._sends(event))
@@ -619,6 +640,7 @@ _STEPS: Mapping[str, Callable[[StoreConformance, TraceEvent], Iterable[Step]]] =
     "bookie_is_wiped": StoreConformance._bookie_wiped,
     "metadata_written": StoreConformance._metadata_written,
     "client_creates_ledger": StoreConformance._client_writes,
+    "client_adopts_ledger": StoreConformance._client_writes,
     "client_changes_ensemble": StoreConformance._client_writes,
     "client_keeps_ensemble": StoreConformance._client_writes,
     "client_closes_ledger": StoreConformance._client_writes,

@@ -43,6 +43,7 @@ from fencepost.protocols.bookkeeper.ledger import (
     Entry,
     FenceRequest,
     FenceResponse,
+    PendingAddOp,
 )
 from fencepost.protocols.bookkeeper.limbo import LedgerOnBookie
 from fencepost.store.checked.store import WRITING, Answer, Ensemble, Read, Status, Store, Update
@@ -113,6 +114,9 @@ class RunningStore(Store):
     stored: PerKey[ModelValue, PerKey[int, bool]] = per_key(
         lambda protocol: protocol.bookies, per_key(lambda protocol: protocol.entry_ids, False)
     )
+    pending: PerKey[ModelValue, PerKey[int, PendingAddOp | None]] = per_key(
+        lambda protocol: protocol.clients, per_key(lambda protocol: protocol.entry_ids, None)
+    )
     failed: int = state(0)
     gave_up: PerKey[ModelValue, Bookies] = per_key(lambda protocol: protocol.clients, frozenset())
     failed_reads: PerKey[ModelValue, frozenset[FailedRead]] = per_key(lambda protocol: protocol.clients, frozenset())
@@ -161,6 +165,21 @@ class RunningStore(Store):
 
     def _stored(self, b: ModelValue, entry_id: int) -> Entry | None:
         return Entry(entry_id, entry_id) if entry_id in self.entry_ids and self.stored[b][entry_id] else None
+
+    def _pending_add_ops(self, c: ModelValue) -> list[PendingAddOp]:
+        client, pending = self.client[c], self.pending[c]
+        ops = (pending[entry_id] for entry_id in range(client.lac + 1, client.lap + 1))
+        return [op for op in ops if op is not None]
+
+    def _add_pending(self, c: ModelValue, op: PendingAddOp) -> None:
+        self.pending[c][op.entry.id] = op
+
+    def _replace_pending(self, c: ModelValue, op: PendingAddOp, other: PendingAddOp) -> None:
+        self.pending[c][other.entry.id] = other
+
+    def _forget_pending(self, c: ModelValue, reached: int) -> None:
+        for entry_id in range(self.client[c].lac + 1, reached + 1):
+            self.pending[c][entry_id] = None
 
     def _lose_everything(self, b: ModelValue, limbo: bool) -> None:
         self.bookie[b] = LedgerOnBookie(fenced=limbo, limbo=limbo)
@@ -230,7 +249,7 @@ class RunningStore(Store):
         client = self.client[c]
         recovery = client.status is Status.IN_RECOVERY
         require(recovery or client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
-        op = one_of(client.pending_add_ops)
+        op = one_of(self._pending_add_ops(c))
         require(b in self._write_set(op.entry.id, self._ensemble(c)) and b not in client.confirmed[op.entry.id])
         self._fail()
         self._send_add(c, op.entry, (b,), recovery)
@@ -262,7 +281,7 @@ class RunningStore(Store):
         seen = client.seen
         require(client.status is Status.CHANGING_ENSEMBLE and client.update is None)
         assert seen is not None
-        require(not any(self._is_behind(op, seen) for op in client.pending_add_ops))
+        require(not any(self._is_behind(op, seen) for op in self._pending_add_ops(c)))
         require(not any(write.version == client.version for write in self.writes[c]))
         super()._end_change(c)
 
@@ -291,6 +310,18 @@ class RunningStore(Store):
         self.meta.metadata = write.metadata
         self.meta.version += 1
         self.client[c].update = Update(write.metadata, self.meta.version, one_of((Answer.WRITTEN, Answer.LOST)))
+
+    @action(c=Store.clients)
+    def client_adopts_ledger(self, c: ModelValue) -> None:
+        """Somebody has created the ledger for another owner, who makes it his by a write that changes nothing else."""
+        client = self.client[c]
+        metadata = self.meta.metadata
+        require(client.status is None and metadata is not None)
+        assert metadata is not None
+        require(metadata.status is LedgerStatus.OPEN and not any(other.lap for other in self.client.values()))
+        client.status = Status.CHANGING_ENSEMBLE
+        client.seen, client.version = metadata, self.meta.version
+        self._write(c, metadata)
 
     @action(c=Store.clients)
     def client_receives_metadata(self, c: ModelValue) -> None:

@@ -1106,7 +1106,7 @@ class Store(LedgerProtocol):
         """Recovery writes the first entry that it has sent to nobody yet to the current ensemble, whichever it was read from."""
         client = self.client[c]
         require(client.status is Status.IN_RECOVERY)
-        unsent = [op.entry for op in client.pending_add_ops if op.entry.id not in client.written_back]
+        unsent = [op.entry for op in self._pending_add_ops(c) if op.entry.id not in client.written_back]
         require(unsent)
         entry = min(unsent, key=lambda entry: entry.id)
         self._send_add(c, entry, self._write_set(entry.id, self._ensemble(c)), recovery=True)
@@ -1149,7 +1149,7 @@ class Store(LedgerProtocol):
         client = self.client[c]
         require(client.status is Status.IN_RECOVERY)
         end = client.last_recoverable_entry
-        require(may_close(end != NOT_KNOWN, [op.entry.id for op in client.pending_add_ops], self.protections))
+        require(may_close(end != NOT_KNOWN, [op.entry.id for op in self._pending_add_ops(c)], self.protections))
         seen = client.seen
         assert seen is not None
         require(to_close_recovered(seen.status, is_own_version=True, protections=self.protections) is Next.WRITE)
@@ -1157,6 +1157,21 @@ class Store(LedgerProtocol):
         self._write(c, closed(seen, end, 0, seen.fragments))
 
     # -- what owner and recovery do alike ------------------------------------------------------------------------------
+
+    def _pending_add_ops(self, c: ModelValue) -> Collection[PendingAddOp]:
+        """The adds of a client that are not committed."""
+        return self.client[c].pending_add_ops
+
+    def _add_pending(self, c: ModelValue, op: PendingAddOp) -> None:
+        self.client[c].pending_add_ops |= {op}
+
+    def _replace_pending(self, c: ModelValue, op: PendingAddOp, other: PendingAddOp) -> None:
+        self.client[c].pending_add_ops = self.client[c].pending_add_ops - {op} | {other}
+
+    def _forget_pending(self, c: ModelValue, reached: int) -> None:
+        """All adds up to an entry are committed."""
+        client = self.client[c]
+        client.pending_add_ops = frozenset(op for op in client.pending_add_ops if op.entry.id > reached)
 
     def _ensemble(self, c: ModelValue) -> Ensemble:
         """The ensemble that a client adds entries to."""
@@ -1168,7 +1183,7 @@ class Store(LedgerProtocol):
         client = self.client[c]
         assert client.seen is not None
         client.lap = entry.id
-        client.pending_add_ops |= {PendingAddOp(entry, len(client.seen.fragments), self._ensemble(c))}
+        self._add_pending(c, PendingAddOp(entry, len(client.seen.fragments), self._ensemble(c)))
 
     def _send_add(self, c: ModelValue, entry: Entry, to: Iterable[ModelValue], recovery: bool) -> None:
         client = self.client[c]
@@ -1195,8 +1210,8 @@ class Store(LedgerProtocol):
         changing = client.status in (Status.CHANGING_ENSEMBLE, Status.TELLING_FRAGMENTS)
         reached = lac_reached(client.lac, client.lap, self._is_committed(c), changing, self.protections)
         if reached > client.lac:
+            self._forget_pending(c, reached)
             client.lac = reached
-            client.pending_add_ops = frozenset(op for op in client.pending_add_ops if op.entry.id > reached)
 
     def _is_committed(self, c: ModelValue) -> Callable[[int], bool]:
         confirmed = self.client[c].confirmed
@@ -1208,7 +1223,7 @@ class Store(LedgerProtocol):
         assert seen is not None
         failed = frozenset(b for b in self._ensemble(c) if self._write_timed_out(c, b))
         require(failed)
-        require(not any(self._is_behind(op, seen) for op in self.client[c].pending_add_ops))
+        require(not any(self._is_behind(op, seen) for op in self._pending_add_ops(c)))
         return failed
 
     def _with_others_for(self, c: ModelValue, failed: Bookies) -> LedgerMetadata | None:
@@ -1239,12 +1254,12 @@ class Store(LedgerProtocol):
         client = self.client[c]
         seen = client.seen
         assert seen is not None
-        behind = [op for op in client.pending_add_ops if self._is_behind(op, seen)]
+        behind = [op for op in self._pending_add_ops(c) if self._is_behind(op, seen)]
         op = one_of([op for op in behind if not any(other.is_sent_before(op) for other in behind)])
         new = newly_asked(op.entry.id, op.ensemble, self._ensemble(c), self.write_quorum)
         self._send_add(c, op.entry, new, recovery)
         sent = PendingAddOp(op.entry, len(seen.fragments), self._ensemble(c))
-        client.pending_add_ops = client.pending_add_ops - {op} | {sent}
+        self._replace_pending(c, op, sent)
         if recovery:
             client.written_back |= {op.entry.id}
 
