@@ -129,10 +129,15 @@ class _Cursor:
                 return options[0]
             raise FencepostError(f"the conformance does not say which of {len(options):,} options to pick: {_some(options)}")
         wanted = self.picks[len(self.labels)]
-        for option in options:
-            if wanted.matches(option) if type(wanted) is Like else option == wanted:
-                self.labels.append(option)
-                return option
+        if type(wanted) is not Like:
+            if wanted in options:  # of a range that is known without a look at each
+                self.labels.append(wanted)
+                return wanted
+        else:
+            for option in options:
+                if wanted.matches(option):
+                    self.labels.append(option)
+                    return option
         said = str(wanted) if type(wanted) is Like else show(wanted)
         raise _Unpicked(f"there is no {said} among {_some(options)}")
 
