@@ -14,6 +14,7 @@ from fencepost.store.record.proxy import Bookie, Proxy, bind
 from fencepost.store.wire import v3
 
 BOOKIE = "b1"
+NOTHING: dict[str, Any] = {}
 
 
 class Event(NamedTuple):
@@ -34,12 +35,12 @@ class Listed:
         self.ended: dict[str, Any] | None = None
 
     def emit(
-        self, action: str, subject: str | None = None, parameters: dict[str, Any] = {}, state: dict[str, Any] | None = None, actor: str = ""
+        self, action: str, subject: str | None = None, parameters: dict[str, Any] = NOTHING, state: dict[str, Any] | None = None, actor: str = ""
     ) -> None:
         assert self.ended is None, f"{action} after the end"
         self.events.append(Event(action, subject, dict(parameters), actor))
 
-    def close(self, parameters: dict[str, Any] = {}) -> None:
+    def close(self, parameters: dict[str, Any] = NOTHING) -> None:
         self.ended = dict(parameters)
 
     def of(self, *actions: str) -> list[dict[str, Any]]:

@@ -87,6 +87,14 @@ class Bookies(msgspec.Struct, frozen=True):
     read_only: tuple[str, ...] = ()
 
 
+class Registered(msgspec.Struct, frozen=True):
+    """The registration of a bookie: where it is, its version, and what it says, None if there is nothing but the bookie's id."""
+
+    path: str
+    version: int
+    info: BookieServiceInfo | None
+
+
 class MetadataClient:
     """A session with the metadata service of one cluster. Make one with :meth:`connect`, and :meth:`close` it.
 
@@ -303,6 +311,18 @@ class MetadataClient:
                 if ledger is not None:
                     yield ledger
 
+    async def names_in(self, below: str, watch: Callable[[str], None]) -> list[str] | None:
+        """The names of the nodes in a node, which is given by its path below the cluster's root, "" for the root; None if there is none.
+
+        ``watch`` is called with ``below`` once, when they have changed or may have; where there is none, it is not.
+        """
+        path = self._path(below) if below else self.address.root
+        try:
+            names: list[str] = await self._asked(self._kazoo.get_children_async, path, watch=(watch, below))
+            return names
+        except exceptions.NoNodeError:
+            return None
+
     async def _leaves(self, path: str, depth: int) -> AsyncIterator[str]:
         if depth == 0:
             yield path
@@ -369,6 +389,27 @@ class MetadataClient:
                 data, _ = await self._asked(self._kazoo.get_async, self._path(f"{folder}/{bookie}"))
                 return registration.from_bytes(data) if data else None
         return None
+
+    async def read_registration(self, bookie: str, watch: Callable[[str], None]) -> Registered | None:
+        """How a bookie is registered, None if it is not. ``watch`` is called with the bookie once, when that has changed or may have.
+
+        Raises ``ValueError`` for a registration that can not be read.
+        """
+        for folder in (paths.AVAILABLE, paths.READ_ONLY):
+            path = self._path(f"{folder}/{bookie}")
+            if await self._asked(self._kazoo.exists_async, path, watch=(watch, bookie)) is None:
+                continue
+            with contextlib.suppress(exceptions.NoNodeError):
+                data, stat = await self._asked(self._kazoo.get_async, path)
+                return Registered(path, stat.version, registration.from_bytes(data) if data else None)
+        return None
+
+    async def replace_registration(self, registered: Registered, info: BookieServiceInfo) -> None:
+        """Have a bookie registered otherwise, for the life of its own session. Raises :class:`BadVersionError` if that has changed meanwhile."""
+        try:
+            await self._once(registered.path, self._kazoo.set_async, registered.path, registration.to_bytes(info), registered.version)
+        except (exceptions.BadVersionError, exceptions.NoNodeError):
+            raise BadVersionError(f"the registration {registered.path} was changed by somebody else") from None
 
     async def register_bookie(
         self, bookie: str, info: BookieServiceInfo, read_only: bool = False, replace: bool = False
