@@ -39,6 +39,7 @@ APART = {
     "metadata": "run the metadata service",
     "bookie": "run a bookie, and look after it",
     "ledger": "create, write, read and recover ledgers",
+    "record": "stand between clients and bookies, write down what passes, and make faults",
 }
 """Commands in modules of :mod:`fencepost.commands` by the same names, which have ``add_options(parser)`` and ``run(given)``."""
 

@@ -1,0 +1,15 @@
+"""What a trace has of one subject, a ledger say: each event, with some of its parameters.
+
+python show_trace.py FOLDER SUBJECT PARAMETER ...
+"""
+
+import sys
+
+from fencepost import tracing
+
+folder, subject, *names = sys.argv[1:]
+for event in tracing.read(folder):
+    if event.subject == subject:
+        what = event.parameter_values()
+        shown = (f"{name}={what[name]}" for name in names if what.get(name) is not None)
+        print(f"{event.seq:>4}  {event.action:<17}", *shown)

@@ -1,0 +1,137 @@
+"""``fencepost record``: a proxy between clients and bookies that writes down what passes, and can make faults."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import random
+from pathlib import Path
+from typing import Any
+
+from fencepost import arguments, errors, output
+from fencepost.store.record import process
+from fencepost.store.record.process import Asked, Done, Recording
+from fencepost.store.wire.frames import DEFAULT_LIMIT
+from fencepost.tracing import TraceWriter
+
+_EPILOG = """\
+faults:
+  ACTION DIRECTION [KIND] [CONDITION=VALUE ...]
+      ACTION     drop, delay, or cut (the connection, instead of passing the message on)
+      DIRECTION  request or response
+      KIND       add, read, batch_read, read_lac, write_lac, force, list_entries, bookie_info, auth, or any (any)
+      bookie=    its number among those recorded, from 1, or its id
+      ledger=    its id
+      entry=     its id, or FIRST..LAST; -1 is a read of the last one
+      recovery=  yes or no: adds of a recovery
+      fence=     yes or no: reads that fence
+      code=      of a response: OK, NO_ENTRY, FENCED, ...
+      after=     so many messages that fit pass first (0)
+      count=     so many suffer then, or all (1)
+      by=        of a delay: 200ms, 1.5s (100ms)
+  --fault "drop response add bookie=2 after=10 count=1"
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What can be typed after ``fencepost record``."""
+    parser.description = (
+        "Stand between clients and bookies, theirs or ours, and write down every message and every version of the metadata of ledgers. "
+        "SIGTERM and Ctrl-C end it cleanly."
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("--metadata", metavar="URI", required=True, help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
+    parser.add_argument("--trace", metavar="DIR", type=Path, required=True, help="the folder of traces to write to; made if it is missing")
+    parser.add_argument("--listen", metavar="HOST:PORT", type=_address, action="append", default=[], help="where to stand in for a bookie; port 0: any free one (repeatable, once for each --bookie)")
+    parser.add_argument("--bookie", metavar="[ID=]HOST:PORT", type=_bookie, action="append", default=[], help="where that bookie listens, with its id if it registers later (repeatable); by default all that are registered")
+    parser.add_argument("--node", metavar="NAME", default="proxy", help="the name of the proxy in the trace (proxy)")
+    parser.add_argument("--run", metavar="NAME", dest="run_name", help="the name of the run; by default that of the folder")
+    making = parser.add_argument_group("faults")
+    making.add_argument("--fault", metavar="RULE", action="append", default=[], help="a rule, see below (repeatable; the first that is due acts)")
+    making.add_argument("--faults", metavar="N", type=arguments.count, default=0, help="so many faults at random")
+    making.add_argument("--seed", metavar="N", type=arguments.number, help="the seed of those; by default any, which is told")
+    parser.add_argument("--max-message", metavar="SIZE", type=arguments.size, default=DEFAULT_LIMIT, help="the largest message that is told (5MiB)")
+    parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
+
+
+def run(given: argparse.Namespace) -> int:
+    """Record until a signal comes."""
+    logging.basicConfig(level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("fencepost.store.metadata.kazoo").setLevel(logging.ERROR)
+    if given.seed is not None and not given.faults:
+        raise errors.OptionError("--seed is for faults at random: give --faults N too")
+    seed = random.SystemRandom().getrandbits(32) if given.seed is None else given.seed
+    asked = Asked(
+        given.metadata,
+        tuple(given.listen),
+        tuple(given.bookie),
+        tuple(given.fault),
+        given.faults,
+        seed,
+        given.max_message,
+    )
+
+    def open_trace(started: dict[str, Any]) -> TraceWriter:
+        return TraceWriter(given.trace, given.run_name, node=given.node, started=started)
+
+    def ready(recording: Recording) -> None:
+        if asked.random_faults:
+            output.say(f"seed {seed}")
+        for number, rule in enumerate(recording.faults, 1):
+            output.say(f"fault {number}: {rule}")
+        for number, (bookie, (host, port)) in enumerate(recording.bookies, 1):
+            output.say(f"bookie {number}: {bookie.id} at {bookie.host}:{bookie.port}, clients come to {host}:{port}")
+        output.say(f"records to {given.trace}")
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        done = runner.run(process.record(asked, open_trace, ready))
+    output.say(_told(done))
+    for rule in done.unused:
+        output.complain(f"a fault was never due: {rule}", None, False)
+    return errors.HOLDS
+
+
+def _told(done: Done) -> str:
+    counts = done.counts
+    missed = f", {done.missed:,} missed" if done.missed else ""
+    told = [
+        f"{_many(counts.requests, 'request')} and {_many(counts.responses, 'response')} of {_many(counts.connections, 'connection')}",
+        f"{_many(done.seen, 'version')} of metadata{missed}",
+        _many(counts.faults, "fault"),
+    ]
+    if counts.unparsed:
+        told.append(f"{_many(counts.unparsed, 'time')} bytes that are no message")
+    return ", ".join(told)
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no HOST:PORT")
+    return host, int(port)
+
+
+def _bookie(text: str) -> tuple[str | None, tuple[str, int]]:
+    name, equals, address = text.rpartition("=")
+    if equals and not name:
+        raise argparse.ArgumentTypeError(f"{text!r} has no id before its =: write ID=HOST:PORT, or HOST:PORT")
+    host, port = _address(address)
+    if not port:
+        raise argparse.ArgumentTypeError(f"{text!r} has no port")
+    return name or None, (host, port)
+
+
+def _loop_factory() -> Any:
+    """uvloop's, where it is installed."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop
