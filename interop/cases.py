@@ -9,9 +9,12 @@ import dataclasses
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+from fencepost import tracing
 from interop.clients import Client, Ledger, Refused, decoded, encoded
-from interop.clusters import JAVA, Bookie, Cluster, java_uri
+from interop.clusters import JAVA, Bookie, Cluster, java_uri, recorder
 from interop.processes import stop_all
 
 DIGESTS = ("CRC32C", "CRC32", "MAC", "DUMMY")
@@ -467,6 +470,67 @@ def metadata_restart(setting: Setting) -> None:
     until(30, "a ledger created after the restart", registered)
 
 
+@_among(ALONE, "recorded")
+def recorded(setting: Setting, **settings: object) -> None:
+    """A ledger is written and recovered through a proxy that loses an answer, cuts a connection and is slow: all of it is in the trace.
+
+    ``settings``: of the clients.
+    """
+    faults = ("drop response add after=30", "cut response add after=90", "delay request read fence=yes count=2 by=200ms")
+    folder = setting.cluster.folder / f"trace-{setting.writer.kind}-{'-'.join(settings) or 'plain'}"
+    bodies = entries(200)
+    server = recorder(setting.cluster.uri, folder, faults)
+    server.start()
+    try:
+        # Clients that were there before have connections to the bookies themselves.
+        writer, reader = setting.connect(setting.writer.kind, **settings), setting.connect(setting.reader.kind, **settings)
+        ledger = writer.create(ensemble=3, write_quorum=3, ack_quorum=2)
+        for number in range(50):
+            written(ledger, bodies[number : number + 1], at=number)
+        written(ledger, bodies[50:], at=50)
+        read_back(reader, ledger.id, bodies)
+        refused("LedgerFencedException LedgerClosedException", lambda: ledger.append(b"too late"))
+        metadata = reader.metadata(ledger.id)
+        writer.close()
+        reader.close()
+    finally:
+        (status,) = stop_all([server])
+    equal(status, 0, f"exit status of the recorder, which said {server.said()!r}")
+    _check_trace(folder, ledger.id, metadata, len(bodies), len(faults))
+    read_back(setting.reader, ledger.id, bodies)  # by the bookies' own addresses again
+
+
+def _check_trace(folder: Path, ledger: int, metadata: dict[str, Any], count: int, faults: int) -> None:
+    """Check that a trace has all that has happened to a ledger of so many entries, which was recovered."""
+    events = [(event.action, event.subject, event.parameter_values()) for event in tracing.read(folder)]
+    equal([events[0][0], events[-1][0]], ["started", "ended"], "first and last event")
+
+    def told(*actions: str) -> list[dict[str, Any]]:
+        return [parameters for action, subject, parameters in events if action in actions and subject == str(ledger)]
+
+    made = [parameters for action, _, parameters in events if action in ("message_dropped", "message_delayed", "connection_cut")]
+    equal({each["rule"] for each in made}, set(range(1, faults + 1)), "rules that have acted")
+    ensembles = metadata["ensembles"]
+    bookies = {bookie for ensemble in ensembles.values() for bookie in ensemble}
+    adds = [each for each in told("request_passed") if each["kind"] == "add"]
+    answers = [each for each in told("response_passed") if each["kind"] == "add"]
+    if not bookies <= {add["bookie"] for add in adds}:
+        raise AssertionError(f"adds went to {sorted({add['bookie'] for add in adds})}, and the ensembles have {sorted(bookies)}")
+    for entry in range(count):
+        taken = {answer["bookie"] for answer in answers if answer["entry"] == entry and answer["code"] == "OK"}
+        if len(taken) < 2 or not any(add["entry"] == entry and not add["recovery"] and add["lac"] < entry for add in adds):
+            raise AssertionError(f"entry {entry} was confirmed, and the trace has answers of {sorted(taken)}")
+    fences = [each for each in told("request_passed") if each.get("fence")]
+    if not {fence["bookie"] for fence in fences if fence["entry"] == -1} >= set(ensembles[max(ensembles, key=int)]):
+        raise AssertionError(f"the ledger was fenced, and the trace has {fences}")
+    versions, missed = told("metadata_seen"), told("metadata_missed")
+    known = [each["version"] for each in versions] + [n for each in missed for n in range(each["first"], each["last"] + 1)]
+    equal(sorted(known), list(range(len(known))), "versions that were seen or told to be missed")
+    last = versions[-1]["metadata"]
+    equal((last["state"], last["last_entry"]), ("CLOSED", count - 1), "state and last entry in the trace")
+    equal({str(first): bookies for first, bookies in last["fragments"]}, dict(ensembles), "ensembles in the trace")
+
+
 # -- for what the Java client alone has -------------------------------------------------------------------------------
 
 
@@ -503,6 +567,12 @@ def version_2(setting: Setting) -> None:
     recover(mixed)
     fence(mixed)
     client.close()
+
+
+@_among(JAVA_CLIENT, "version 2: recorded")
+def version_2_recorded(setting: Setting) -> None:
+    """The same through a proxy, by the Java client speaking version 2."""
+    recorded(setting, useV2WireProtocol="true")
 
 
 @_among(JAVA_CLIENT, "version 2: ensemble change")

@@ -124,6 +124,14 @@ class Bookie:
         self.server = Server(f"Java bookie {self.id}", command, folder / "log", lambda _: _answer(self.port, PROBE) != b"")
 
 
+def recorder(metadata: str, folder: Path, faults: Sequence[str]) -> Server:
+    """A proxy before all bookies that are registered, which has not started yet, and writes its trace to a folder."""
+    command = [*PROGRAM, "record", "--metadata", metadata, "--trace", str(folder)]
+    for fault in faults:
+        command += ["--fault", fault]
+    return Server("the recorder", command, folder.with_suffix(".log"), lambda server: "records to" in server.said())
+
+
 def java_uri(metadata: str) -> str:
     """The address of the metadata service as BookKeeper's settings have it, which name the layout of ledgers too."""
     return metadata.replace("zk://", "zk+hierarchical://", 1)
