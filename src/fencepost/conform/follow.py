@@ -138,11 +138,14 @@ class _Cursor:
                 if wanted.matches(option):
                     self.labels.append(option)
                     return option
-        said = str(wanted) if type(wanted) is Like else show(wanted)
-        raise _Unpicked(f"there is no {said} among {_some(options)}")
+        raise _Unpicked(f"there is no {_said(wanted)} among {_some(options)}")
 
     def tell(self, event: Event) -> None:
         self.events.append(event)
+
+
+def _said(wanted: Pick) -> str:
+    return str(wanted) if type(wanted) is Like else show(wanted)
 
 
 def _some(options: Sequence[Value]) -> str:
@@ -256,6 +259,8 @@ class Follower:
             return _refusal(unpicked, unpicked.reason)
         finally:
             current.reset(token)
+        if len(cursor.labels) < len(picks):
+            return Refused(f"nothing is chosen where {_said(picks[len(cursor.labels)])} was to be picked")
         before = cursor.trail
         writes = tuple((slot, number) for slot, number in cursor.writes.items() if before[slot] != number)
         return Taken(writes, tuple(cursor.labels), tuple(cursor.events)), before
