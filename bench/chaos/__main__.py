@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument("--metadata-port", help="as of fencepost cluster up")
     parser.add_argument("--bookie-port", help="as of fencepost cluster up")
     parser.add_argument("--keep", type=Path, help="a new directory for all that is written, which is then not removed")
+    parser.add_argument("--trace", type=Path, help="a new folder for the traces of all processes: fencepost validate holds them to the protocol")
     parser.add_argument("--json", action="store_true", help="the summary as JSON")
     given = parser.parse_args()
     seed = random.randrange(1 << 32) if given.seed is None else given.seed
@@ -43,6 +44,7 @@ def main() -> int:
         tolerated=given.tolerated,
         rate=given.rate,
         clients=(("writer", given.writers), ("reader", 1), ("tailer", 1), ("recoverer", 1)),
+        trace=given.trace and given.trace.absolute(),
         ports=tuple(word for name, port in ports if port for word in (f"--{name}", port)),
     )
     out = sys.stderr if given.json else sys.stdout

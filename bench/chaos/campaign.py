@@ -49,6 +49,8 @@ class Options:
     rate: int = 500
     clients: tuple[tuple[str, int], ...] = (("writer", 2), ("reader", 1), ("tailer", 1), ("recoverer", 1))
     ports: tuple[str, ...] = ()
+    trace: Path | None = None
+    """A folder for the traces of all processes, if they are to write any."""
 
 
 @dataclass
@@ -83,6 +85,7 @@ class Process:
         seed = hash((self._options.seed, sum(self.name.encode()), self._times)) & 0xFFFFFFFF
         command = [sys.executable, "-m", "bench.chaos.client", self.role, "--name", self.name, "--metadata", self._uri]
         command += ["--facts", str(self._facts), "--seed", str(seed), "--rate", str(self._options.rate)]
+        command += ["--trace", str(self._options.trace)] if self._options.trace else []
         with open(self._facts.parent / f"{self.name}.log", "ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-IS", bound.__file__, str(os.getpid()), *command],
@@ -117,7 +120,7 @@ class Process:
     async def leave(self) -> str:
         """Ask it to end; what is wrong if it does not."""
         assert self.process is not None
-        self._expected = {0}
+        self._expected = {0, -signal.SIGTERM}  # it may not even have begun
         self.process.send_signal(signal.SIGTERM)
         try:
             await asyncio.to_thread(self.process.wait, LEAVE)
@@ -147,9 +150,10 @@ class Campaign:
         """All of it."""
         options, outcome = self.options, self.outcome
         self._facts.mkdir(parents=True)
+        traced = ["--trace", str(options.trace)] if options.trace else []
         with open(options.directory / "up.log", "ab") as log:
             up = subprocess.Popen(
-                [*_FENCEPOST, "cluster", "up", str(self._store), "--bookies", str(options.bookies), *options.ports],
+                [*_FENCEPOST, "cluster", "up", str(self._store), "--bookies", str(options.bookies), *options.ports, *traced],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -171,7 +175,7 @@ class Campaign:
             self.outcome.judge.hear(self._tail.new())
             outcome.seconds = time.monotonic() - self._began
             self._told("everything is healed; every ledger is recovered and read by two clients")
-            await outcome.judge.judge(uri, self._judged)
+            await outcome.judge.judge(uri, self._judged, self.options.trace)
             outcome.faults += outcome.judge.faults
         finally:
             for client in self._clients.values():
@@ -253,7 +257,7 @@ class Campaign:
             _, unhealed = await asyncio.wait(self._healing, timeout=PATIENCE)
             if unhealed:
                 outcome.faults.append(f"{', '.join(sorted(self._hurt))} did not serve again within {PATIENCE:.0f} s")
-        if why := await is_usable(uri, PATIENCE):
+        if why := await is_usable(uri, PATIENCE, self.options.trace):
             outcome.faults.append(why)
         for part in (await asyncio.to_thread(control.ask, self._store, control.STATUS))["parts"]:
             if part["state"] != "serves":

@@ -215,13 +215,14 @@ async def main() -> None:
     parser.add_argument("--facts", type=Path, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--rate", type=int, default=500)
+    parser.add_argument("--trace")
     given = parser.parse_args()
     facts = Facts(given.facts / f"{given.name}.facts")
     over = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
     while not over.is_set():
         try:
-            async with fencepost.connect(given.metadata) as store:
+            async with fencepost.connect(given.metadata, trace=given.trace) as store:
                 client = Client(store, facts, given.facts, given.seed, given.rate)
                 client.over = over
                 await client.run(given.role)

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import fencepost
@@ -65,10 +66,11 @@ class Judge:
         if fact["fact"] in ("closed", "recovered", "ended"):
             known.ends.add(fact["last"])
 
-    async def judge(self, uri: str, told: Any) -> None:
-        """Recover every ledger, and read all of it twice, by two clients. ``told(ledgers, entries)`` is called as it goes on."""
+    async def judge(self, uri: str, told: Any, trace: Path | None = None) -> None:
+        """Recover every ledger, and read all of it twice, by two clients. ``told(ledgers, entries)`` is called as it goes on. ``trace``: a folder
+        for the traces of these."""
         read = 0
-        async with fencepost.connect(uri) as one, fencepost.connect(uri) as other:
+        async with fencepost.connect(uri, trace=trace) as one, fencepost.connect(uri, trace=trace) as other:
             there = {ledger async for ledger in one.list_ledgers()}
             for ledger in sorted(set(self.ledgers) - there):
                 self.faults.append(f"ledger {ledger} was created, and is not there")
@@ -111,14 +113,14 @@ class Judge:
         await reader.close()
 
 
-async def is_usable(uri: str, patience: float) -> str:
+async def is_usable(uri: str, patience: float, trace: Path | None = None) -> str:
     """Whether a cluster takes and gives an entry, within so many seconds; why not, if not."""
     error: Exception | None = None
     try:
         async with asyncio.timeout(patience):
             while True:
                 try:
-                    async with fencepost.connect(uri) as store:
+                    async with fencepost.connect(uri, trace=trace) as store:
                         ledger = await store.create_ledger(ensemble=3, write_quorum=3, ack_quorum=2, digest="crc32c", password=PASSWORD)
                         await ledger.append(b"well again")
                         await ledger.close()

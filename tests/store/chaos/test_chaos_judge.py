@@ -63,7 +63,7 @@ def judged(
     change: Callable[[int, int, bytes], bytes | None] = lambda ledger, entry_id, data: data,
 ) -> list[str]:
     """The faults that are found."""
-    monkeypatch.setattr(fencepost, "connect", lambda uri: Store(entries, change), raising=False)
+    monkeypatch.setattr(fencepost, "connect", lambda uri, trace=None: Store(entries, change), raising=False)
     judge = judges.Judge()
     judge.hear({"by": "writer-1", **fact} for fact in facts)
     asyncio.run(judge.judge("zk://nowhere", lambda ledgers, entries: None))
