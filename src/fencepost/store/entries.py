@@ -10,8 +10,8 @@ import hashlib
 import hmac
 import struct
 import zlib
-from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -53,13 +53,17 @@ def header(body: bytes) -> tuple[int, int, int, int]:
     return _HEADER.unpack_from(body)
 
 
-def runs_of(entry_ids: Iterable[int]) -> Runs:
-    """Ids of entries as runs, each its first and last id; ascending ids as the fewest."""
-    ids: list[int] = entry_ids.tolist() if hasattr(entry_ids, "tolist") else list(entry_ids)
-    if ids and ids == [*range(ids[0], ids[0] + len(ids))]:  # which is seen at once, and mostly so
-        return ((ids[0], ids[-1]),)
+def runs_of(entry_ids: Any) -> Runs:
+    """Ids of entries as runs, each its first and last id; ascending ids as the fewest. They are a NumPy array, or come one after another."""
+    if hasattr(entry_ids, "dtype") and len(entry_ids):  # an array of NumPy
+        import numpy as np
+
+        first, after = int(entry_ids[0]), int(entry_ids[0]) + len(entry_ids)
+        if entry_ids.tobytes() == np.arange(first, after).tobytes():  # so it is mostly, and this shows it at once
+            return ((first, after - 1),)
+        entry_ids = entry_ids.tolist()
     runs: list[tuple[int, int]] = []
-    for entry_id in ids:
+    for entry_id in entry_ids:
         if runs and runs[-1][1] == entry_id - 1:
             runs[-1] = (runs[-1][0], entry_id)
         else:

@@ -41,7 +41,7 @@ from fencepost.store.messages import (
     StartTls,
     StartTlsResponse,
 )
-from fencepost.store.records import Record
+from fencepost.store.records import Record, recovered
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.roles.interface import (
     Answer,
@@ -218,6 +218,9 @@ class Server:
                 assert type(effect) is Store
                 storage.store(effect.ledger, effect.entry_id, effect.body)
             records += 1
+        if self.trace is not None:
+            for ledger, fields in recovered(storage.unproven()).items():
+                self.trace.emit("bookie_recovers", ledger, fields)
         storage.start()
         return records
 
@@ -252,6 +255,8 @@ class Server:
 
     def synced(self, position: int) -> None:
         """All records up to a position are durable."""
+        if self.trace is not None:  # at once: if the process is killed, what comes after it in the journal proves that it was synced
+            self.trace.emit("journal_synced", parameters={"position": position})
         self.loop.call_soon_threadsafe(self._synced, position)
 
     def failed(self, reason: str) -> None:
@@ -265,8 +270,6 @@ class Server:
     def _synced(self, position: int) -> None:
         if self.stopped:
             return
-        if self.trace is not None:
-            self.trace.emit("journal_synced", parameters={"position": position})
         self._deliver(JournalSynced(position))
         unsynced, metrics, now = self._unsynced, self.metrics, self.loop.time()
         while unsynced and unsynced[0][0] <= position:

@@ -31,7 +31,7 @@ from fencepost.store.disk.index import Index
 from fencepost.store.disk.journal import Damage, laid_out
 from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
 from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
-from fencepost.store.disk.records import decode_rows, encode
+from fencepost.store.disk.records import decode, decode_rows, encode
 from fencepost.store.disk.settings import MIB, StorageSettings
 from fencepost.store.records import EntryAdded, LacWritten, Record
 from fencepost.store.rows.entries import EntryRows
@@ -154,6 +154,10 @@ class Storage:
                         yield record
             except ValueError as error:
                 raise SystemFailure(f"{self.settings.journal_directory}: a record can not be understood: {error}") from None
+
+    def unproven(self) -> Iterator[Record]:
+        """The last records of the journal, which may never have been synced. To be asked before :meth:`start`."""
+        return map(decode, self._found.unproven)
 
     def start(self) -> None:
         """Go to work: the role has been given all of :meth:`records`. Raises :class:`fencepost.SystemFailure`."""

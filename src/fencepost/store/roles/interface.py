@@ -318,7 +318,7 @@ class Adds(Protocol):
         """The number of adds."""
         ...
 
-    def entry_ids(self) -> list[int]:
+    def entry_ids(self) -> Sequence[int]:
         """The entries that are added, in order."""
         ...
 

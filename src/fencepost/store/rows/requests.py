@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +34,9 @@ class AddRows:
     def __len__(self) -> int:
         return len(self.requests)
 
-    def entry_ids(self) -> list[int]:
+    def entry_ids(self) -> Any:
         """The entries that are added, in order."""
-        found: list[int] = self.requests[:, 1].tolist()
-        return found
+        return self.requests[:, 1]
 
     def last_place(self, entry_id: int) -> int:
         """The place among them of the last add of an entry, -1 if there is none."""
