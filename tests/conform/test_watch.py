@@ -124,6 +124,17 @@ def test_runs_of_the_store_have_the_same_verdict_however_late_events_come(seed: 
         assert [outcome.verdict for outcome in found] in ([expected], ["not finished"] if expected == "accepted" else [expected])
 
 
+def test_what_was_learnt_is_forgotten_when_it_is_too_much() -> None:
+    validator = Validator(CountingConformance)
+    validator.most_learnt = 4
+    events = [event("a", n, "writes", n) for n in range(1, 6)]
+    assert validator.validate("7", events).accepted
+    [before] = validator.followers.values()
+    assert validator.validate("7", events).accepted
+    [after] = validator.followers.values()
+    assert after is not before and (before.evaluations, after.walked) == (5, 0)
+
+
 # -- reading what is added --------------------------------------------------------------------------------------------
 
 

@@ -50,8 +50,14 @@ class Verdict:
     names: Mapping[str, str] = field(default_factory=dict)
 
 
+MOST_LEARNT = 200_000
+"""Evaluations of the author's Python after which what was learnt is forgotten: of the store, each takes some 6 KiB."""
+
+
 class Validator:
     """Validates traces of one conformance, one after another. What it has learnt of a protocol with its constants serves all of them.
+
+    It is forgotten after ``most_learnt`` evaluations, and learnt anew: that bounds the memory.
 
     ``follower``: of a protocol whose constants are not those of the traces, which have to stay within its bounds.
     """
@@ -59,6 +65,7 @@ class Validator:
     def __init__(self, conformance: type[Conformance], keep_path: bool = True, follower: Follower | None = None) -> None:
         self.conformance = conformance
         self.keep_path = keep_path
+        self.most_learnt = MOST_LEARNT
         self._fixed = follower
         self.followers: dict[tuple[tuple[str, Any], ...], Follower] = {}
 
@@ -66,6 +73,8 @@ class Validator:
         """The protocol with some constants, or the one with those that were given."""
         if self._fixed is not None:
             return self._fixed
+        if sum(follower.evaluations for follower in self.followers.values()) > self.most_learnt:
+            self.followers.clear()
         key = tuple(sorted(constants.items()))
         follower = self.followers.get(key)
         if follower is None:
