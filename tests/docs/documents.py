@@ -149,7 +149,7 @@ def _run(line: str, folder: str) -> str:
         return _run_here(line, folder)
     environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT / "src"), "PYTHONHASHSEED": "0"}
     python = shlex.quote(sys.executable)
-    line = re.sub(r"^(fencepost|pytest)\b", rf"{python} -m \1", line)
+    line = re.sub(r"(^|&& |; )(fencepost|pytest)\b", rf"\1{python} -m \2", re.sub(r"^python\b", python, line))
     done = subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     return done.stdout + done.stderr
 

@@ -268,7 +268,8 @@ def _tell(
         if covered is not None:
             output.say("\n" + coverage.text(conformance.protocol, *covered))
         if given.sequence is not None:
-            output.say(f"\nIts last steps as a sequence diagram: {given.sequence}" if drawn else f"\nNo trace is rejected: {given.sequence} is not written.")
+            told = f"Its last steps as a sequence diagram: {given.sequence}" if drawn else f"There are no steps before a rejection: {given.sequence} is not written."
+            output.say(f"\n{told}")
 
 
 def _what(given: argparse.Namespace, conformance: type[Conformance]) -> str:

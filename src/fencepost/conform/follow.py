@@ -286,7 +286,8 @@ def _refusal(raised: BaseException, reason: str) -> Refused:
         frame = frame.tb_next
     if found is None:
         return Refused(reason)
-    where = os.path.relpath(found[0], os.path.dirname(_PACKAGE)) if found[0].startswith(_PACKAGE) else found[0]
+    above = next((folder for folder in (os.path.dirname(_PACKAGE), os.getcwd()) if found[0].startswith(os.path.join(folder, ""))), "")
+    where = os.path.relpath(found[0], above) if above else found[0]
     return Refused(reason, f"{where}:{found[1]}", linecache.getline(*found).strip())
 
 

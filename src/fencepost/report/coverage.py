@@ -33,7 +33,7 @@ def text(protocol: type[Protocol], visits: Visits, space: SpaceCoverage | None) 
 
 def _of_space(space: SpaceCoverage) -> list[str]:
     steps = f", {_share(space.taken, space.steps, 'step')}" if space.steps is not None else ""
-    whose = f"{space.fitting:,} of {numbers.plural(space.traces, 'trace')} {'stays' if space.fitting == 1 else 'stay'} within its bounds"
+    whose = f"{space.fitting:,} of {numbers.plural(space.traces, 'trace')} {'stays' if space.traces == 1 else 'stay'} within its bounds"
     parts = [f"The state space {space.directory}, of {space.title}: {whose}.\nVisited: {_share(space.visited, space.states, 'state')}{steps}."]
     if space.never:
         rows = [(u.distance, f"{u.action}({u.parameters})", u.depth, u.fingerprint) for u in space.never]
