@@ -276,5 +276,5 @@ def _what(given: argparse.Namespace, conformance: type[Conformance]) -> str:
     """What was held to what."""
     wanted = given.protocol or conformance.name
     protocol = conformance.protocol.name
-    refined = f"{protocol}, which refines {wanted}" if given.protocol == "bookkeeper" else protocol
+    refined = f"{protocol}, for {wanted}" if given.protocol == "bookkeeper" else protocol
     return f"validate  {', '.join(given.traces)}  against {refined}"
