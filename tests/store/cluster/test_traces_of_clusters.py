@@ -17,18 +17,20 @@ def runs_of(event: TraceEvent) -> set[int]:
     return {entry for first, last in event.parameter_values()["entries"] for entry in range(first, last + 1)}
 
 
-async def _use(uri: str, traces: Path, kill: Process) -> int:
+async def _use(uri: str, traces: Path, bookies: dict[str, Process]) -> tuple[int, str]:
+    """Write, recover and read ledgers, and kill a bookie meanwhile: the ledger that it was one of, and the bookie."""
     async with fencepost.connect(uri, trace=traces) as store:
         async with store.create_ledger(ensemble=3, write_quorum=2, ack_quorum=2) as ledger:
             await asyncio.gather(*(ledger.append(b"entry") for _ in range(ENTRIES)))
-            kill.kill()
+            killed = ledger.metadata.fragments[0].ensemble[0]
+            bookies[killed].kill()
             await asyncio.gather(*(ledger.append(b"entry") for _ in range(ENTRIES)))
         left = await store.create_ledger(ensemble=3, write_quorum=3, ack_quorum=2)
         await left.append(b"left open")
         assert (await store.recover_ledger(left.id)).last_entry == 0
         async with store.open_ledger(ledger.id) as reader:
             assert len([entry async for entry in reader.read()]) == 2 * ENTRIES
-        return ledger.id
+        return ledger.id, killed
 
 
 def test_what_both_ends_say_fits_together(tmp_path: Path) -> None:
@@ -41,7 +43,7 @@ def test_what_both_ends_say_fits_together(tmp_path: Path) -> None:
         Process(tmp_path, "bookie", str(tmp_path / f"bookie{number}"), "--metadata", uri, "--port", "0", *options) for number in range(4)
     ]
     try:
-        number = asyncio.run(_use(uri, traces, bookies[0]))
+        number, killed = asyncio.run(_use(uri, traces, {process.told.split()[1]: process for process in bookies}))
     finally:
         for process in (*bookies, metadata):
             process.end()
@@ -51,7 +53,6 @@ def test_what_both_ends_say_fits_together(tmp_path: Path) -> None:
     of_nodes: dict[str, list[TraceEvent]] = {}
     for event in events:
         of_nodes.setdefault(event.node, []).append(event)
-    killed = bookies[0].told.split()[1]
     for node, of_node in of_nodes.items():
         assert (of_node[0].action, of_node[-1].action == "ended") == ("started", node != killed), node
     (client,) = (node for node in of_nodes if node.startswith("client-"))
