@@ -96,6 +96,10 @@ class Conformance(ABC):
     def steps(self, event: TraceEvent) -> Iterable[Step]:
         """The steps of one event, in order; none for an event that the protocol does not know of."""
 
+    def in_order(self) -> Sequence[TraceEvent]:
+        """The events in the order in which each node did what they tell of, where that differs from the one in which it told of them."""
+        return self.events
+
     def names(self) -> Mapping[str, str]:
         """What model values stand for, for people."""
         return {}

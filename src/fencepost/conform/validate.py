@@ -98,7 +98,7 @@ class Validator:
         verdict = Verdict(subject, False, len(events), 0, follower=follower, names=conformance.names())
         steps: list[Step] = []
         sources: list[TraceEvent] = []
-        for event in events:
+        for event in conformance.in_order():
             for step in conformance.steps(event):
                 steps.append(step)
                 sources.append(event)

@@ -80,6 +80,8 @@ class StoreConformance(Conformance):
         # Whoever writes the ledger first, and its first ensemble, have the first names: so traces that are alike come the same way.
         for event in sorted(events, key=lambda event: event.action != "client_creates_ledger"):
             self._name(event)
+        self.moved: dict[int, list[TraceEvent]] = {}
+        """Events that come before the one at a place."""
         self.added_last: dict[tuple[str, int], int] = {}
         self.outlived: set[tuple[str, int, int]] = set()
         """Entries that a bookie has added in one incarnation, by node, id and that, and shown in a later one without having added them again."""
@@ -244,6 +246,28 @@ class StoreConformance(Conformance):
                 if life not in farthest or farthest[life].parameters["position"] < event.parameters["position"]:
                     farthest[life] = event
         return [event for event in events if event.action != "journal_synced" or farthest[event.node, event.incarnation] is event]
+
+    def in_order(self) -> Sequence[TraceEvent]:
+        """A bookie looks an entry up in its own time: one that it does not find may have been added before it says so."""
+        events: list[TraceEvent] = []
+        since: dict[tuple[str, int, int], list[tuple[int, int]]] = defaultdict(list)
+        for event in self.events:
+            at = len(events)
+            if event.action == "bookie_sends_read_response" and "since" in event.parameters:
+                for entry_id in _entries(event):
+                    added = since.get((event.node, event.incarnation, entry_id), ())
+                    at = min([at, *(place for position, place in added if position > event.parameters["since"])])
+            elif event.action == "bookie_sends_add_confirmed_response" and event.subject is not None:
+                for entry_id in _entries(event):
+                    key = (event.node, event.incarnation, entry_id)
+                    since[key].append((event.parameters["position"], at))
+            if at == len(events):
+                events.append(event)
+            else:
+                self.moved.setdefault(at, []).append(event)
+        if not self.moved:
+            return events
+        return [each for place, event in enumerate(events) for each in (*self.moved.get(place, ()), event)]
 
     def names(self) -> Mapping[str, str]:
         """See :class:`Conformance`."""

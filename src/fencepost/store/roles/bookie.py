@@ -152,6 +152,8 @@ class Bookie:
         """Reads that came together and wait for storage, by number: the connection, and how many are left."""
         self.reads_under_way = 0
         """All of these."""
+        self.asked_at: dict[int, int] = {}
+        """For a trace: the position of the journal when a look-up began, by its number."""
         self.polls: dict[int, int] = {}
         """The ledgers of the long polls that wait, by the numbers of these."""
         self.number = 0
@@ -255,7 +257,7 @@ class Bookie:
             code, ledger = self._fence_by_read(asked.connection, request, ledger, effects)
             if code is not Code.OK:
                 if self.traces:
-                    self._trace_read(asked, request, Found(0, code), code, ledger.position, effects)
+                    self._trace_read(asked, request, Found(0, code), code, (self.position, ledger.position), effects)
                 self._reply(Answer(asked.connection, asked.txn, _failure(request, code)), ledger.position, effects)
                 return
         if ledger is _UNKNOWN or request.previous_lac is None:
@@ -349,7 +351,7 @@ class Bookie:
         effects.append(Stop("the journal can not be written"))
 
     def _found(self, event: Found, effects: list[Effect]) -> None:
-        asked = self.look_ups.pop(event.number)
+        asked, since = self.look_ups.pop(event.number), self.asked_at.pop(event.number, 0)
         request = asked.request
         ledger = self.ledgers.get(request.ledger, _UNKNOWN)
         after = max(ledger.position, self._position_of(request.ledger, event.entry_id))
@@ -357,7 +359,7 @@ class Bookie:
         if type(request) is ReadEntry:
             response = self._read_response(request, ledger, event)
             if self.traces and (event.body is not None or not _is_piggyback(request)):
-                self._trace_read(asked, request, event, response.code, after, effects)
+                self._trace_read(asked, request, event, response.code, (since, after), effects)
         else:
             code = answer_to_read_lac(
                 known_ledger=ledger is not _UNKNOWN,
@@ -375,6 +377,8 @@ class Bookie:
         self.number += 1
         if count:
             self.reads[self.number] = event.connection, count
+            if self.traces:
+                self.asked_at[self.number] = self.position
             self.reads_under_way += count
         effects.append(LookUpReads(self.number, event.connection, count))
 
@@ -386,12 +390,14 @@ class Bookie:
             self.reads[event.number] = connection, left
         else:
             del self.reads[event.number]
+        since = self.asked_at.get(event.number, 0) if left else self.asked_at.pop(event.number, 0)
         ledger = self.ledgers.get(event.ledger, _UNKNOWN)
         code = self._answer_to_read(ledger, event.code)
         for after, reads in self._by_position(event.ledger, event.reads):
             if self.traces:
                 position = max(ledger.position, after)
-                self._trace_reads(connection, event.ledger, runs_of(reads.entry_ids()), False, code, position, effects)
+                entries = runs_of(reads.entry_ids())
+                self._trace_reads(connection, event.ledger, entries, False, code, (since, position), effects)
             self._reply(AnswerReads(connection, reads, code, ledger.lac), max(ledger.position, after), effects)
 
     def _by_position(self, of_ledger: int, reads: Reads) -> list[tuple[int, Reads]]:
@@ -426,7 +432,7 @@ class Bookie:
         return ReadEntryResponse(request.ledger, request.entry_id, code, ledger.lac)
 
     def _batch_found(self, event: BatchFound, effects: list[Effect]) -> None:
-        asked = self.look_ups.pop(event.number)
+        asked, since = self.look_ups.pop(event.number), self.asked_at.pop(event.number, 0)
         request = asked.request
         assert type(request) is BatchRead
         ledger, of_ledger, first = self.ledgers.get(request.ledger, _UNKNOWN), request.ledger, request.entry_id
@@ -435,11 +441,13 @@ class Bookie:
         after = max([ledger.position, *(self._position_of(of_ledger, entry_id) for entry_id in entries)])
         if self.traces:
             found = ((first, first + max(len(event.bodies), 1) - 1),)
-            self._trace_reads(asked.connection, of_ledger, found, request.fence, response.code, after, effects)
+            positions = since, after
+            self._trace_reads(asked.connection, of_ledger, found, request.fence, response.code, positions, effects)
         self._reply(Answer(asked.connection, asked.txn, response), after, effects)
 
     def _runs_found(self, event: RunsFound, effects: list[Effect]) -> None:
         asked = self.look_ups.pop(event.number)
+        self.asked_at.pop(event.number, 0)
         request = asked.request
         ledger = self.ledgers.get(request.ledger, _UNKNOWN)
         code = answer_to_list_entries(
@@ -453,6 +461,7 @@ class Bookie:
 
     def _measured(self, event: Measured, effects: list[Effect]) -> None:
         asked = self.look_ups.pop(event.number)
+        self.asked_at.pop(event.number, 0)
         assert type(asked.request) is GetBookieInfo
         total = event.total if asked.request.total else None
         response = GetBookieInfoResponse(Code.OK, total, event.free if asked.request.free else None)
@@ -527,17 +536,23 @@ class Bookie:
             effects.append(Trace("bookie_refuses_add", adds.ledger, {**fields, "code": code.name}, connection))
 
     def _trace_read(
-        self, asked: Asked, request: ReadEntry, found: Found, code: Code, position: int, effects: list[Effect]
+        self,
+        asked: Asked,
+        request: ReadEntry,
+        found: Found,
+        code: Code,
+        positions: tuple[int, int],
+        effects: list[Effect],
     ) -> None:
         if request.fence and request.entry_id == NO_ENTRY_YET:
             lac = header(found.body)[2] if found.body is not None else None
             last = None if lac is None else found.entry_id
-            fields = {"code": code.name, "entry": last, "lac": lac, "position": position}
+            fields = {"code": code.name, "entry": last, "lac": lac, "position": positions[1]}
             effects.append(Trace("bookie_sends_fencing_read_lac_response", request.ledger, fields, asked.connection))
         else:
             entry_id = found.entry_id if _is_piggyback(request) else request.entry_id
             entries = ((entry_id, entry_id),)
-            self._trace_reads(asked.connection, request.ledger, entries, request.fence, code, position, effects)
+            self._trace_reads(asked.connection, request.ledger, entries, request.fence, code, positions, effects)
 
     def _trace_reads(
         self,
@@ -546,10 +561,14 @@ class Bookie:
         entries: Runs,
         fence: bool,
         code: Code,
-        position: int,
+        positions: tuple[int, int],
         effects: list[Effect],
     ) -> None:
+        """``positions`` of the journal: when the look-up began, and up to which it must be durable before the answer is given."""
+        since, position = positions
         fields = {"entries": entries, "fence": fence, "code": code.name, "position": position}
+        if code is not Code.OK:
+            fields["since"] = since
         effects.append(Trace("bookie_sends_read_response", of_ledger, fields, connection))
 
     # -- parts of the above --------------------------------------------------------------------------------------------
@@ -660,6 +679,8 @@ class Bookie:
         if may_begin(len(self.look_ups) + self.reads_under_way, self.limits.look_ups):
             self.number += 1
             self.look_ups[self.number] = asked
+            if self.traces:
+                self.asked_at[self.number] = self.position
             return True
         effects.append(Answer(asked.connection, asked.txn, _failure(asked.request, Code.TOO_MANY_REQUESTS)))
         return False
