@@ -1,0 +1,459 @@
+"""What each action of the protocol is for the roles: what happens to which of them, and what must come of it.
+
+The protocol takes a step for each thing that a client does; a role does several at once, as soon as it may (it is *eager*): it writes back what it
+has found, reads on, sends entries again that an ensemble lacks, marks and closes the ledger. What it sends then must be what the protocol can
+send by such steps alone (:func:`owed`); it waits in the outbox until the protocol sends it. If the protocol never does, it is in flight for ever.
+
+A few steps no role of the store takes: :data:`REASONS`. Whether a step is one of them is decided by the behaviour alone, never by what a role does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fencepost.protocols.bookkeeper.current import NOT_KNOWN, ReadRequest, ReadResponse, ReadResult, RecoveryPhase
+from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, FenceRequest
+from fencepost.spec.context import Event
+from fencepost.spec.values import Message, ModelValue
+from fencepost.store.checked.store import Answer, Status
+from fencepost.store.checked.store import Store as Protocol
+from fencepost.store.driven.mapping import (
+    NoCounterpart,
+    data_of,
+    ensemble_of,
+    metadata_held,
+    metadata_told,
+    name,
+    response_told,
+)
+from fencepost.store.driven.system import Channel, Difference, System
+from fencepost.store.roles.interface import CreateMetadata, Error, MetadataAnswer, Outcome, Received, Unanswered
+from fencepost.store.rules.codes import Verdict
+from fencepost.store.rules.ensembles import fragment_of, newly_asked, preferred
+from fencepost.store.rules.fencing import fencing
+from fencepost.store.rules.metadata import LedgerStatus, current_ensemble
+from fencepost.store.rules.quorums import write_set
+from fencepost.store.rules.recovery import lac_to_carry, may_close, may_read_ahead
+
+REASONS: Mapping[str, str] = {
+    "late fence": "a recovery reads as soon as enough bookies are fenced: it does not hear a higher LAC that comes later",
+    "lac of resend": "an entry that is sent again, to other bookies, carries the LAC that it was first sent with, and not today's",
+    "lac of last entry": "a bookie tells the LAC of its last entry, which a recovery may have written back with a lower one",
+    "limbo and fencing": "a bookie in limbo that has no entry does not say that it is fenced",
+    "order of bookies": "a client takes bookies that it has not replaced before, where the protocol takes any",
+    "length": "a recovery needs the length of the ledger from the last entry, which no bookie has any more",
+    "read elsewhere": "a reader that has found nothing looks at the metadata again, and then asks other bookies",
+    "lac of reader": "bookies in limbo do not tell a reader their LAC",
+}
+"""Why the roles do not follow a behaviour of the protocol that is right all the same."""
+
+
+class NotRealisable(Exception):
+    """The protocol takes a step that no role takes, for one of :data:`REASONS`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Taken:
+    """A step of the protocol: ``before`` and ``after`` are the protocol bound to the states."""
+
+    def __init__(
+        self, action: str, parameters: Mapping[str, Any], events: Sequence[Event], before: Protocol, after: Protocol
+    ) -> None:
+        self.action = action
+        self.parameters = parameters
+        self.events = events
+        self.before = before
+        self.after = after
+
+    def received(self) -> tuple[ModelValue, ModelValue, Message]:
+        """The message that is received, with its source and its receiver."""
+        event = next(event for event in self.events if event.kind == "receive")
+        return event.source, event.dest, event.passed[0]  # type: ignore[return-value]
+
+    def sent(self, by: ModelValue) -> list[tuple[ModelValue, Message, bool]]:
+        """The messages that somebody sends: to whom, and whether they are lost."""
+        return [(e.dest, e.passed[0], e.lost) for e in self.events if e.kind == "send" and e.source == by]  # type: ignore[misc]
+
+
+def drive(system: System, step: Taken) -> None:
+    """Let the roles take a step.
+
+    Raises :class:`Difference` if they do not, and :class:`NotRealisable` if they are not expected to.
+    """
+    HANDLERS[step.action](system, step, **step.parameters)
+    for who in (value for value in step.parameters.values() if isinstance(value, ModelValue)):
+        if who in step.after.clients:
+            _consume(system, step, who)
+
+
+def _consume(system: System, step: Taken, c: ModelValue) -> None:
+    """What the protocol sends in this step, the role must have wanted to send; what else it wants, it must be about to."""
+    who = name(c)
+    for b, message, lost in step.sent(c):
+        if isinstance(message, AddEntryRequest):
+            first = system.first_lac.setdefault((who, message.entry.id), message.lac)
+            if message.lac != first:
+                raise NotRealisable("lac of resend")
+        system.send(who, name(b), message, lost)
+    wanted, looked_at = system.outbox.get(who, ()), system.looked_at.get(who, 0)
+    if not wanted or wanted[-1].txn <= looked_at:
+        return
+    system.looked_at[who] = wanted[-1].txn
+    expected, kept = owed(system, step.before, step.after, c), []
+    for each in wanted:
+        message = each.message
+        if each.txn > looked_at:
+            if isinstance(message, ReadRequest) and message.entry_id >= system.settings.beyond:
+                continue  # nobody will ever answer
+            if (each.bookie, message) not in expected and not _is_again(step.after, c, each.bookie, message):
+                raise Difference(f"what {who} sends to {each.bookie}", "nothing of the kind", message)
+        kept.append(each)
+    system.outbox[who] = tuple(kept)
+
+
+def _is_again(after: Protocol, c: ModelValue, b: str, message: Message) -> bool:
+    """Whether the protocol has sent a message already, which it does only once."""
+    to = next(bookie for bookie in after.bookies if bookie.name == b)
+    return bool(after.network.is_known(message, c, to))
+
+
+def owed(system: System, before: Protocol, after: Protocol, c: ModelValue) -> set[tuple[str, Message]]:
+    """What a client may send by steps that a role takes at once, in this state, or might have in the one before."""
+    client, found = after.client[c], set[tuple[str, Message]]()
+    if client.status in (Status.OPEN, Status.IN_RECOVERY, Status.CLOSING_RECOVERED):
+        recovery = client.status is not Status.OPEN
+        ensemble = current_ensemble(client.seen)
+        for op in {*client.pending_add_ops, *before.client[c].pending_add_ops}:
+            lac = lac_to_carry(client.recovery_lac, client.lac, after.protections) if recovery else client.lac
+            add = AddEntryRequest(op.entry, system.first_lac.get((name(c), op.entry.id), lac), recovery)
+            bookies = newly_asked(op.entry.id, op.ensemble, ensemble, after.write_quorum)
+            if recovery and op.entry.id not in client.written_back:
+                bookies = [*bookies, *write_set(op.entry.id, op.ensemble, after.write_quorum)]
+            found |= {(b.name, add) for b in bookies}
+    if client.status is Status.IN_RECOVERY and client.last_recoverable_entry == NOT_KNOWN and is_read(after, c):
+        lap = client.lap
+        for entry_id in range(lap + 1, after.readable_ids[-1] + 1):
+            if may_read_ahead(entry_id, lap, after.reads_in_flight):
+                asked = after._write_set(entry_id, after._ensemble_to_read(c))
+                found |= {(b.name, ReadRequest(entry_id, True)) for b in asked}
+    return found
+
+
+def is_read(s: Protocol, c: ModelValue) -> bool:
+    """Whether a recovery reads, or may begin to."""
+    client = s.client[c]
+    if client.recovery_phase is not RecoveryPhase.FENCING:
+        return client.recovery_phase is RecoveryPhase.READ_WRITE
+    quorums = (s.write_quorum, s.ack_quorum)
+    return fencing(client.fenced, (), client.recovery_ensemble, *quorums, s.protections) is Verdict.POSITIVE
+
+
+def is_to_close(s: Protocol, c: ModelValue) -> bool:
+    """Whether a recovery may close the ledger."""
+    client = s.client[c]
+    end = client.last_recoverable_entry != NOT_KNOWN
+    return may_close(end, [op.entry.id for op in client.pending_add_ops], s.protections)
+
+
+# -- bookies ----------------------------------------------------------------------------------------------------------
+
+
+def _bookie_answers(system: System, step: Taken, b: ModelValue, c: ModelValue) -> None:
+    source, to, message = step.received()
+    txn, request = system.take(name(source), name(to), message)
+    before = step.before.bookie[b]
+    carried = system.carried[name(b)]
+    if isinstance(message, FenceRequest):
+        if before.limbo and not before.entries:
+            raise NotRealisable("limbo and fencing")
+        if (carried[max(carried)] if carried else 0) != before.lac:
+            raise NotRealisable("lac of last entry")
+    response = system.ask(name(b), txn, request)
+    try:
+        told = response_told(message, response)
+    except NoCounterpart as error:
+        raise Difference(f"what {b} answers to {c}", "an answer of the protocol", str(error)) from None
+    expected = next((sent for _, sent, _ in step.sent(b)), None)
+    if told != expected:
+        raise Difference(f"what {b} answers to {c}", expected, told)
+    if isinstance(message, AddEntryRequest) and step.action == "bookie_sends_add_confirmed_response":
+        carried[message.entry.id] = message.lac
+    for to, sent, lost in step.sent(b):
+        system.answer(name(b), name(to), sent, txn, response, lost)
+
+
+def _bookie_crashes(system: System, step: Taken, b: ModelValue) -> None:
+    system.replace_bookie(name(b))
+    clients = {name(c) for c in step.after.clients}
+    for channel in [channel for channel in system.flying if channel[1] == name(b) and channel[0] in clients]:
+        txn, _ = system.flying.pop(channel)
+        if system.settings.loses:
+            system.lost[channel] = txn
+
+
+# -- metadata ---------------------------------------------------------------------------------------------------------
+
+
+def _take_write(system: System, step: Taken, c: ModelValue) -> None:
+    """The metadata service gets what a client writes."""
+    who, before, after = name(c), step.before, step.after
+    write = system.writes.pop(who, None)
+    if write is None or isinstance(write, CreateMetadata):
+        raise Difference(f"what {who} writes to the metadata service", "new metadata", write or "nothing")
+    update, client = after.client[c].update, before.client[c]
+    # Where all happens at once there is no answer to wait for, and every write is taken.
+    wanted = after.meta.metadata if update is None else update.metadata
+    if metadata_held(write.metadata) != metadata_told(wanted):
+        raise Difference(f"the metadata that {who} writes", metadata_told(wanted), metadata_held(write.metadata))
+    expected = before.meta.version if update is None else client.version
+    if write.version != expected:
+        raise Difference(f"the version that {who} wants to replace", expected, write.version)
+    taken = write.version == system.version or not after.protections.conditional_updates
+    if taken:
+        system.metadata, system.version = write.metadata, system.version + 1
+    outcome = Outcome.OK if taken else Outcome.BAD_VERSION
+    if update is not None and update.answer is Answer.LOST and taken:
+        outcome = Outcome.UNKNOWN
+    if update is None:
+        system.tell_metadata(who, outcome, write.txn, system.version)
+    else:
+        system.answers[who] = (write.txn, outcome, system.version)
+
+
+def _client_receives_metadata(system: System, step: Taken, c: ModelValue) -> None:
+    txn, outcome, version = system.answers.pop(name(c))
+    system.tell_metadata(name(c), outcome, txn, version)
+
+
+# -- the owner --------------------------------------------------------------------------------------------------------
+
+
+def _client_creates_ledger(system: System, step: Taken, c: ModelValue) -> None:
+    who, metadata = name(c), step.after.meta.metadata
+    assert metadata is not None
+    system.add_writer(who)
+    system.tell_bookies(who, ensemble_of(current_ensemble(metadata)))
+    system.call(who, "create")
+    write = system.writes.pop(who, None)
+    if not isinstance(write, CreateMetadata) or metadata_held(write.metadata) != metadata_told(metadata):
+        actual = metadata_held(write.metadata) if write is not None else "nothing"
+        raise Difference(f"the metadata that {who} creates", metadata_told(metadata), actual)
+    system.metadata, system.version = write.metadata, 1
+    system.give(who, MetadataAnswer(write.txn, Outcome.OK, 1))
+
+
+def _client_sends_add(system: System, step: Taken, c: ModelValue) -> None:
+    system.call(name(c), "append", data_of(step.after.client[c].lap))
+
+
+def _client_hears(system: System, step: Taken, c: ModelValue, b: ModelValue) -> None:
+    """A bookie's answer comes."""
+    source, to, message = step.received()
+    txn, response = system.take(name(source), name(to), message)
+    system.give(name(c), Received(txn, name(b), response))
+
+
+def _lost_adds(system: System, c: str, b: str) -> list[Channel]:
+    kinds = {(c, b): AddEntryRequest, (b, c): AddEntryResponse}
+    return [channel for channel in system.lost if isinstance(channel[2], kinds.get(channel[:2], ()))]
+
+
+def _replace_bookies(system: System, step: Taken, c: ModelValue, ensemble: Sequence[ModelValue]) -> list[str]:
+    """Tell a client of the bookies that the protocol takes; those that failed, in the order of the ensemble."""
+    who, before = name(c), ensemble_of(step.before._ensemble(c))
+    failed = {name(b) for b in step.before._failed(c)}
+    fresh = [b for b in ensemble_of(ensemble) if b not in before]
+    left = system.left.get(who, frozenset())
+    if preferred(fresh, left) != fresh:
+        raise NotRealisable("order of bookies")
+    system.left[who] = left | failed
+    system.tell_bookies(who, tuple(fresh))
+    return [b for b in before if b in failed]
+
+
+def _client_changes_ensemble(system: System, step: Taken, c: ModelValue) -> None:
+    """The role replaces the first bookie that fails at once. Where the protocol replaces several, that first write does not reach the metadata
+    service; when the role has found that out, it knows of all."""
+    who, update = name(c), step.after.client[c].update
+    metadata = step.after.meta.metadata if update is None else update.metadata
+    assert metadata is not None
+    failed = _replace_bookies(system, step, c, current_ensemble(metadata))
+    for b in failed:
+        for channel in _lost_adds(system, who, b):
+            system.time_out(who, channel)
+    if len(failed) > 1 and who in system.writes:
+        view = system.roles[who].view
+        seen = view.metadata, view.version
+        system.give(who, MetadataAnswer(system.writes.pop(who).txn, Outcome.UNKNOWN))
+        system.fire(who)
+        system.answer_read(who, seen)
+    _take_write(system, step, c)
+
+
+def _client_closes_ledger(system: System, step: Taken, c: ModelValue) -> None:
+    """The caller closes the ledger. With entries that are not confirmed the role can do that only once it has given them up: bookies do not answer in
+    time, and there are no others. They may answer later all the same."""
+    who = name(c)
+    if step.before.client[c].pending_add_ops:
+        system.tell_bookies(who, ())
+        for txn, b in _outstanding_adds(system, who):
+            if system.error_of(who) is Error.NOT_ENOUGH_BOOKIES:
+                break
+            system.give(who, Unanswered(txn, b))
+    system.call(who, "close")
+    _take_write(system, step, c)
+
+
+def _outstanding_adds(system: System, c: str) -> list[tuple[int, str]]:
+    """Adds of a client that are not answered, as far as it knows: their numbers and bookies."""
+    found = [(each.txn, each.bookie) for each in system.outbox.get(c, ())]
+    for channels in (((channel, txn) for channel, (txn, _) in system.flying.items()), system.lost.items()):
+        for (source, to, message), txn in channels:
+            if c in (source, to) and isinstance(message, (AddEntryRequest, AddEntryResponse)):
+                found.append((txn, to if source == c else source))
+    return sorted(found)
+
+
+# -- recovery ---------------------------------------------------------------------------------------------------------
+
+
+def _client_opens_ledger(system: System, step: Taken, c: ModelValue) -> None:
+    system.add_recoverer(name(c))
+    system.call(name(c), "recover")
+    system.answer_read(name(c))
+
+
+def _client_starts_recovery(system: System, step: Taken, c: ModelValue) -> None:
+    if name(c) not in system.roles:
+        _client_opens_ledger(system, step, c)
+    _take_write(system, step, c)
+
+
+def _client_is_told_of_fence(system: System, step: Taken, c: ModelValue, b: ModelValue) -> None:
+    if is_read(step.before, c) and step.after.client[c].lac != step.before.client[c].lac:
+        raise NotRealisable("late fence")
+    _client_hears(system, step, c, b)
+
+
+def _client_receives_read(system: System, step: Taken, c: ModelValue, b: ModelValue) -> None:
+    """The protocol looks for reads that timed out when a response comes. So that is when they do."""
+    who, client = name(c), step.before.client[c]
+    for channel in [*system.lost]:
+        message = channel[2]
+        is_read = isinstance(message, (ReadRequest, ReadResponse)) and who in channel[:2]
+        if is_read and client.lap < message.entry_id <= client.last_read:  # type: ignore[attr-defined]
+            system.time_out(who, channel)
+    _client_hears(system, step, c, b)
+    _must_know_length(step, c)
+
+
+def _must_know_length(step: Taken, c: ModelValue) -> None:
+    after, client = step.after, step.after.client[c]
+    end = client.last_recoverable_entry
+    if client.status is not Status.IN_RECOVERY or not is_to_close(after, c) or end < 1 or end != client.recovery_lac:
+        return
+    asked = after._write_set(end, tuple(fragment_of(client.seen.fragments, end).ensemble))
+    if not any(after.bookie[b].entry(end) for b in asked):
+        raise NotRealisable("length")
+
+
+def _recovery_changes_ensemble(system: System, step: Taken, c: ModelValue) -> None:
+    who, client = name(c), step.after.client[c]
+    if client.status is Status.ABORTED:
+        system.tell_bookies(who, tuple(name(b) for b in step.after.bookies))
+        failed = [name(b) for b in step.before._failed(c)]
+    else:
+        metadata = client.seen if client.update is None else client.update.metadata
+        failed = _replace_bookies(system, step, c, current_ensemble(metadata))
+    for b in failed:
+        for channel in _lost_adds(system, who, b):
+            system.time_out(who, channel)
+    if client.update is not None or step.after.meta.version != step.before.meta.version:
+        _take_write(system, step, c)
+
+
+def _nothing(system: System, step: Taken, **_: Any) -> None:
+    """The role has done it already, as it will turn out."""
+
+
+# -- readers ----------------------------------------------------------------------------------------------------------
+
+
+def _reader_sends(system: System, step: Taken, r: ModelValue, entry_id: int) -> None:
+    """The role asks one bookie after another, each when the one before has taken long. Here all of them do."""
+    who, before = name(r), step.before
+    metadata = before.meta.metadata
+    assert metadata is not None
+    if metadata.status is not LedgerStatus.CLOSED:
+        ensemble = current_ensemble(metadata)
+        if any(before.bookie[b].limbo for b in ensemble):
+            raise NotRealisable("lac of reader")
+        if max(system._lac_of(name(b)) for b in ensemble) < max(before.bookie[b].lac for b in ensemble):
+            raise NotRealisable("lac of last entry")
+    system.add_reader(who)
+    system.call(who, "open")
+    system.answer_read(who)
+    system.call(who, "read", entry_id - 1)
+    while system.timers.get(who):
+        system.fire(who)
+    for b, message, lost in step.sent(r):
+        system.send(who, name(b), message, lost)
+    if system.outbox.get(who):
+        raise Difference(f"what {who} sends", "nothing else", system.outbox[who])
+
+
+def _reader_receives(system: System, step: Taken, r: ModelValue, b: ModelValue) -> None:
+    _client_hears(system, step, r, b)
+    _reader_is_told(system, step, r)
+
+
+def _reader_gives_up(system: System, step: Taken, r: ModelValue) -> None:
+    who = name(r)
+    for channel in [channel for channel in system.lost if who in channel[:2]]:
+        system.time_out(who, channel)
+    _reader_is_told(system, step, r)
+
+
+def _reader_is_told(system: System, step: Taken, r: ModelValue) -> None:
+    reader = step.after.reader[r]
+    if reader.result in (None, ReadResult.OK):
+        return
+    assert reader.entry_id is not None
+    if step.after._write_set_of(reader.entry_id) - reader.asked:
+        raise NotRealisable("read elsewhere")
+    system.answer_read(name(r))
+
+
+HANDLERS: Mapping[str, Callable[..., None]] = {
+    "bookie_sends_add_confirmed_response": _bookie_answers,
+    "bookie_sends_add_fenced_response": _bookie_answers,
+    "bookie_sends_fencing_read_lac_response": _bookie_answers,
+    "bookie_sends_read_response": _bookie_answers,
+    "bookie_crashes": _bookie_crashes,
+    "client_receives_metadata": _client_receives_metadata,
+    "client_creates_ledger": _client_creates_ledger,
+    "client_sends_add_entry_requests": _client_sends_add,
+    "client_receives_add_confirmed_response": _client_hears,
+    "client_receives_add_fenced_response": _client_hears,
+    "client_changes_ensemble": _client_changes_ensemble,
+    "client_resends_pending_add_op": _nothing,
+    "client_closes_ledger": _client_closes_ledger,
+    "client_opens_ledger": _client_opens_ledger,
+    "client_starts_recovery": _client_starts_recovery,
+    "client_receives_fencing_read_lac_response": _client_is_told_of_fence,
+    "client_sends_recovery_read_requests": _nothing,
+    "client_receives_recovery_read_response": _client_receives_read,
+    "client_writes_back_entry": _nothing,
+    "recovery_client_receives_add_confirmed_response": _client_hears,
+    "recovery_client_changes_ensemble": _recovery_changes_ensemble,
+    "recovery_client_sends_pending_add_op": _nothing,
+    "recovery_client_closes_ledger": _take_write,
+    "reader_sends_read_requests": _reader_sends,
+    "reader_receives_read_response": _reader_receives,
+    "reader_gives_up": _reader_gives_up,
+}
+"""What each action is."""

@@ -1,0 +1,140 @@
+"""What is what: values of the protocol, and those of the store that they stand for.
+
+Entries count from 1 in the protocol and from 0 in the store; a LAC of 0 is -1 there. As the write set of an entry begins one bookie further on
+than that of the entry before it, an ensemble of the store begins one bookie further on than the protocol's: so every entry has the same
+write set in both. An entry of the protocol is a number; in the store it is as many bytes of that value, so that lengths tell entries apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fencepost.protocols.bookkeeper.current import ReadRequest, ReadResponse
+from fencepost.protocols.bookkeeper.ledger import (
+    AddEntryRequest,
+    AddEntryResponse,
+    Entry,
+    FenceRequest,
+    FenceResponse,
+)
+from fencepost.spec.values import Message, ModelValue
+from fencepost.store.entries import Digests, master_key
+from fencepost.store.messages import (
+    NO_ENTRY_YET,
+    AddEntry,
+    AddEntryResponse as AddAnswer,
+    ReadEntry,
+    ReadEntryResponse as ReadAnswer,
+    Request,
+    Response,
+)
+from fencepost.store.rules.codes import NEGATIVES, Code
+from fencepost.store.rules.metadata import NOT_CLOSED, DigestType, LedgerMetadata, LedgerStatus
+
+LEDGER = 7
+"""The ledger that it is all about."""
+
+PASSWORD = b"driven"
+KEY = master_key(PASSWORD)
+DIGESTS = Digests(DigestType.CRC32, PASSWORD)
+CREATION_TOKEN = 11
+
+
+class NoCounterpart(Exception):
+    """Something of the store is nothing that the protocol has."""
+
+
+def name(who: ModelValue) -> str:
+    """What a bookie or a client is called in the store."""
+    return who.name
+
+
+def names(who: Iterable[ModelValue]) -> frozenset[str]:
+    """The same for several."""
+    return frozenset(each.name for each in who)
+
+
+def data_of(number: int) -> bytes:
+    """The bytes that stand for the data of an entry."""
+    return bytes([number]) * number
+
+
+def length_to(last_entry: int) -> int:
+    """Bytes of data of a ledger that ends at this entry of the protocol."""
+    return last_entry * (last_entry + 1) // 2
+
+
+def ensemble_of(ensemble: Iterable[ModelValue]) -> tuple[str, ...]:
+    """An ensemble of the protocol in the order of the store."""
+    order = [each.name for each in ensemble]
+    return tuple(order[1:] + order[:1])
+
+
+def metadata_told(metadata: LedgerMetadata | None) -> Any:
+    """What is compared of metadata of the protocol."""
+    if metadata is None:
+        return None
+    fragments = tuple((f.first_entry_id, ensemble_of(f.ensemble)) for f in metadata.fragments)
+    closed = metadata.status is LedgerStatus.CLOSED
+    last = metadata.last_entry if closed else None
+    quorums = (metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
+    return metadata.status, fragments, last, length_to(metadata.last_entry) if closed else 0, quorums
+
+
+def metadata_held(metadata: LedgerMetadata | None) -> Any:
+    """The same of metadata of the store."""
+    if metadata is None:
+        return None
+    fragments = tuple((f.first_entry_id + 1, tuple(f.ensemble)) for f in metadata.fragments)
+    closed = metadata.status is LedgerStatus.CLOSED
+    if not closed and metadata.last_entry != NOT_CLOSED:
+        return metadata
+    last = metadata.last_entry + 1 if closed else None
+    quorums = (metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
+    return metadata.status, fragments, last, metadata.length, quorums
+
+
+def entry_in(body: bytes | None, entry_id: int | None = None) -> Entry | None:
+    """The entry of the protocol that a body holds. Raises :class:`NoCounterpart` if it is none that was ever written."""
+    if body is None:
+        return None
+    found = DIGESTS.open_entry(body, LEDGER, entry_id)
+    if found is None or not found.data or found.data != data_of(found.data[0]):
+        raise NoCounterpart(f"a body that is no entry: {body!r}")
+    return Entry(found.entry_id + 1, found.data[0])
+
+
+def request_told(request: Request) -> Message:
+    """What a request of a client is in the protocol. Raises :class:`NoCounterpart` if it is nothing there."""
+    if type(request) is AddEntry and request.master_key == KEY and not request.deferred_sync:
+        entry = entry_in(request.body, request.entry_id)
+        opened = DIGESTS.open_entry(request.body, LEDGER)
+        if entry is not None and opened is not None and opened.lac == request.lac:
+            return AddEntryRequest(entry, request.lac + 1, request.recovery)
+    if type(request) is ReadEntry and request.previous_lac is None:
+        if request.fence and request.master_key == KEY:
+            is_last = request.entry_id == NO_ENTRY_YET
+            return FenceRequest() if is_last else ReadRequest(request.entry_id + 1, True)
+        if not request.fence:
+            return ReadRequest(request.entry_id + 1, False)
+    raise NoCounterpart(f"a request that the protocol does not have: {request!r}")
+
+
+def response_told(asked: Message, response: Response) -> Message | None:
+    """What an answer is in the protocol, where such a message was ``asked``; None: one that leaves it open whether there is the entry.
+
+    Raises :class:`NoCounterpart` if it is nothing there.
+    """
+    if isinstance(asked, AddEntryRequest) and isinstance(response, AddAnswer) and response.code in (Code.OK, Code.FENCED):
+        if response.entry_id == asked.entry.id - 1:
+            return AddEntryResponse(asked.entry, asked.recovery, response.code is Code.OK)
+    elif isinstance(response, ReadAnswer) and (response.code is Code.OK or response.code in NEGATIVES):
+        if isinstance(asked, FenceRequest):
+            opened = None if response.body is None else DIGESTS.open_entry(response.body, LEDGER)
+            return FenceResponse(0 if opened is None else opened.lac + 1)
+        if isinstance(asked, ReadRequest) and response.entry_id == asked.entry_id - 1:
+            return ReadResponse(asked.entry_id, entry_in(response.body, response.entry_id), asked.fence)
+    elif isinstance(asked, ReadRequest) and isinstance(response, ReadAnswer) and response.code is Code.UNKNOWN_LEDGER_STATE:
+        return None
+    raise NoCounterpart(f"an answer that the protocol does not have to {asked!r}: {response!r}")

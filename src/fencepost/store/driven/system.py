@@ -1,0 +1,313 @@
+"""The roles of one behaviour, and all that is around them: messages, bookies' disks, the metadata service. Nothing happens by itself.
+
+What a client's role wants to send is in its outbox until the protocol sends it: a role does at once what the protocol may do later. A
+journal is synced as soon as it is written. A system that is *forked* goes on by itself; roles are copied when something happens to them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+from fencepost.spec.values import Message
+from fencepost.store.driven.copies import Numbers, copied
+from fencepost.store.driven.mapping import CREATION_TOKEN, LEDGER, PASSWORD, NoCounterpart, request_told
+from fencepost.store.messages import NO_ENTRY_YET, ReadEntry, ReadLac, Request, Response
+from fencepost.store.roles.bookie import Bookie
+from fencepost.store.roles.interface import (
+    Answer,
+    Asked,
+    BookiesChanged,
+    Call,
+    CreateMetadata,
+    Effect,
+    Error,
+    Event,
+    Found,
+    Journal,
+    JournalSynced,
+    LookUp,
+    MetadataAnswer,
+    Outcome,
+    ReadMetadata,
+    Received,
+    Result,
+    Send,
+    SetTimer,
+    Store,
+    TimerFired,
+    Unanswered,
+    WriteMetadata,
+)
+from fencepost.store.roles.reader import Reader, ReaderSettings
+from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
+from fencepost.store.roles.writer import Writer, WriterSettings
+from fencepost.store.rules.codes import Code
+from fencepost.store.rules.metadata import LedgerMetadata
+from fencepost.store.rules.protections import Protections
+
+Channel = tuple[str, str, Message]
+"""A message with its source and its receiver: the protocol sends it once."""
+
+
+class Difference(Exception):
+    """The roles have not done what the protocol does, or are in another state."""
+
+    def __init__(self, variable: str, expected: Any, actual: Any) -> None:
+        super().__init__(variable, expected, actual)
+        self.variable = variable
+        self.expected = expected
+        self.actual = actual
+
+
+class Wanted(NamedTuple):
+    """Something that a client's role wants to send."""
+
+    bookie: str
+    message: Message
+    txn: int
+    request: Request
+
+
+class Settings(NamedTuple):
+    """What the ledger and its clients are like. ``beyond``: the first entry that the protocol never reads."""
+
+    quorums: tuple[int, int, int]
+    in_flight: int
+    reads_in_flight: int
+    beyond: int
+    loses: bool
+    protections: Protections
+
+
+class System:
+    """See above. Every message in flight has the number of its request, ``txn``, and what it is in the store."""
+
+    def __init__(self, settings: Settings, bookies: tuple[str, ...], protections: Protections) -> None:
+        self.settings = settings
+        self.protections = protections
+        """Those that roles have."""
+        self.roles: dict[str, Any] = {b: Bookie(protections) for b in bookies}
+        self.stored: dict[str, dict[int, bytes]] = {b: {} for b in bookies}
+        self.own = set(self.roles)
+        """Roles that no other system shares."""
+        self.outbox: dict[str, tuple[Wanted, ...]] = {}
+        self.looked_at: dict[str, int] = {}
+        """The number of the last request of a client that was in its outbox after a step."""
+        self.flying: dict[Channel, tuple[int, Request | Response]] = {}
+        self.lost: dict[Channel, int] = {}
+        self.writes: dict[str, WriteMetadata | CreateMetadata] = {}
+        """Writes that are on their way to the metadata service; ``reads``: so are these."""
+        self.reads: dict[str, int] = {}
+        self.answers: dict[str, tuple[int, Outcome, int]] = {}
+        """What the metadata service has answered, which the client does not know yet."""
+        self.timers: dict[str, tuple[Any, ...]] = {}
+        self.results: dict[str, tuple[Result, ...]] = {}
+        self.metadata: LedgerMetadata | None = None
+        self.version = 0
+        self.carried: dict[str, dict[int, int]] = {b: {} for b in bookies}
+        """Of the behaviour: the LAC that each entry of a bookie last came with; ``first_lac``: that an entry was first sent with by a client;
+        ``left``: who has left its ensemble."""
+        self.first_lac: dict[tuple[str, int], int] = {}
+        self.left: dict[str, frozenset[str]] = {}
+
+    def fork(self) -> System:
+        """A system that is as this one is, and goes on by itself."""
+        other = System.__new__(System)
+        for name, value in self.__dict__.items():
+            other.__dict__[name] = dict(value) if type(value) is dict else value
+        self.own, other.own = set(), set()
+        return other
+
+    # -- roles ---------------------------------------------------------------------------------------------------------
+
+    def role(self, who: str) -> Any:
+        """A role, for something to happen to it."""
+        if who not in self.own:
+            self.roles[who] = copied(self.roles[who])
+            if who in self.stored:
+                self.stored[who] = dict(self.stored[who])
+            self.own.add(who)
+        return self.roles[who]
+
+    def _add(self, who: str, role: Any) -> None:
+        role.txns = Numbers()
+        if not isinstance(role, Reader):
+            role.adds.txns = role.txns
+        self.roles[who] = role
+        self.own.add(who)
+
+    def add_writer(self, who: str) -> None:
+        """A client is to create the ledger."""
+        ensemble_size, write_quorum, ack_quorum = self.settings.quorums
+        settings = WriterSettings(
+            ensemble_size,
+            write_quorum,
+            ack_quorum,
+            password=PASSWORD,
+            creation_token=CREATION_TOKEN,
+            in_flight_limit=self.settings.in_flight,
+        )
+        self._add(who, Writer(LEDGER, settings, self.protections))
+
+    def add_recoverer(self, who: str) -> None:
+        """A client is to recover the ledger."""
+        settings = RecovererSettings(PASSWORD, self.settings.reads_in_flight)
+        self._add(who, Recoverer(LEDGER, settings, self.protections))
+
+    def add_reader(self, who: str) -> None:
+        """A client is to read."""
+        self._add(who, Reader(LEDGER, ReaderSettings(PASSWORD), self.protections))
+
+    def replace_bookie(self, b: str) -> None:
+        """A bookie has lost everything, and is back in limbo."""
+        self.roles[b] = Bookie(self.protections)
+        self.own.add(b)
+        self.stored[b], self.carried[b] = {}, {}
+        self._give_bookie(b, Call(1, "enter limbo", (LEDGER,)))
+
+    # -- bookies -------------------------------------------------------------------------------------------------------
+
+    def ask(self, b: str, txn: int, request: Request) -> Response:
+        """What a bookie answers to a request."""
+        answers = [effect.response for effect in self._give_bookie(b, Asked(1, txn, request)) if type(effect) is Answer]
+        if len(answers) != 1:
+            raise Difference(f"what {b} answers to {request!r}", "one answer", answers)
+        return answers[0]
+
+    def _give_bookie(self, b: str, event: Event) -> list[Effect]:
+        """Let something happen to a bookie, with all that its disk does about it; what it tells others."""
+        role, told = self.role(b), list[Effect]()
+        stored, events = self.stored[b], deque([event])
+        while events:
+            written = 0
+            for effect in role.receive(events.popleft(), 0):
+                if type(effect) is Journal:
+                    written = effect.position
+                elif type(effect) is Store:
+                    stored[effect.entry_id] = effect.body
+                elif type(effect) is LookUp:
+                    entry_id = max(stored, default=-1) if effect.entry_id == NO_ENTRY_YET else effect.entry_id
+                    code = Code.OK if entry_id in stored else Code.NO_ENTRY
+                    events.append(Found(effect.number, code, entry_id, stored.get(entry_id)))
+                elif type(effect) in (Answer, Result):
+                    told.append(effect)
+                else:
+                    raise Difference(f"what {b} wants done", "nothing else", effect)
+            if written:
+                events.append(JournalSynced(written))
+        return told
+
+    # -- clients -------------------------------------------------------------------------------------------------------
+
+    def give(self, c: str, event: Event) -> None:
+        """Let something happen to a client."""
+        detour = list[Send]()
+        for effect in self.role(c).receive(event, 0):
+            if type(effect) is Send:
+                if self._is_detour(c, effect.request):
+                    detour.append(effect)
+                else:
+                    self._want(c, effect)
+            elif type(effect) is WriteMetadata or type(effect) is CreateMetadata:
+                self.writes[c] = effect
+            elif type(effect) is ReadMetadata:
+                self.reads[c] = effect.txn
+            elif type(effect) is SetTimer:
+                self.timers[c] = (*self.timers.get(c, ()), effect.key)
+            elif type(effect) is Result:
+                self.results[c] = (*self.results.get(c, ()), effect)
+            else:
+                raise Difference(f"what {c} wants done", "nothing else", effect)
+        # Whoever knows most answers first: a reader does not wait for all.
+        for send in sorted(detour, key=lambda send: self._lac_of(send.bookie), reverse=True):
+            self.give(c, Received(send.txn, send.bookie, self.ask(send.bookie, send.txn, send.request)))
+
+    def _is_detour(self, c: str, request: Request) -> bool:
+        """Whether a role asks for something that the protocol knows without asking, or that makes no difference there: the length of a ledger
+        that is recovered, and the LAC that an ordinary reader begins with."""
+        reads_length = type(request) is ReadEntry and not request.fence and isinstance(self.roles[c], Recoverer)
+        return reads_length or type(request) is ReadLac
+
+    def _lac_of(self, b: str) -> int:
+        carried = self.carried[b]
+        return carried[max(carried)] if carried else 0
+
+    def _want(self, c: str, send: Send) -> None:
+        try:
+            message = request_told(send.request)
+        except NoCounterpart as error:
+            raise Difference(f"what {c} sends to {send.bookie}", "a message of the protocol", str(error)) from None
+        self.outbox[c] = (*self.outbox.get(c, ()), Wanted(send.bookie, message, send.txn, send.request))
+
+    def call(self, c: str, operation: str, *arguments: Any) -> int:
+        """The caller of a client asks for something; the token of what comes of it."""
+        token = len(self.results.get(c, ())) + 1
+        self.give(c, Call(token, operation, arguments))
+        return token
+
+    def tell_bookies(self, c: str, bookies: tuple[str, ...]) -> None:
+        """Tell a client which bookies there are."""
+        self.give(c, BookiesChanged(bookies))
+
+    def fire(self, c: str) -> None:
+        """Let the time of all timers of a client come that are set by now."""
+        keys, self.timers[c] = self.timers.get(c, ()), ()
+        for key in keys:
+            self.give(c, TimerFired(key))
+
+    def error_of(self, c: str) -> Error | None:
+        """How the last call of a client ended; None if none has."""
+        results = self.results.get(c)
+        return results[-1].error if results else None
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def send(self, c: str, b: str, message: Message, lost: bool) -> None:
+        """The protocol sends a message; the role must want to."""
+        wanted = self.outbox.get(c, ())
+        for place, each in enumerate(wanted):
+            if each.bookie == b and each.message == message:
+                self.outbox[c] = wanted[:place] + wanted[place + 1 :]
+                self._launch((c, b, message), each.txn, each.request, lost)
+                return
+        raise Difference(f"what {c} sends to {b}", message, [each.message for each in wanted if each.bookie == b] or "nothing")
+
+    def _launch(self, channel: Channel, txn: int, what: Request | Response, lost: bool) -> None:
+        if not lost:
+            self.flying[channel] = (txn, what)
+        elif self.settings.loses:
+            self.lost[channel] = txn
+
+    def answer(self, b: str, c: str, message: Message, txn: int, response: Response, lost: bool) -> None:
+        """A bookie answers."""
+        self._launch((b, c, message), txn, response, lost)
+
+    def take(self, source: str, to: str, message: Message) -> tuple[int, Any]:
+        """A message comes."""
+        return self.flying.pop((source, to, message))
+
+    def time_out(self, c: str, channel: Channel) -> None:
+        """A client gives up waiting for an answer."""
+        txn = self.lost.pop(channel)
+        self.give(c, Unanswered(txn, channel[1] if channel[0] == c else channel[0]))
+
+    # -- the metadata service ------------------------------------------------------------------------------------------
+
+    def tell_metadata(self, c: str, outcome: Outcome, txn: int, version: int = -1) -> None:
+        """A client hears what came of its write; where that is not known, or it was refused, it reads how the metadata are now."""
+        self.give(c, MetadataAnswer(txn, outcome, version))
+        if outcome is Outcome.UNKNOWN:
+            self.fire(c)
+        self.answer_read(c)
+
+    def answer_read(self, c: str, seen: tuple[LedgerMetadata, int] | None = None) -> None:
+        """Answer the read of the metadata that a client waits for, if there is one. ``seen``: what it reads if that is not how they are now."""
+        txn = self.reads.pop(c, None)
+        if txn is None:
+            return
+        metadata, version = seen or (self.metadata, self.version)
+        if metadata is None:
+            self.give(c, MetadataAnswer(txn, Outcome.NO_LEDGER))
+        else:
+            self.give(c, MetadataAnswer(txn, Outcome.OK, version, metadata))
