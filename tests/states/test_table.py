@@ -438,3 +438,10 @@ def test_a_directory_without_a_state_space(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(SystemFailure, match="is no manifest"):
         StateSpace(tmp_path)
+
+
+def test_a_shipped_protocol_is_found_again_by_its_name_wherever_it_lives(tmp_path: Path) -> None:
+    for name in ("store", "ledger-chaining"):
+        protocol = shipped(name)
+        check(protocol(), options=Options(max_depth=3), states=tmp_path / name)
+        assert type(StateSpace(tmp_path / name).protocol()) is protocol

@@ -15,6 +15,7 @@ import msgspec
 from fencepost import loading
 from fencepost.engines.checkpoint import encoded_constants, names_of
 from fencepost.errors import SystemFailure
+from fencepost.protocols import SHIPPED
 from fencepost.source import source_digest
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import decode
@@ -91,7 +92,7 @@ def about(protocol: Protocol) -> dict[str, Any]:
 
 
 def _home(protocol: type[Protocol]) -> str:
-    if protocol.__module__.startswith("fencepost.protocols") and protocol.name in loading.shipped_names():
+    if SHIPPED.get(protocol.name) == f"{protocol.__module__}:{protocol.__qualname__}":
         return protocol.name
     try:
         return f"{os.path.abspath(inspect.getfile(protocol))}:{protocol.__qualname__}"

@@ -124,7 +124,8 @@ def _is_again(after: Protocol, c: ModelValue, b: str, message: Message) -> bool:
 def owed(system: System, before: Protocol, after: Protocol, c: ModelValue) -> set[tuple[str, Message]]:
     """What a client may send by steps that a role takes at once, in this state, or might have in the one before."""
     client, found = after.client[c], set[tuple[str, Message]]()
-    if client.status in (Status.OPEN, Status.IN_RECOVERY, Status.CLOSING_RECOVERED):
+    # A recovery that aborts may have written back entries that it found before the one that nobody can tell of.
+    if client.status in (Status.OPEN, Status.IN_RECOVERY, Status.CLOSING_RECOVERED, Status.ABORTED):
         recovery = client.status is not Status.OPEN
         ensemble = current_ensemble(client.seen)
         for op in {*client.pending_add_ops, *before.client[c].pending_add_ops}:
@@ -191,8 +192,7 @@ def _bookie_crashes(system: System, step: Taken, b: ModelValue) -> None:
     clients = {name(c) for c in step.after.clients}
     for channel in [channel for channel in system.flying if channel[1] == name(b) and channel[0] in clients]:
         txn, _ = system.flying.pop(channel)
-        if system.settings.loses:
-            system.lost[channel] = txn
+        (system.lost if system.settings.loses else system.dropped)[channel] = txn
 
 
 # -- metadata ---------------------------------------------------------------------------------------------------------
@@ -205,14 +205,14 @@ def _take_write(system: System, step: Taken, c: ModelValue) -> None:
     if write is None or isinstance(write, CreateMetadata):
         raise Difference(f"what {who} writes to the metadata service", "new metadata", write or "nothing")
     update, client = after.client[c].update, before.client[c]
-    # Where all happens at once there is no answer to wait for, and every write is taken.
-    wanted = after.meta.metadata if update is None else update.metadata
-    if metadata_held(write.metadata) != metadata_told(wanted):
-        raise Difference(f"the metadata that {who} writes", metadata_told(wanted), metadata_held(write.metadata))
-    expected = before.meta.version if update is None else client.version
+    expected = client.version if client.version is not None else before.meta.version
     if write.version != expected:
         raise Difference(f"the version that {who} wants to replace", expected, write.version)
     taken = write.version == system.version or not after.protections.conditional_updates
+    # Where the answer comes at once, what was refused is forgotten.
+    wanted = after.meta.metadata if update is None else update.metadata
+    if (taken or update is not None) and metadata_held(write.metadata) != metadata_told(wanted):
+        raise Difference(f"the metadata that {who} writes", metadata_told(wanted), metadata_held(write.metadata))
     if taken:
         system.metadata, system.version = write.metadata, system.version + 1
     outcome = Outcome.OK if taken else Outcome.BAD_VERSION
@@ -267,6 +267,9 @@ def _replace_bookies(system: System, step: Taken, c: ModelValue, ensemble: Seque
     who, before = name(c), ensemble_of(step.before._ensemble(c))
     failed = {name(b) for b in step.before._failed(c)}
     fresh = [b for b in ensemble_of(ensemble) if b not in before]
+    if not fresh:  # a change that was refused at once, of which nothing is left: any will do
+        system.tell_bookies(who, tuple(name(b) for b in step.after.bookies))
+        return [b for b in before if b in failed]
     left = system.left.get(who, frozenset())
     if preferred(fresh, left) != fresh:
         raise NotRealisable("order of bookies")
@@ -311,7 +314,7 @@ def _client_closes_ledger(system: System, step: Taken, c: ModelValue) -> None:
 def _outstanding_adds(system: System, c: str) -> list[tuple[int, str]]:
     """Adds of a client that are not answered, as far as it knows: their numbers and bookies."""
     found = [(each.txn, each.bookie) for each in system.outbox.get(c, ())]
-    for channels in (((channel, txn) for channel, (txn, _) in system.flying.items()), system.lost.items()):
+    for channels in (((channel, txn) for channel, (txn, _) in system.flying.items()), system.lost.items(), system.dropped.items()):
         for (source, to, message), txn in channels:
             if c in (source, to) and isinstance(message, (AddEntryRequest, AddEntryResponse)):
                 found.append((txn, to if source == c else source))

@@ -96,6 +96,8 @@ class System:
         """The number of the last request of a client that was in its outbox after a step."""
         self.flying: dict[Channel, tuple[int, Request | Response]] = {}
         self.lost: dict[Channel, int] = {}
+        self.dropped: dict[Channel, int] = {}
+        """Messages that were on their way to a bookie that crashed, where the protocol does not know of losses."""
         self.writes: dict[str, WriteMetadata | CreateMetadata] = {}
         """Writes that are on their way to the metadata service; ``reads``: so are these."""
         self.reads: dict[str, int] = {}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
 
 from fencepost.errors import SystemFailure
 from fencepost.spec.context import Slot
@@ -19,6 +23,167 @@ from fencepost.store.driven.system import Difference, Settings, System
 from fencepost.store.rules.protections import Protections
 
 Row = tuple[int, ...]
+
+MOST_TOLD = 20
+"""Differences of which the whole way is kept, the shortest ones."""
+
+
+class Edge(NamedTuple):
+    """A step of a table: from one state to another, both by their fingerprints."""
+
+    source: int
+    action: str
+    parameters: str
+    target: int
+
+
+class Part(msgspec.Struct):
+    """Some transitions to drive, and the ways to where they begin: a tree of steps, by the states that they lead from."""
+
+    edges: dict[int, list[Edge]]
+    tree: dict[int, list[Edge]]
+
+    @staticmethod
+    def of(edges: Iterable[Edge], tree: Iterable[Edge]) -> Part:
+        """The part with these edges, and these steps of the tree."""
+        part = Part({}, {})
+        for held, given in ((part.edges, edges), (part.tree, tree)):
+            for edge in given:
+                held.setdefault(edge.source, []).append(edge)
+        return part
+
+
+class Found(msgspec.Struct):
+    """A difference: the way to it, the last step being the one after which it shows, the variable, and what it was to be and is."""
+
+    way: list[Edge]
+    variable: str
+    expected: str
+    actual: str
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """What differences have in common that are told together."""
+        return self.way[-1].action, self.variable
+
+
+class Told(msgspec.Struct):
+    """What came of driving. ``covered``: transitions that the roles have taken, by actions; ``skipped``: those that no role takes, by reasons;
+    ``failed``: both these and those that differ; ``unreached``: states to which there was no way without such a step, and ``beyond``: the transitions
+    from there. ``kinds``: how many differences of each kind.
+    """
+
+    covered: Counter[str] = msgspec.field(default_factory=Counter)
+    skipped: Counter[str] = msgspec.field(default_factory=Counter)
+    kinds: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    found: list[Found] = msgspec.field(default_factory=list)
+    failed: set[Edge] = msgspec.field(default_factory=set)
+    unreached: set[int] = msgspec.field(default_factory=set)
+    beyond: int = 0
+    behaviours: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+
+    def add(self, other: Told) -> None:
+        """Take in what came of driving something else."""
+        for name in ("covered", "skipped", "kinds"):
+            getattr(self, name).update(getattr(other, name))
+        self.found = sorted([*self.found, *other.found], key=lambda found: (len(found.way), found.way))[:MOST_TOLD]
+        self.failed |= other.failed
+        self.unreached |= other.unreached
+        self.beyond += other.beyond
+        self.behaviours += other.behaviours
+        self.steps += other.steps
+        self.seconds += other.seconds
+
+    @property
+    def differing(self) -> int:
+        """Transitions after which the roles are not where the protocol is."""
+        return sum(self.kinds.values())
+
+
+class _Way:
+    """A step on the way from the initial state, and those before it."""
+
+    __slots__ = ("before", "edge")
+
+    def __init__(self, before: _Way | None, edge: Edge) -> None:
+        self.before = before
+        self.edge = edge
+
+
+def _whole(way: _Way | None) -> list[Edge]:
+    edges = []
+    while way is not None:
+        edges.append(way.edge)
+        way = way.before
+    return edges[::-1]
+
+
+def drive_part(driver: Driver, part: Part) -> Told:
+    """Drive every transition of a part, each once, and the steps that it takes to get there."""
+    began, told = time.perf_counter(), Told()
+    row, system = driver.begin()
+    to_go: list[tuple[int, Row, System, _Way | None]] = [(driver.fingerprint(row), row, system, None)]
+    reached = set[int]()
+    while to_go:
+        state, row, system, way = to_go.pop()
+        reached.add(state)
+        wanted, onward = part.edges.get(state, ()), set(part.tree.get(state, ()))
+        told.behaviours += not (wanted or onward)
+        for edge, root, outcome in _steps(driver, row, {*wanted, *onward}):
+            counts, there = edge in wanted, _Way(way, edge)
+            fork = system.fork()
+            told.steps += 1
+            try:
+                after = driver.step(fork, row, root, outcome)
+            except (NotRealisable, Difference) as error:
+                if counts:
+                    _note(told, edge, there, error)
+                continue
+            if counts:
+                told.covered[edge.action] += 1
+            if edge in onward:
+                to_go.append((edge.target, after, fork, there))
+            else:
+                told.behaviours += 1
+    told.unreached = part.edges.keys() - reached
+    told.beyond = sum(len(part.edges[state]) for state in told.unreached)
+    told.found = sorted(told.found, key=lambda found: (len(found.way), found.way))[:MOST_TOLD]
+    told.seconds = time.perf_counter() - began
+    return told
+
+
+def _steps(driver: Driver, row: Row, edges: set[Edge]) -> Iterable[tuple[Edge, Root, Outcome]]:
+    """Edges from one state, with the steps that they are, in an order of their own. Raises :class:`SystemFailure` if one is none."""
+    outcomes: Mapping[int, Outcome] = {}
+    last: tuple[str, str] | None = None
+    for edge in sorted(edges):
+        which = edge.action, edge.parameters
+        if which not in driver.actions:
+            raise SystemFailure(f"the protocol has no action {edge.action}({edge.parameters}), as the table of states says: check it again")
+        root = driver.actions[which]
+        if which != last:
+            outcomes, last = driver.outcomes(root, row), which
+        if edge.target not in outcomes:
+            raise SystemFailure(f"the protocol does not take {root.title} as the table of states says: check it again")
+        yield edge, root, outcomes[edge.target]
+
+
+def _note(told: Told, edge: Edge, way: _Way, error: NotRealisable | Difference) -> None:
+    told.failed.add(edge)
+    if isinstance(error, NotRealisable):
+        told.skipped[error.reason] += 1
+        return
+    variable = driven_text(error.variable)
+    told.kinds[edge.action, variable] += 1
+    if len(told.found) < 10 * MOST_TOLD or len(_whole(way)) < max(len(found.way) for found in told.found):
+        told.found.append(Found(_whole(way), variable, driven_text(error.expected), driven_text(error.actual)))
+
+
+def driven_text(value: object) -> str:
+    """A value of either side in one line."""
+    return " ".join(str(value).split())
 
 
 class Reading:
