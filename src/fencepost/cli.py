@@ -40,6 +40,7 @@ APART = {
     "bookie": "run a bookie, and look after it",
     "ledger": "create, write, read and recover ledgers",
     "record": "stand between clients and bookies, write down what passes, and make faults",
+    "drive": "drive the roles of the ledger store along behaviours of their protocol",
 }
 """Commands in modules of :mod:`fencepost.commands` by the same names, which have ``add_options(parser)`` and ``run(given)``."""
 

@@ -52,6 +52,16 @@ class Part(msgspec.Struct):
                 held.setdefault(edge.source, []).append(edge)
         return part
 
+    def needed(self) -> Part:
+        """The same without steps of the tree that lead to none of the transitions."""
+        before = {edge.target: edge for edges in self.tree.values() for edge in edges}
+        kept: dict[int, Edge] = {}
+        for state in self.edges:
+            while state in before and state not in kept:
+                kept[state] = before[state]
+                state = before[state].source
+        return Part.of((edge for edges in self.edges.values() for edge in edges), kept.values())
+
 
 class Found(msgspec.Struct):
     """A difference: the way to it, the last step being the one after which it shows, the variable, and what it was to be and is."""

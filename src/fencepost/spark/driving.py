@@ -1,0 +1,151 @@
+"""Behaviours for Spark: the states and steps of a table, dealt out so that each task can go along the ways to its own.
+
+The states up to a level, the *top*, go to every task. Each state below belongs to the last one of the top on the way to it, its *stem*; what
+begins at the states of a stem is one task's. So no way is gone twice but that through the top.
+
+This knows nothing of what is driven: a task calls what it is given with the edges and the steps of the tree.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from fencepost.spark.sql import edges as edges_of
+from fencepost.spark.sql import states as states_of
+from fencepost.states.manifest import StateSpace
+
+Step = tuple[int, str, str, int]
+"""From which state, by which action with which parameters, to which state: states by their fingerprints."""
+
+Work = Callable[[Sequence[Step], Sequence[Step]], bytes]
+"""What a task does: is given edges, and steps of the tree on the ways to where they begin; tells what came of it."""
+
+MOST_TOP = 20_000
+"""States of the top, at most."""
+
+TASK_EDGES = 20_000
+"""Edges that are worth a task of their own."""
+
+
+def every_edge(spark: Any, space: StateSpace, work: Work) -> list[bytes]:
+    """Let tasks work on all edges of a table between two of its states; what they tell."""
+    from pyspark.sql import functions as f
+
+    states = states_of(spark, space.directory).select("fingerprint", "depth", "parent", "action", "parameters")
+    edges = edges_of(spark, space.directory).join(states.select(f.col("fingerprint").alias("target")), "target")
+    top, depth = _top(states)
+    stems = _stems(states, depth)
+    begun = f.col("fingerprint") == f.col("source")
+    mine = edges.join(stems, begun).select("stem", f.lit(True).alias("wanted"), "source", "action", "parameters", "target")
+    below = states.where(f.col("depth") > depth).join(stems, "fingerprint")
+    tree = below.select(
+        "stem", f.lit(False).alias("wanted"), f.col("parent").alias("source"), "action", "parameters", f.col("fingerprint").alias("target")
+    )
+    count = space.manifest.edges or 0
+    tasks = max(spark.sparkContext.defaultParallelism, count // TASK_EDGES)
+    return _told(spark, mine.unionByName(tree).repartition(tasks, "stem"), top, work)
+
+
+def ways_to(spark: Any, space: StateSpace, ranked: Callable[[Any], Any], count: int, work: Work) -> list[bytes]:
+    """Let tasks work on the ways to ``count`` states: those with the least numbers, as ``ranked`` gives them for an array of fingerprints."""
+    from pyspark.sql import functions as f
+
+    states = states_of(spark, space.directory).select("fingerprint", "parent", "action", "parameters")
+
+    def least(batches: Iterator[Any]) -> Iterator[Any]:
+        import numpy as np
+        import pyarrow as pa
+
+        for batch in batches:
+            fingerprints = batch.column(0).to_numpy(zero_copy_only=False)
+            ranks = ranked(fingerprints)
+            first = np.argsort(ranks)[:count]
+            # Spark has no unsigned numbers: the order is kept by moving them down.
+            rank = (ranks[first] ^ np.uint64(1 << 63)).view(np.int64)
+            yield pa.record_batch([pa.array(fingerprints[first]), pa.array(rank)], names=["fingerprint", "rank"])
+
+    chosen = states.select("fingerprint").mapInArrow(least, "fingerprint long, rank long").orderBy("rank").limit(count)
+    steps: dict[int, Step] = {}
+    frontier = {row.fingerprint for row in chosen.collect()}
+    while frontier:
+        wanted = f.broadcast(spark.createDataFrame([(state,) for state in sorted(frontier)], "fingerprint long"))
+        last = states.join(wanted, "fingerprint").where(f.col("parent").isNotNull()).collect()
+        steps |= {row.fingerprint: (row.parent, row.action, row.parameters, row.fingerprint) for row in last}
+        frontier = {row.parent for row in last} - steps.keys()
+    rows = [(stem, True, *step) for step, stem in zip(steps.values(), _dealt(steps), strict=True)]
+    schema = "stem long, wanted boolean, source long, action string, parameters string, target long"
+    tasks = spark.sparkContext.defaultParallelism
+    return _told(spark, spark.createDataFrame(rows, schema).repartition(tasks, "stem"), list(steps.values()), work)
+
+
+def _dealt(steps: dict[int, Step]) -> list[int]:
+    """For each step something that steps of one way have in common: the state that their way is in after a few steps."""
+    depths: dict[int, int] = {}
+
+    def way(state: int) -> list[int]:
+        found = [state]
+        while state in steps:
+            state = steps[state][0]
+            found.append(state)
+        return found[::-1]
+
+    for state in steps:
+        depths[state] = len(way(state))
+    cut = sorted(depths.values())[len(depths) // 3] if depths else 0
+    return [way(state)[: cut + 1][-1] for state in steps]
+
+
+def _top(states: Any) -> tuple[list[Step], int]:
+    """The steps to all states up to a level, and that level."""
+    from pyspark.sql import functions as f
+
+    counts = {row["depth"]: row["count"] for row in states.groupBy("depth").count().collect()}
+    total = depth = 0
+    while depth + 1 in counts and (total + counts[depth + 1] <= MOST_TOP or not depth):
+        depth += 1
+        total += counts[depth]
+    depth = max(1, min(depth, len(counts) * 2 // 3))  # a small table is dealt out too
+    top = states.where((f.col("depth") <= depth) & f.col("parent").isNotNull()).select("parent", "action", "parameters", "fingerprint")
+    return [tuple(row) for row in top.collect()], depth
+
+
+def _stems(states: Any, depth: int) -> Any:
+    """For each state its stem, found by going back twice as far each time."""
+    from pyspark.sql import functions as f
+
+    deepest = states.agg(f.max("depth")).first()[0] or 1
+    below = f.col("depth") > depth
+    stems = states.select("fingerprint", f.when(below, f.col("parent")).otherwise(f.col("fingerprint")).alias("stem"))
+    reach = 1
+    while reach < deepest - depth:
+        stems = stems.localCheckpoint()
+        further = stems.select(f.col("fingerprint").alias("at"), f.col("stem").alias("further"))
+        stems = stems.join(further, f.col("stem") == f.col("at")).select("fingerprint", f.col("further").alias("stem"))
+        reach *= 2
+    return stems.localCheckpoint()
+
+
+def _told(spark: Any, rows: Any, top: list[Step], work: Work) -> list[bytes]:
+    """What tasks tell of their rows."""
+    shared = spark.sparkContext.broadcast(pickle.dumps(top))
+
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        names = ("source", "action", "parameters", "target")
+        wanted: list[Step] = []
+        tree: list[Step] = []
+        for batch in batches:
+            columns = [batch.column(name).to_pylist() for name in names]
+            for wants, *step in zip(batch.column("wanted").to_pylist(), *columns, strict=True):
+                (wanted if wants else tree).append(tuple(step))
+        if wanted:
+            told = work(wanted, [*pickle.loads(shared.value), *tree])
+            yield pa.record_batch([pa.array([told], pa.binary())], names=["told"])
+
+    try:
+        return [bytes(row.told) for row in rows.select("stem", "wanted", "source", "action", "parameters", "target").mapInArrow(task, "told binary").collect()]
+    finally:
+        shared.destroy()

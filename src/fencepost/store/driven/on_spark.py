@@ -1,0 +1,59 @@
+"""Driving on Spark: each task drives what begins at its own states. What they could not reach, this process tries by other ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from fencepost.spark import driving
+from fencepost.spark.sql import edges as edges_of
+from fencepost.states.manifest import StateSpace
+from fencepost.store.checked.store import Store as Protocol
+from fencepost.store.driven.table import MOST, Tree, must_have_edges, protocol_of, ranks, with_other_ways
+from fencepost.store.driven.walk import Driver, Edge, Part, Told, drive_part
+from fencepost.store.rules.protections import Protections
+
+
+def every_transition(spark: Any, space: StateSpace, protections: Protections | None = None) -> Told:
+    """Drive every transition of a table."""
+    must_have_edges(space)
+    protocol = protocol_of(space)
+    work = partial(_driven, protocol.constants, protections)
+    told = _together(driving.every_edge(spark, space, work))
+    if told.unreached and told.beyond <= MOST:
+        edges = _edges_about(spark, space, told.unreached)
+        told = with_other_ways(Driver(protocol, protections), told, edges, Tree(space))
+    return told
+
+
+def sample(spark: Any, space: StateSpace, count: int, seed: int, protections: Protections | None = None) -> Told:
+    """Drive the ways to so many states of a table that a seed chooses: the same states as in one process."""
+    work = partial(_driven, protocol_of(space).constants, protections)
+    return _together(driving.ways_to(spark, space, partial(ranks, seed=seed), count, work))
+
+
+def _driven(constants: Mapping[str, Any], protections: Protections | None, edges: Sequence[driving.Step], tree: Sequence[driving.Step]) -> bytes:
+    """What a task does."""
+    driver = Driver(Protocol(**constants), protections)
+    part = Part.of((Edge(*edge) for edge in edges), (Edge(*step) for step in tree))
+    return msgspec.msgpack.encode(drive_part(driver, part.needed()))
+
+
+def _together(told: Sequence[bytes]) -> Told:
+    whole = Told()
+    for each in told:
+        whole.add(msgspec.msgpack.decode(each, type=Told))
+    return whole
+
+
+def _edges_about(spark: Any, space: StateSpace, states: set[int]) -> list[Edge]:
+    """The edges from and to some states."""
+    from pyspark.sql import functions as f
+
+    wanted = f.broadcast(spark.createDataFrame([(state,) for state in sorted(states)], "state long"))
+    edges = edges_of(spark, space.directory).select(*Edge._fields)
+    found = [edges.join(wanted, f.col(end) == f.col("state")).select(*Edge._fields).collect() for end in ("source", "target")]
+    return [Edge(*row) for row in {tuple(row) for rows in found for row in rows}]

@@ -1,0 +1,129 @@
+"""What came of driving, in words and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fencepost import errors
+from fencepost.report import numbers
+from fencepost.report.numbers import plural
+from fencepost.report.text import trace_story
+from fencepost.states.manifest import StateSpace
+from fencepost.store.driven.actions import REASONS
+from fencepost.store.driven.walk import Driver, Edge, Found, Told
+from fencepost.trace import Trace, replay
+from fencepost.trace.json import states
+
+
+def exit_code(told: Told) -> int:
+    """That of a check: whether the roles and the protocol are the same thing, and whether all was driven."""
+    return errors.SAFETY_VIOLATED if told.differing else errors.HOLDS
+
+
+def verdict(told: Told) -> str:
+    """The first line."""
+    if told.differing:
+        return "DIFFERS  the roles do not do what the protocol does"
+    return "FOLLOWS  the roles can do what the protocol does, and are where it is"
+
+
+def trace_to(driver: Driver, found: Found) -> Trace:
+    """The behaviour of the protocol up to the step after which the difference shows."""
+    (initial,) = driver.stepper.initial_states()
+    row, moves = initial.ids, []
+    for edge in found.way:
+        root = driver.actions[edge.action, edge.parameters]
+        outcome = driver.outcomes(root, row)[edge.target]
+        moves.append((root.index, outcome.choices))
+        row = driver.stepper.apply(row, outcome)
+    return replay(driver.stepper, initial, moves)
+
+
+def difference(found: Found) -> list[str]:
+    """What differs."""
+    step = _title(found.way[-1])
+    return [f"After step {len(found.way)}, {step}:", f"  {found.variable}", f"    protocol  {found.expected}", f"    roles     {found.actual}"]
+
+
+def story(space: StateSpace, told: Told, trace: Trace | None, seconds: float, without: Sequence[str], width: int) -> str:
+    """All of it as text. ``trace``: the behaviour to the first difference."""
+    lines = [verdict(told), space.title]
+    if without:
+        lines.append(f"roles without {', '.join(without)}")
+    lines.append("")
+    if trace is not None:
+        lines += [*difference(told.found[0]), ""]
+        lines += [f"The behaviour: {plural(len(trace), 'state')}", "", trace_story(trace, width=width).rstrip("\n"), ""]
+        if told.differing > 1:
+            lines += [f"{plural(told.differing, 'transition')} differ, by action and variable:"]
+            lines += [f"  {count:>9,}  {action}: {variable}" for (action, variable), count in told.kinds.most_common(10)]
+            lines.append("")
+    skipped = told.skipped.most_common()
+    if skipped:
+        lines += ["No role takes these transitions:", *(f"  {count:>9,}  {REASONS[reason]}" for reason, count in skipped)]
+    if told.beyond:
+        lines.append(f"  {told.beyond:>9,}  come after one of these or a difference, and there was no other way to them")
+    if skipped or told.beyond:
+        lines.append("")
+    covered, edges = sum(told.covered.values()), space.manifest.edges
+    rows = [
+        ("behaviours", numbers.count(told.behaviours), ""),
+        ("steps", numbers.count(told.steps), numbers.rate(told.steps / (seconds or 1e-9))),
+        ("transitions", numbers.count(covered), f"of {edges:,} in the table" if edges is not None else "the table does not say of how many"),
+        ("actions", numbers.count(sum(1 for count in told.covered.values() if count)), ", ".join(never_taken(space, told)) and "never taken: " + ", ".join(never_taken(space, told))),
+        ("time", numbers.seconds(seconds), ""),
+    ]
+    column = max(len(value) for _, value, _ in rows)
+    lines += [f"  {name:<14}{value:<{column}}  {remark}".rstrip() for name, value, remark in rows]
+    return "\n".join(lines)
+
+
+def never_taken(space: StateSpace, told: Told) -> list[str]:
+    """The actions of the protocol that no transition was driven of."""
+    from fencepost.store.checked.store import Store
+    from fencepost.store.driven.actions import HANDLERS
+
+    assert space.manifest.protocol == Store.name
+    return [action for action in HANDLERS if not told.covered[action]]
+
+
+def data(space: StateSpace, told: Told, trace: Trace | None, seconds: float, without: Sequence[str]) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "protocol": space.manifest.protocol,
+        "constants": space.manifest.shown,
+        "without": list(without),
+        "verdict": "differs" if told.differing else "follows",
+        "behaviours": told.behaviours,
+        "steps": told.steps,
+        "transitions": {
+            "table": space.manifest.edges,
+            "covered": sum(told.covered.values()),
+            "skipped": sum(told.skipped.values()),
+            "differing": told.differing,
+            "beyond": told.beyond,
+        },
+        "actions": dict(sorted(told.covered.items())),
+        "skipped": [{"reason": reason, "doc": REASONS[reason], "transitions": count} for reason, count in told.skipped.most_common()],
+        "differences": [
+            {"action": action, "variable": variable, "transitions": count} for (action, variable), count in told.kinds.most_common()
+        ],
+        "first": None if trace is None else first(told.found[0], trace),
+        "seconds": seconds,
+    }
+
+
+def first(found: Found, trace: Trace) -> dict[str, Any]:
+    """A difference with its behaviour."""
+    return {
+        "step": _title(found.way[-1]),
+        "variable": found.variable,
+        "expected": found.expected,
+        "actual": found.actual,
+        "trace": states(trace),
+    }
+
+
+def _title(edge: Edge) -> str:
+    return f"{edge.action}({edge.parameters})" if edge.parameters else edge.action
