@@ -182,7 +182,7 @@ def _bookie_answers(system: System, step: Taken, b: ModelValue, c: ModelValue) -
     if told != expected:
         raise Difference(f"what {b} answers to {c}", expected, told)
     if isinstance(message, AddEntryRequest) and step.action == "bookie_sends_add_confirmed_response":
-        carried[message.entry.id] = message.lac
+        system.carried[name(b)] = {**carried, message.entry.id: message.lac}
     for to, sent, lost in step.sent(b):
         system.answer(name(b), name(to), sent, txn, response, lost)
 

@@ -227,6 +227,7 @@ def _reader(system: System, after: Protocol, r: ModelValue) -> Iterator[tuple[st
             yield f"reader.{r}: what it has read", data_of(expected.entry_id or 0), told.value
     yield f"reader.{r}.result", expected.result, result
     if expected.result is None:
+        yield f"reader.{r}: whether it doubts what it was told", False, who in system.reads
         (read,) = role.reads.values()
         yield f"reader.{r}.entry_id", expected.entry_id, read.entry_id + 1
         yield f"reader.{r}.asked", names(expected.asked), frozenset(read.asked)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
-
-import msgspec
 
 from fencepost.spark import driving
 from fencepost.spark.sql import edges as edges_of
@@ -39,13 +38,13 @@ def _driven(constants: Mapping[str, Any], protections: Protections | None, edges
     """What a task does."""
     driver = Driver(Protocol(**constants), protections)
     part = Part.of((Edge(*edge) for edge in edges), (Edge(*step) for step in tree))
-    return msgspec.msgpack.encode(drive_part(driver, part.needed()))
+    return pickle.dumps(drive_part(driver, part.needed()))
 
 
 def _together(told: Sequence[bytes]) -> Told:
     whole = Told()
     for each in told:
-        whole.add(msgspec.msgpack.decode(each, type=Told))
+        whole.add(pickle.loads(each))
     return whole
 
 
