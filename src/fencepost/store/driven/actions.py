@@ -61,10 +61,17 @@ class Taken:
     """A step of the protocol: ``before`` and ``after`` are the protocol bound to the states."""
 
     def __init__(
-        self, action: str, parameters: Mapping[str, Any], events: Sequence[Event], before: Protocol, after: Protocol
+        self,
+        action: str,
+        parameters: Mapping[str, Any],
+        choices: Sequence[Any],
+        events: Sequence[Event],
+        before: Protocol,
+        after: Protocol,
     ) -> None:
         self.action = action
         self.parameters = parameters
+        self.choices = choices
         self.events = events
         self.before = before
         self.after = after
@@ -216,7 +223,7 @@ def _take_write(system: System, step: Taken, c: ModelValue) -> None:
     if taken:
         system.metadata, system.version = write.metadata, system.version + 1
     outcome = Outcome.OK if taken else Outcome.BAD_VERSION
-    if update is not None and update.answer is Answer.LOST and taken:
+    if taken and Answer.LOST in step.choices:
         outcome = Outcome.UNKNOWN
     if update is None:
         system.tell_metadata(who, outcome, write.txn, system.version)

@@ -260,7 +260,7 @@ class Driver:
         store, protocol = self.stepper.store, self.protocol
         before_it: Any = protocol.bound_to(Reading(store, row))  # type: ignore[arg-type]
         after_it: Any = protocol.bound_to(Reading(store, after))  # type: ignore[arg-type]
-        taken = Taken(root.name, root.parameters, outcome.events, before_it, after_it)
+        taken = Taken(root.name, root.parameters, outcome.labels, outcome.events, before_it, after_it)
         try:
             drive(system, taken)
             compare(system, taken)
