@@ -443,5 +443,5 @@ def test_a_directory_without_a_state_space(tmp_path: Path) -> None:
 def test_a_shipped_protocol_is_found_again_by_its_name_wherever_it_lives(tmp_path: Path) -> None:
     for name in ("store", "ledger-chaining"):
         protocol = shipped(name)
-        check(protocol(), options=Options(max_depth=3), states=tmp_path / name)
+        fencepost.check(protocol(), max_depth=3, states=tmp_path / name)
         assert type(StateSpace(tmp_path / name).protocol()) is protocol

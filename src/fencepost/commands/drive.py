@@ -11,22 +11,50 @@ from fencepost.errors import OptionError
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What can be typed after ``fencepost drive``."""
-    parser.description = "Drive the roles of the store along behaviours out of a table of states, and compare them with the protocol after each step."
-    parser.add_argument("--protocol", metavar="NAME", default="store", help="the protocol of the table; there are roles of store")
+    parser.description = (
+        "Drive the roles of the store along behaviours out of a table of states, "
+        "and compare them with the protocol after each step."
+    )
     parser.add_argument(
-        "--states", metavar="DIR", type=arguments.place, required=True, help="the table: what fencepost check store --states DIR --edges wrote"
+        "--protocol", metavar="NAME", default="store", help="the protocol of the table; there are roles of store"
+    )
+    parser.add_argument(
+        "--states",
+        metavar="DIR",
+        type=arguments.place,
+        required=True,
+        help="the table: what fencepost check store --states DIR --edges wrote",
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--every-transition", action="store_true", help="drive every transition of the table, which is the default")
+    which.add_argument(
+        "--every-transition", action="store_true", help="drive every transition of the table, which is the default"
+    )
     which.add_argument("--sample", metavar="N", type=arguments.count, help="drive the ways to N states")
-    parser.add_argument("--seed", metavar="N", type=arguments.number, default=0, help="chooses the states of --sample; by default 0")
-    parser.add_argument("--without", metavar="PROTECTION", action="append", default=[], help="switch a protection of the roles off (repeatable)")
+    parser.add_argument(
+        "--seed", metavar="N", type=arguments.number, default=0, help="chooses the states of --sample; by default 0"
+    )
+    parser.add_argument(
+        "--without",
+        metavar="PROTECTION",
+        action="append",
+        default=[],
+        help="switch a protection of the roles off (repeatable)",
+    )
     told = parser.add_argument_group("results")
-    told.add_argument("--json", metavar="FILE", help="all of it for programs; - for standard output, and nothing else there")
+    told.add_argument(
+        "--json", metavar="FILE", help="all of it for programs; - for standard output, and nothing else there"
+    )
     told.add_argument("--sequence", metavar="FILE", help="the behaviour to the first difference as a sequence diagram")
     spark = parser.add_argument_group("on Spark")
     spark.add_argument("--master", metavar="URL", help="drive on Spark, and where that is; by default in this process")
-    spark.add_argument("--conf", metavar="KEY=VALUE", action="append", default=[], type=arguments.setting, help="a setting of Spark; can be given several times")
+    spark.add_argument(
+        "--conf",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        type=arguments.setting,
+        help="a setting of Spark; can be given several times",
+    )
 
 
 def run(given: argparse.Namespace) -> int:
@@ -66,13 +94,21 @@ def run(given: argparse.Namespace) -> int:
     table.must_have_driven(told)
     trace = report.trace_to(Driver(protocol), told.found[0]) if told.found else None
     if given.json is not None:
-        _write_rows("json", given.json, iter([dumps(report.data(space, told, trace, seconds, given.without), indent=2), "\n"]))
+        _write_rows(
+            "json", given.json, iter([dumps(report.data(space, told, trace, seconds, given.without), indent=2), "\n"])
+        )
     if given.sequence is not None and trace is not None:
         from fencepost.report.sequence import sequence
 
-        _write_rows("sequence", given.sequence, iter([sequence(trace, "; ".join(line.strip() for line in report.difference(told.found[0])))]))
+        _write_rows(
+            "sequence",
+            given.sequence,
+            iter([sequence(trace, "; ".join(line.strip() for line in report.difference(told.found[0])))]),
+        )
     if given.json != "-":
         output.say(report.story(space, told, trace, seconds, given.without, _width()))
     if not space.manifest.complete:
-        output.complain(f"{given.states} is not complete: {space.manifest.ended or 'the search ended early'}", None, False)
+        output.complain(
+            f"{given.states} is not complete: {space.manifest.ended or 'the search ended early'}", None, False
+        )
     return report.exit_code(told)

@@ -1,7 +1,7 @@
 """Behaviours for Spark: the states and steps of a table, dealt out so that each task can go along the ways to its own.
 
-The states up to a level, the *top*, go to every task. Each state below belongs to the last one of the top on the way to it, its *stem*; what
-begins at the states of a stem is one task's. So no way is gone twice but that through the top.
+The states up to a level, the *top*, go to every task. Each state below belongs to the last one of the top on the way
+to it, its *stem*; what begins at the states of a stem is one task's. So no way is gone twice but that through the top.
 
 This knows nothing of what is driven: a task calls what it is given with the edges and the steps of the tree.
 """
@@ -38,10 +38,17 @@ def every_edge(spark: Any, space: StateSpace, work: Work) -> list[bytes]:
     top, depth = _top(states)
     stems = _stems(states, depth)
     begun = f.col("fingerprint") == f.col("source")
-    mine = edges.join(stems, begun).select("stem", f.lit(True).alias("wanted"), "source", "action", "parameters", "target")
+    mine = edges.join(stems, begun).select(
+        "stem", f.lit(True).alias("wanted"), "source", "action", "parameters", "target"
+    )
     below = states.where(f.col("depth") > depth).join(stems, "fingerprint")
     tree = below.select(
-        "stem", f.lit(False).alias("wanted"), f.col("parent").alias("source"), "action", "parameters", f.col("fingerprint").alias("target")
+        "stem",
+        f.lit(False).alias("wanted"),
+        f.col("parent").alias("source"),
+        "action",
+        "parameters",
+        f.col("fingerprint").alias("target"),
     )
     count = space.manifest.edges or 0
     tasks = max(spark.sparkContext.defaultParallelism, count // TASK_EDGES)
@@ -49,7 +56,8 @@ def every_edge(spark: Any, space: StateSpace, work: Work) -> list[bytes]:
 
 
 def ways_to(spark: Any, space: StateSpace, ranked: Callable[[Any], Any], count: int, work: Work) -> list[bytes]:
-    """Let tasks work on the ways to ``count`` states: those with the least numbers, as ``ranked`` gives them for an array of fingerprints."""
+    """Let tasks work on the ways to ``count`` states: those with the least numbers, as ``ranked`` gives them for an
+    array of fingerprints."""
     from pyspark.sql import functions as f
 
     states = states_of(spark, space.directory).select("fingerprint", "parent", "action", "parameters")
@@ -81,7 +89,8 @@ def ways_to(spark: Any, space: StateSpace, ranked: Callable[[Any], Any], count: 
 
 
 def _dealt(steps: dict[int, Step]) -> list[int]:
-    """For each step something that steps of one way have in common: the state that their way is in after a few steps."""
+    """For each step something that steps of one way have in common: the state that their way is in after a few
+    steps."""
     depths: dict[int, int] = {}
 
     def way(state: int) -> list[int]:
@@ -107,7 +116,9 @@ def _top(states: Any) -> tuple[list[Step], int]:
         depth += 1
         total += counts[depth]
     depth = max(1, min(depth, len(counts) * 2 // 3))  # a small table is dealt out too
-    top = states.where((f.col("depth") <= depth) & f.col("parent").isNotNull()).select("parent", "action", "parameters", "fingerprint")
+    top = states.where((f.col("depth") <= depth) & f.col("parent").isNotNull()).select(
+        "parent", "action", "parameters", "fingerprint"
+    )
     return [tuple(row) for row in top.collect()], depth
 
 
@@ -146,6 +157,11 @@ def _told(spark: Any, rows: Any, top: list[Step], work: Work) -> list[bytes]:
             yield pa.record_batch([pa.array([told], pa.binary())], names=["told"])
 
     try:
-        return [bytes(row.told) for row in rows.select("stem", "wanted", "source", "action", "parameters", "target").mapInArrow(task, "told binary").collect()]
+        return [
+            bytes(row.told)
+            for row in rows.select("stem", "wanted", "source", "action", "parameters", "target")
+            .mapInArrow(task, "told binary")
+            .collect()
+        ]
     finally:
         shared.destroy()

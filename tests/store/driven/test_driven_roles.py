@@ -12,8 +12,8 @@ import pytest
 
 from fencepost import check, errors
 from fencepost.cli import main
-from fencepost.errors import FencepostError, SystemFailure
 from fencepost.engines.interface import Options
+from fencepost.errors import FencepostError, SystemFailure
 from fencepost.protocols import shipped
 from fencepost.spec.protocol import Protocol
 from fencepost.store.checked.store import Store
@@ -110,7 +110,10 @@ def first_found(constants: dict[str, Any], most: int) -> tuple[Difference | None
     [
         ({"bookies": 3, "ensemble_size": 3, "send_limit": 2} | LOSSLESS, set[str]()),
         (SMALL | {"crashes": 1} | LOSSLESS, {"limbo and fencing"}),
-        ({"bookies": 2, "clients": 1, "write_quorum": 1, "ack_quorum": 1, "send_limit": 3, "inflight_limit": 3}, {"lac of resend"}),
+        (
+            {"bookies": 2, "clients": 1, "write_quorum": 1, "ack_quorum": 1, "send_limit": 3, "inflight_limit": 3},
+            {"lac of resend"},
+        ),
         (ONE_COPY | TWO_ENTRIES | {"choose_ensembles": True}, set[str]()),
         ({"bookies": 4, "clients": 1}, set[str]()),
     ],
@@ -160,9 +163,17 @@ FAULTS: list[tuple[ModuleType, str, Callable[..., Any], str, dict[str, Any], str
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("module", "rule", "fault", "constants", "variable"), [pytest.param(m, r, f, c, v, id=w) for m, r, f, w, c, v in FAULTS])
+@pytest.mark.parametrize(
+    ("module", "rule", "fault", "constants", "variable"),
+    [pytest.param(m, r, f, c, v, id=w) for m, r, f, w, c, v in FAULTS],
+)
 def test_faults_in_roles_are_found(
-    monkeypatch: pytest.MonkeyPatch, module: ModuleType, rule: str, fault: Callable[..., Any], constants: dict[str, Any], variable: str
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    rule: str,
+    fault: Callable[..., Any],
+    constants: dict[str, Any],
+    variable: str,
 ) -> None:
     monkeypatch.setattr(module, rule, fault)
     found, _, _ = first_found(constants, 6_000)
@@ -174,7 +185,16 @@ def alike(variable: str) -> str:
     return "".join(letter for letter in variable if not letter.isdigit())
 
 
-@pytest.mark.parametrize("protection", ["fenced_bookies_refuse", "conditional_updates", "recovery_keeps_fragments", "write_back_before_close", "recovery_freezes_lac"])
+@pytest.mark.parametrize(
+    "protection",
+    [
+        "fenced_bookies_refuse",
+        "conditional_updates",
+        "recovery_keeps_fragments",
+        "write_back_before_close",
+        "recovery_freezes_lac",
+    ],
+)
 def test_roles_without_a_protection_are_found_out(tmp_path: Path, protection: str) -> None:
     constants = ONE_COPY | AT_ONCE if protection == "recovery_keeps_fragments" else ONE_BOOKIE | LOSSLESS | TWO_ENTRIES
     protections = ALL.replace(**{protection: False})
@@ -206,11 +226,24 @@ def test_the_command_follows(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_the_command_tells_a_difference_with_its_behaviour(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory, sequence = space(tmp_path / "states", **ONE_BOOKIE, **LOSSLESS), tmp_path / "sequence.txt"
-    given = ["drive", "--protocol", "store", "--states", directory, "--without", "fenced_bookies_refuse", "--sequence", str(sequence)]
+    given = [
+        "drive",
+        "--protocol",
+        "store",
+        "--states",
+        directory,
+        "--without",
+        "fenced_bookies_refuse",
+        "--sequence",
+        str(sequence),
+    ]
     assert main(given) == errors.SAFETY_VIOLATED
     said = capsys.readouterr().out
     assert said.startswith("DIFFERS")
-    assert "After step 5, bookie_sends_add_fenced_response(b=b1, c=c1):\n  what b1 answers to c1\n    protocol  AddEntryResponse(" in said
+    assert (
+        "After step 5, bookie_sends_add_fenced_response(b=b1, c=c1):\n  what b1 answers to c1\n    protocol  AddEntryResponse("
+        in said
+    )
     assert "The behaviour: 6 states" in said and "b1 → c1" in said
     assert "participant b1" in sequence.read_text()
     assert main([*given, "--json", "-"]) == errors.SAFETY_VIOLATED
@@ -259,4 +292,6 @@ def test_a_copy_of_a_role_goes_on_by_itself() -> None:
 
 def repr_of(role: Any) -> str:
     """All that a role is, but where its numbers come from."""
-    return repr({name: value for name, value in vars(role).items() if name not in ("txns", "adds")}) + repr(role.adds.pending)
+    return repr({name: value for name, value in vars(role).items() if name not in ("txns", "adds")}) + repr(
+        role.adds.pending
+    )

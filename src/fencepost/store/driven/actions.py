@@ -1,10 +1,12 @@
 """What each action of the protocol is for the roles: what happens to which of them, and what must come of it.
 
-The protocol takes a step for each thing that a client does; a role does several at once, as soon as it may (it is *eager*): it writes back what it
-has found, reads on, sends entries again that an ensemble lacks, marks and closes the ledger. What it sends then must be what the protocol can
-send by such steps alone (:func:`owed`); it waits in the outbox until the protocol sends it. If the protocol never does, it is in flight for ever.
+The protocol takes a step for each thing that a client does; a role does several at once, as soon as it may (it is
+*eager*): it writes back what it has found, reads on, sends entries again that an ensemble lacks, marks and closes the
+ledger. What it sends then must be what the protocol can send by such steps alone (:func:`owed`); it waits in the
+outbox until the protocol sends it. If the protocol never does, it is in flight for ever.
 
-A few steps no role of the store takes: :data:`REASONS`. Whether a step is one of them is decided by the behaviour alone, never by what a role does.
+A few steps no role of the store takes: :data:`REASONS`. Whether a step is one of them is decided by the behaviour
+alone, never by what a role does.
 """
 
 from __future__ import annotations
@@ -37,9 +39,9 @@ from fencepost.store.rules.quorums import write_set
 from fencepost.store.rules.recovery import lac_to_carry, may_close, may_read_ahead
 
 REASONS: Mapping[str, str] = {
-    "late fence": "a recovery reads as soon as enough bookies are fenced: it does not hear a higher LAC that comes later",
-    "lac of resend": "an entry that is sent again, to other bookies, carries the LAC that it was first sent with, and not today's",
-    "lac of last entry": "a bookie tells the LAC of its last entry, which a recovery may have written back with a lower one",
+    "late fence": "a recovery reads as soon as enough bookies are fenced: no higher LAC that comes later is heard",
+    "lac of resend": "an entry that is sent again, to other bookies, carries the LAC that it was first sent with",
+    "lac of last entry": "a bookie tells the LAC of its last entry, which may have been written back with a lower one",
     "limbo and fencing": "a bookie in limbo that has no entry does not say that it is fenced",
     "order of bookies": "a client takes bookies that it has not replaced before, where the protocol takes any",
     "length": "a recovery needs the length of the ledger from the last entry, which no bookie has any more",
@@ -79,11 +81,11 @@ class Taken:
     def received(self) -> tuple[ModelValue, ModelValue, Message]:
         """The message that is received, with its source and its receiver."""
         event = next(event for event in self.events if event.kind == "receive")
-        return event.source, event.dest, event.passed[0]  # type: ignore[return-value]
+        return event.source, event.dest, event.passed[0]
 
     def sent(self, by: ModelValue) -> list[tuple[ModelValue, Message, bool]]:
         """The messages that somebody sends: to whom, and whether they are lost."""
-        return [(e.dest, e.passed[0], e.lost) for e in self.events if e.kind == "send" and e.source == by]  # type: ignore[misc]
+        return [(e.dest, e.passed[0], e.lost) for e in self.events if e.kind == "send" and e.source == by]
 
 
 def drive(system: System, step: Taken) -> None:
@@ -98,7 +100,8 @@ def drive(system: System, step: Taken) -> None:
 
 
 def _consume(system: System, step: Taken, c: ModelValue) -> None:
-    """What the protocol sends in this step, the role must have wanted to send; what else it wants, it must be about to."""
+    """What the protocol sends in this step, the role must have wanted to send; what else it wants, it must be about
+    to."""
     who = name(c)
     for b, message, lost in step.sent(c):
         if isinstance(message, AddEntryRequest):
@@ -133,6 +136,7 @@ def owed(system: System, before: Protocol, after: Protocol, c: ModelValue) -> se
     client, found = after.client[c], set[tuple[str, Message]]()
     # A recovery that aborts may have written back entries that it found before the one that nobody can tell of.
     if client.status in (Status.OPEN, Status.IN_RECOVERY, Status.CLOSING_RECOVERED, Status.ABORTED):
+        assert client.seen is not None
         recovery = client.status is not Status.OPEN
         ensemble = current_ensemble(client.seen)
         for op in {*client.pending_add_ops, *before.client[c].pending_add_ops}:
@@ -286,8 +290,8 @@ def _replace_bookies(system: System, step: Taken, c: ModelValue, ensemble: Seque
 
 
 def _client_changes_ensemble(system: System, step: Taken, c: ModelValue) -> None:
-    """The role replaces the first bookie that fails at once. Where the protocol replaces several, that first write does not reach the metadata
-    service; when the role has found that out, it knows of all."""
+    """The role replaces the first bookie that fails at once. Where the protocol replaces several, that first write
+    does not reach the metadata service; when the role has found that out, it knows of all."""
     who, update = name(c), step.after.client[c].update
     metadata = step.after.meta.metadata if update is None else update.metadata
     assert metadata is not None
@@ -305,8 +309,8 @@ def _client_changes_ensemble(system: System, step: Taken, c: ModelValue) -> None
 
 
 def _client_closes_ledger(system: System, step: Taken, c: ModelValue) -> None:
-    """The caller closes the ledger. With entries that are not confirmed the role can do that only once it has given them up: bookies do not answer in
-    time, and there are no others. They may answer later all the same."""
+    """The caller closes the ledger. With entries that are not confirmed the role can do that only once it has given
+    them up: bookies do not answer in time, and there are no others. They may answer later all the same."""
     who = name(c)
     if step.before.client[c].pending_add_ops:
         system.tell_bookies(who, ())
@@ -321,7 +325,11 @@ def _client_closes_ledger(system: System, step: Taken, c: ModelValue) -> None:
 def _outstanding_adds(system: System, c: str) -> list[tuple[int, str]]:
     """Adds of a client that are not answered, as far as it knows: their numbers and bookies."""
     found = [(each.txn, each.bookie) for each in system.outbox.get(c, ())]
-    for channels in (((channel, txn) for channel, (txn, _) in system.flying.items()), system.lost.items(), system.dropped.items()):
+    for channels in (
+        ((channel, txn) for channel, (txn, _) in system.flying.items()),
+        system.lost.items(),
+        system.dropped.items(),
+    ):
         for (source, to, message), txn in channels:
             if c in (source, to) and isinstance(message, (AddEntryRequest, AddEntryResponse)):
                 found.append((txn, to if source == c else source))
@@ -366,6 +374,7 @@ def _must_know_length(step: Taken, c: ModelValue) -> None:
     end = client.last_recoverable_entry
     if client.status is not Status.IN_RECOVERY or not is_to_close(after, c) or end < 1 or end != client.recovery_lac:
         return
+    assert client.seen is not None
     asked = after._write_set(end, tuple(fragment_of(client.seen.fragments, end).ensemble))
     if not any(after.bookie[b].entry(end) for b in asked):
         raise NotRealisable("length")
@@ -378,6 +387,7 @@ def _recovery_changes_ensemble(system: System, step: Taken, c: ModelValue) -> No
         failed = [name(b) for b in step.before._failed(c)]
     else:
         metadata = client.seen if client.update is None else client.update.metadata
+        assert metadata is not None
         failed = _replace_bookies(system, step, c, current_ensemble(metadata))
     for b in failed:
         for channel in _lost_adds(system, who, b):

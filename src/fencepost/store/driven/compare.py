@@ -1,7 +1,7 @@
 """Whether the roles are in the state that the protocol is in.
 
-What is compared of each is in the functions below; what is not, and why, in
-:data:`NOT_COMPARED`. A role does at once what the protocol may do later (see `actions`): it is compared with the protocol as it is after that.
+What is compared of each is in the functions below; what is not, and why, in :data:`NOT_COMPARED`. A role does at once
+what the protocol may do later (see `actions`): it is compared with the protocol as it is after that.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fencepost.store.roles.writer import Writer, WriterStatus
 from fencepost.store.rules.metadata import LedgerStatus
 
 NOT_COMPARED: Mapping[str, str] = {
-    "client.pending_add_ops: fragment and ensemble": "a role keeps no note of where it has sent an entry; the messages are compared",
+    "client.pending_add_ops: fragment and ensemble": "a role does not note where it sends entries; the messages are compared",
     "client.written_back": "a role writes back an entry as soon as it has found it; the messages are compared",
     "client.update": "what is on its way to and from the metadata service is compared when it gets there",
     "client.lac and lap of a recovery, while it fences": "a role works them out when it begins to read",
@@ -99,16 +99,17 @@ def _client(system: System, after: Protocol, c: ModelValue) -> Iterator[tuple[st
 def owner_told(after: Protocol, c: ModelValue) -> str:
     """What the role of an owner is about, by the protocol."""
     status = after.client[c].status
-    return Status.CLOSED.value if status is Status.FOUND_CLOSED else status.value
+    assert status is not None
+    return str((Status.CLOSED if status is Status.FOUND_CLOSED else status).value)
 
 
 def owner_is(role: Writer) -> str:
     """What it is about."""
     if role.status is WriterStatus.OPEN:
-        return Status.CHANGING_ENSEMBLE.value if role.changing_ensemble else Status.OPEN.value
+        return str((Status.CHANGING_ENSEMBLE if role.changing_ensemble else Status.OPEN).value)
     if role.status is WriterStatus.FAILED:
-        return Status.WITHDRAWN.value if role.error is Error.LEDGER_FENCED else f"failed: {role.error}"
-    return role.status.value
+        return str(Status.WITHDRAWN.value) if role.error is Error.LEDGER_FENCED else f"failed: {role.error}"
+    return str(role.status.value)
 
 
 def _owner(role: Writer, after: Protocol, c: ModelValue) -> Iterator[tuple[str, Any, Any]]:
@@ -145,27 +146,29 @@ def recovery_told(after: Protocol, c: ModelValue) -> str:
     """What the role of a recovery is about, by the protocol."""
     client = after.client[c]
     status = client.status
+    assert status is not None and client.seen is not None
     if status is Status.MARKING:
         found_closed = client.update is None and client.seen.status is LedgerStatus.CLOSED
-        return "ended" if found_closed else status.value
+        return "ended" if found_closed else str(status.value)
     if status is Status.IN_RECOVERY:
         if is_to_close(after, c):
             return "closing"
         return "reading" if is_read(after, c) else "fencing"
     if status is Status.OVERTAKEN:
         metadata = after.meta.metadata
-        return "ended" if metadata is not None and metadata.status is LedgerStatus.CLOSED else status.value
-    return {Status.CLOSING_RECOVERED: "closing", Status.CLOSED: "ended"}.get(status, status.value)
+        return "ended" if metadata is not None and metadata.status is LedgerStatus.CLOSED else str(status.value)
+    others = {Status.CLOSING_RECOVERED: "closing", Status.CLOSED: "ended"}
+    return others.get(status, str(status.value))
 
 
 def recovery_is(role: Recoverer, error: Error | None) -> str:
     """What it is about."""
     if role.status is RecoveryStatus.RESTARTING:
-        return Status.OVERTAKEN.value
+        return str(Status.OVERTAKEN.value)
     if role.status is not RecoveryStatus.IDLE or error is None:
-        return role.status.value
+        return str(role.status.value)
     if error in (Error.DATA_UNKNOWN, Error.RECOVERY_FAILED):
-        return Status.ABORTED.value
+        return str(Status.ABORTED.value)
     return f"failed: {error}" if error else "ended"
 
 
@@ -202,7 +205,11 @@ def _reads(role: Recoverer, after: Protocol, c: ModelValue) -> Iterator[tuple[st
     for entry_id in after.readable_ids:
         read = role.reads.get(entry_id - 1)
         if read is not None:
-            yield f"client.{c}.no_such_entry[{entry_id}]", names(client.no_such_entry[entry_id]), frozenset(read.negative)
+            yield (
+                f"client.{c}.no_such_entry[{entry_id}]",
+                names(client.no_such_entry[entry_id]),
+                frozenset(read.negative),
+            )
     found = [read.found for read in role.reads.values() if read.found is not None]
     entries = frozenset(Entry(entry.entry_id + 1, entry.data[0]) for entry in found if entry.data)
     yield f"client.{c}.found", frozenset(client.found), entries

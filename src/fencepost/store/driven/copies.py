@@ -60,7 +60,7 @@ def _copied(value: Any, known: dict[int, Any]) -> Any:
     elif kind is Numbers:
         copy = known[id(value)] = Numbers(value.last)
     elif kind in _OBJECTS:
-        copy = known[id(value)] = kind.__new__(kind)
+        copy = known[id(value)] = object.__new__(kind)
         for name, each in value.__dict__.items():
             copy.__dict__[name] = _copied(each, known)
     elif isinstance(value, msgspec.Struct) and not value.__struct_config__.frozen:

@@ -1,8 +1,9 @@
 """What is what: values of the protocol, and those of the store that they stand for.
 
-Entries count from 1 in the protocol and from 0 in the store; a LAC of 0 is -1 there. As the write set of an entry begins one bookie further on
-than that of the entry before it, an ensemble of the store begins one bookie further on than the protocol's: so every entry has the same
-write set in both. An entry of the protocol is a number; in the store it is as many bytes of that value, so that lengths tell entries apart.
+Entries count from 1 in the protocol and from 0 in the store; a LAC of 0 is -1 there. As the write set of an entry
+begins one bookie further on than that of the entry before it, an ensemble of the store begins one bookie further on
+than the protocol's: so every entry has the same write set in both. An entry of the protocol is a number; in the store
+it is as many bytes of that value, so that lengths tell entries apart.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ from fencepost.store.entries import Digests, master_key
 from fencepost.store.messages import (
     NO_ENTRY_YET,
     AddEntry,
-    AddEntryResponse as AddAnswer,
     ReadEntry,
-    ReadEntryResponse as ReadAnswer,
     Request,
     Response,
+)
+from fencepost.store.messages import (
+    AddEntryResponse as AddAnswer,
+)
+from fencepost.store.messages import (
+    ReadEntryResponse as ReadAnswer,
 )
 from fencepost.store.rules.codes import NEGATIVES, Code
 from fencepost.store.rules.metadata import NOT_CLOSED, DigestType, LedgerMetadata, LedgerStatus
@@ -96,7 +101,8 @@ def metadata_held(metadata: LedgerMetadata | None) -> Any:
 
 
 def entry_in(body: bytes | None, entry_id: int | None = None) -> Entry | None:
-    """The entry of the protocol that a body holds. Raises :class:`NoCounterpart` if it is none that was ever written."""
+    """The entry of the protocol that a body holds. Raises :class:`NoCounterpart` if it is none that was ever
+    written."""
     if body is None:
         return None
     found = DIGESTS.open_entry(body, LEDGER, entry_id)
@@ -122,11 +128,16 @@ def request_told(request: Request) -> Message:
 
 
 def response_told(asked: Message, response: Response) -> Message | None:
-    """What an answer is in the protocol, where such a message was ``asked``; None: one that leaves it open whether there is the entry.
+    """What an answer is in the protocol, where such a message was ``asked``; None: one that leaves it open whether
+    there is the entry.
 
     Raises :class:`NoCounterpart` if it is nothing there.
     """
-    if isinstance(asked, AddEntryRequest) and isinstance(response, AddAnswer) and response.code in (Code.OK, Code.FENCED):
+    if (
+        isinstance(asked, AddEntryRequest)
+        and isinstance(response, AddAnswer)
+        and response.code in (Code.OK, Code.FENCED)
+    ):
         if response.entry_id == asked.entry.id - 1:
             return AddEntryResponse(asked.entry, asked.recovery, response.code is Code.OK)
     elif isinstance(response, ReadAnswer) and (response.code is Code.OK or response.code in NEGATIVES):
@@ -135,6 +146,10 @@ def response_told(asked: Message, response: Response) -> Message | None:
             return FenceResponse(0 if opened is None else opened.lac + 1)
         if isinstance(asked, ReadRequest) and response.entry_id == asked.entry_id - 1:
             return ReadResponse(asked.entry_id, entry_in(response.body, response.entry_id), asked.fence)
-    elif isinstance(asked, ReadRequest) and isinstance(response, ReadAnswer) and response.code is Code.UNKNOWN_LEDGER_STATE:
+    elif (
+        isinstance(asked, ReadRequest)
+        and isinstance(response, ReadAnswer)
+        and response.code is Code.UNKNOWN_LEDGER_STATE
+    ):
         return None
     raise NoCounterpart(f"an answer that the protocol does not have to {asked!r}: {response!r}")

@@ -1,4 +1,5 @@
-"""Driving on Spark: each task drives what begins at its own states. What they could not reach, this process tries by other ways."""
+"""Driving on Spark: each task drives what begins at its own states. What they could not reach, this process tries by
+other ways."""
 
 from __future__ import annotations
 
@@ -34,7 +35,12 @@ def sample(spark: Any, space: StateSpace, count: int, seed: int, protections: Pr
     return _together(driving.ways_to(spark, space, partial(ranks, seed=seed), count, work))
 
 
-def _driven(constants: Mapping[str, Any], protections: Protections | None, edges: Sequence[driving.Step], tree: Sequence[driving.Step]) -> bytes:
+def _driven(
+    constants: Mapping[str, Any],
+    protections: Protections | None,
+    edges: Sequence[driving.Step],
+    tree: Sequence[driving.Step],
+) -> bytes:
     """What a task does."""
     driver = Driver(Protocol(**constants), protections)
     part = Part.of((Edge(*edge) for edge in edges), (Edge(*step) for step in tree))
@@ -54,5 +60,7 @@ def _edges_about(spark: Any, space: StateSpace, states: set[int]) -> list[Edge]:
 
     wanted = f.broadcast(spark.createDataFrame([(state,) for state in sorted(states)], "state long"))
     edges = edges_of(spark, space.directory).select(*Edge._fields)
-    found = [edges.join(wanted, f.col(end) == f.col("state")).select(*Edge._fields).collect() for end in ("source", "target")]
+    found = [
+        edges.join(wanted, f.col(end) == f.col("state")).select(*Edge._fields).collect() for end in ("source", "target")
+    ]
     return [Edge(*row) for row in {tuple(row) for rows in found for row in rows}]

@@ -43,10 +43,17 @@ def trace_to(driver: Driver, found: Found) -> Trace:
 def difference(found: Found) -> list[str]:
     """What differs."""
     step = _title(found.way[-1])
-    return [f"After step {len(found.way)}, {step}:", f"  {found.variable}", f"    protocol  {found.expected}", f"    roles     {found.actual}"]
+    return [
+        f"After step {len(found.way)}, {step}:",
+        f"  {found.variable}",
+        f"    protocol  {found.expected}",
+        f"    roles     {found.actual}",
+    ]
 
 
-def story(space: StateSpace, told: Told, trace: Trace | None, seconds: float, without: Sequence[str], width: int) -> str:
+def story(
+    space: StateSpace, told: Told, trace: Trace | None, seconds: float, without: Sequence[str], width: int
+) -> str:
     """All of it as text. ``trace``: the behaviour to the first difference."""
     lines = [verdict(told), space.title]
     if without:
@@ -57,21 +64,36 @@ def story(space: StateSpace, told: Told, trace: Trace | None, seconds: float, wi
         lines += [f"The behaviour: {plural(len(trace), 'state')}", "", trace_story(trace, width=width).rstrip("\n"), ""]
         if told.differing > 1:
             lines += [f"{plural(told.differing, 'transition')} differ, by action and variable:"]
-            lines += [f"  {count:>9,}  {action}: {variable}" for (action, variable), count in told.kinds.most_common(10)]
+            lines += [
+                f"  {count:>9,}  {action}: {variable}" for (action, variable), count in told.kinds.most_common(10)
+            ]
             lines.append("")
     skipped = told.skipped.most_common()
     if skipped:
-        lines += ["No role takes these transitions:", *(f"  {count:>9,}  {REASONS[reason]}" for reason, count in skipped)]
+        lines += [
+            "No role takes these transitions:",
+            *(f"  {count:>9,}  {REASONS[reason]}" for reason, count in skipped),
+        ]
     if told.beyond:
-        lines.append(f"  {told.beyond:>9,}  come after one of these or a difference, and there was no other way to them")
+        lines.append(
+            f"  {told.beyond:>9,}  come after one of these or a difference, and there was no other way to them"
+        )
     if skipped or told.beyond:
         lines.append("")
     covered, edges = sum(told.covered.values()), space.manifest.edges
     rows = [
         ("behaviours", numbers.count(told.behaviours), ""),
         ("steps", numbers.count(told.steps), numbers.rate(told.steps / (seconds or 1e-9))),
-        ("transitions", numbers.count(covered), f"of {edges:,} in the table" if edges is not None else "the table does not say of how many"),
-        ("actions", numbers.count(sum(1 for count in told.covered.values() if count)), ", ".join(never_taken(space, told)) and "never taken: " + ", ".join(never_taken(space, told))),
+        (
+            "transitions",
+            numbers.count(covered),
+            f"of {edges:,} in the table" if edges is not None else "the table does not say of how many",
+        ),
+        (
+            "actions",
+            numbers.count(sum(1 for count in told.covered.values() if count)),
+            ", ".join(never_taken(space, told)) and "never taken: " + ", ".join(never_taken(space, told)),
+        ),
         ("time", numbers.seconds(seconds), ""),
     ]
     column = max(len(value) for _, value, _ in rows)
@@ -105,9 +127,13 @@ def data(space: StateSpace, told: Told, trace: Trace | None, seconds: float, wit
             "beyond": told.beyond,
         },
         "actions": dict(sorted(told.covered.items())),
-        "skipped": [{"reason": reason, "doc": REASONS[reason], "transitions": count} for reason, count in told.skipped.most_common()],
+        "skipped": [
+            {"reason": reason, "doc": REASONS[reason], "transitions": count}
+            for reason, count in told.skipped.most_common()
+        ],
         "differences": [
-            {"action": action, "variable": variable, "transitions": count} for (action, variable), count in told.kinds.most_common()
+            {"action": action, "variable": variable, "transitions": count}
+            for (action, variable), count in told.kinds.most_common()
         ],
         "first": None if trace is None else first(told.found[0], trace),
         "seconds": seconds,

@@ -1,7 +1,9 @@
-"""The roles of one behaviour, and all that is around them: messages, bookies' disks, the metadata service. Nothing happens by itself.
+"""The roles of one behaviour, and all that is around them: messages, bookies' disks, the metadata service. Nothing
+happens by itself.
 
-What a client's role wants to send is in its outbox until the protocol sends it: a role does at once what the protocol may do later. A
-journal is synced as soon as it is written. A system that is *forked* goes on by itself; roles are copied when something happens to them.
+What a client's role wants to send is in its outbox until the protocol sends it: a role does at once what the protocol
+may do later. A journal is synced as soon as it is written. A system that is *forked* goes on by itself; roles are
+copied when something happens to them.
 """
 
 from __future__ import annotations
@@ -108,8 +110,8 @@ class System:
         self.metadata: LedgerMetadata | None = None
         self.version = 0
         self.carried: dict[str, dict[int, int]] = {b: {} for b in bookies}
-        """Of the behaviour: the LAC that each entry of a bookie last came with; ``first_lac``: that an entry was first sent with by a client;
-        ``left``: who has left its ensemble."""
+        """Of the behaviour: the LAC that each entry of a bookie last came with; ``first_lac``: that an entry was first
+        sent with by a client; ``left``: who has left its ensemble."""
         self.first_lac: dict[tuple[str, int], int] = {}
         self.left: dict[str, frozenset[str]] = {}
 
@@ -226,8 +228,8 @@ class System:
             self.give(c, Received(send.txn, send.bookie, self.ask(send.bookie, send.txn, send.request)))
 
     def _is_detour(self, c: str, request: Request) -> bool:
-        """Whether a role asks for something that the protocol knows without asking, or that makes no difference there: the length of a ledger
-        that is recovered, and the LAC that an ordinary reader begins with."""
+        """Whether a role asks for something that the protocol knows without asking, or that makes no difference there:
+        the length of a ledger that is recovered, and the LAC that an ordinary reader begins with."""
         reads_length = type(request) is ReadEntry and not request.fence and isinstance(self.roles[c], Recoverer)
         return reads_length or type(request) is ReadLac
 
@@ -273,7 +275,9 @@ class System:
                 self.outbox[c] = wanted[:place] + wanted[place + 1 :]
                 self._launch((c, b, message), each.txn, each.request, lost)
                 return
-        raise Difference(f"what {c} sends to {b}", message, [each.message for each in wanted if each.bookie == b] or "nothing")
+        raise Difference(
+            f"what {c} sends to {b}", message, [each.message for each in wanted if each.bookie == b] or "nothing"
+        )
 
     def _launch(self, channel: Channel, txn: int, what: Request | Response, lost: bool) -> None:
         if not lost:
@@ -297,14 +301,16 @@ class System:
     # -- the metadata service ------------------------------------------------------------------------------------------
 
     def tell_metadata(self, c: str, outcome: Outcome, txn: int, version: int = -1) -> None:
-        """A client hears what came of its write; where that is not known, or it was refused, it reads how the metadata are now."""
+        """A client hears what came of its write; where that is not known, or it was refused, it reads how the metadata
+        are now."""
         self.give(c, MetadataAnswer(txn, outcome, version))
         if outcome is Outcome.UNKNOWN:
             self.fire(c)
         self.answer_read(c)
 
     def answer_read(self, c: str, seen: tuple[LedgerMetadata, int] | None = None) -> None:
-        """Answer the read of the metadata that a client waits for, if there is one. ``seen``: what it reads if that is not how they are now."""
+        """Answer the read of the metadata that a client waits for, if there is one. ``seen``: what it reads if that is
+        not how they are now."""
         txn = self.reads.pop(c, None)
         if txn is None:
             return

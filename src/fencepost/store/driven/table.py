@@ -23,14 +23,18 @@ DRIVEN = "store"
 def opened(directory: str, protocol: str = DRIVEN) -> StateSpace:
     """The state space to drive the roles along.
 
-    Raises :class:`OptionError` if it is not of the protocol ``store``, and :class:`fencepost.SystemFailure` if there is none.
+    Raises :class:`OptionError` if it is not of the protocol ``store``, and :class:`fencepost.SystemFailure` if there
+    is none.
     """
     if protocol != DRIVEN:
-        raise OptionError(f"there are no roles of {protocol}: drive {DRIVEN}, which refines bookkeeper and has the steps of the roles")
+        raise OptionError(
+            f"there are no roles of {protocol}: drive {DRIVEN}, which refines bookkeeper and has the steps of the roles"
+        )
     space = StateSpace(directory)
     if space.manifest.protocol != DRIVEN:
         raise OptionError(
-            f"{directory} is of {space.manifest.protocol}, of which there are no roles: fencepost check {DRIVEN} --states DIR makes one that there are"
+            f"{directory} is of {space.manifest.protocol}, of which there are no roles: "
+            f"fencepost check {DRIVEN} --states DIR --edges makes a table of {DRIVEN}"
         )
     return space
 
@@ -46,13 +50,19 @@ def protocol_of(space: StateSpace) -> Protocol:
 def must_have_edges(space: StateSpace) -> None:
     """Raises :class:`OptionError` if a table was written without its steps."""
     if space.manifest.edges is None:
-        raise OptionError(f"{space.directory} holds no steps, so that there is no telling every transition: check with --edges, or --sample N states")
+        raise OptionError(
+            f"{space.directory} holds no steps, so that there is no telling every transition: write them with "
+            "fencepost check --states DIR --edges, or drive a sample"
+        )
 
 
 def ranks(fingerprints: Any, seed: int) -> Any:
-    """A number for each state that depends on the seed: the states with the least are the sample. (The finaliser of SplitMix64.)"""
+    """A number for each state that depends on the seed: the states with the least are the sample. (The finaliser of
+    SplitMix64.)"""
     with np.errstate(over="ignore"):
-        x = np.asarray(fingerprints).astype(np.int64).view(np.uint64) + np.uint64(0x9E3779B97F4A7C15) * np.uint64(2 * seed + 1)
+        x = np.asarray(fingerprints).astype(np.int64).view(np.uint64) + np.uint64(0x9E3779B97F4A7C15) * np.uint64(
+            2 * seed + 1
+        )
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return x ^ (x >> np.uint64(31))
@@ -101,11 +111,15 @@ def ways(steps: Any, states: Iterable[int]) -> list[Edge]:
 
 
 def all_edges(space: StateSpace) -> list[Edge]:
-    """Every step of a table between two of its states. Raises :class:`OptionError` if it has none, or too many for this process."""
+    """Every step of a table between two of its states. Raises :class:`OptionError` if it has none, or too many for
+    this process."""
     must_have_edges(space)
     edges = space.manifest.edges
     if edges is not None and edges > MOST:
-        raise OptionError(f"{space.directory} holds {edges:,} steps: more than {MOST:,} are driven on Spark, --master local[*] say, or --sample N states")
+        raise OptionError(
+            f"{space.directory} holds {edges:,} steps: more than {MOST:,} are driven on Spark (master), "
+            "or drive a sample"
+        )
     table = space.dataset("edges").to_table(["source", "action", "parameters", "target"])
     return list(map(Edge, *(table[name].to_pylist() for name in Edge._fields)))
 
@@ -120,7 +134,8 @@ def every_transition(space: StateSpace, protections: Protections | None = None) 
 
 
 def with_other_ways(driver: Driver, told: Told, edges: Iterable[Edge], tree: Any) -> Told:
-    """Drive what was not reached by other ways, as long as there are any. ``edges``: at least those from and to what was not reached."""
+    """Drive what was not reached by other ways, as long as there are any. ``edges``: at least those from and to what
+    was not reached."""
     edges = list(edges)
     while told.unreached:
         unreached = told.unreached

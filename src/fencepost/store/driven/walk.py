@@ -38,7 +38,8 @@ class Edge(NamedTuple):
 
 
 class Part(msgspec.Struct):
-    """Some transitions to drive, and the ways to where they begin: a tree of steps, by the states that they lead from."""
+    """Some transitions to drive, and the ways to where they begin: a tree of steps, by the states that they lead
+    from."""
 
     edges: dict[int, list[Edge]]
     tree: dict[int, list[Edge]]
@@ -64,7 +65,8 @@ class Part(msgspec.Struct):
 
 
 class Found(msgspec.Struct):
-    """A difference: the way to it, the last step being the one after which it shows, the variable, and what it was to be and is."""
+    """A difference: the way to it, the last step being the one after which it shows, the variable, and what it was to
+    be and is."""
 
     way: list[Edge]
     variable: str
@@ -78,9 +80,9 @@ class Found(msgspec.Struct):
 
 
 class Told(msgspec.Struct):
-    """What came of driving. ``covered``: transitions that the roles have taken, by actions; ``skipped``: those that no role takes, by reasons;
-    ``failed``: both these and those that differ; ``unreached``: states to which there was no way without such a step, and ``beyond``: the transitions
-    from there. ``kinds``: how many differences of each kind.
+    """What came of driving. ``covered``: transitions that the roles have taken, by actions; ``skipped``: those that no
+    role takes, by reasons; ``failed``: both these and those that differ; ``unreached``: states to which there was no
+    way without such a step, and ``beyond``: the transitions from there. ``kinds``: how many differences of each kind.
     """
 
     covered: Counter[str] = msgspec.field(default_factory=Counter)
@@ -96,8 +98,9 @@ class Told(msgspec.Struct):
 
     def add(self, other: Told) -> None:
         """Take in what came of driving something else."""
-        for name in ("covered", "skipped", "kinds"):
-            getattr(self, name).update(getattr(other, name))
+        self.covered.update(other.covered)
+        self.skipped.update(other.skipped)
+        self.kinds.update(other.kinds)
         self.found = sorted([*self.found, *other.found], key=lambda found: (len(found.way), found.way))[:MOST_TOLD]
         self.failed |= other.failed
         self.unreached |= other.unreached
@@ -165,13 +168,16 @@ def drive_part(driver: Driver, part: Part) -> Told:
 
 
 def _steps(driver: Driver, row: Row, edges: set[Edge]) -> Iterable[tuple[Edge, Root, Outcome]]:
-    """Edges from one state, with the steps that they are, in an order of their own. Raises :class:`SystemFailure` if one is none."""
+    """Edges from one state, with the steps that they are, in an order of their own. Raises :class:`SystemFailure` if
+    one is none."""
     outcomes: Mapping[int, Outcome] = {}
     last: tuple[str, str] | None = None
     for edge in sorted(edges):
         which = edge.action, edge.parameters
         if which not in driver.actions:
-            raise SystemFailure(f"the protocol has no action {edge.action}({edge.parameters}), as the table of states says: check it again")
+            raise SystemFailure(
+                f"the protocol has no action {edge.action}({edge.parameters}): check it again, with --states"
+            )
         root = driver.actions[which]
         if which != last:
             outcomes, last = driver.outcomes(root, row), which
@@ -213,7 +219,8 @@ class Reading:
 
 
 class Driver:
-    """Drives the roles along steps of a protocol. ``protections``: those that the roles have, if they are not the protocol's."""
+    """Drives the roles along steps of a protocol. ``protections``: those that the roles have, if they are not the
+    protocol's."""
 
     def __init__(self, protocol: Protocol, protections: Protections | None = None) -> None:
         self.protocol = protocol
@@ -254,7 +261,8 @@ class Driver:
     def step(self, system: System, row: Row, root: Root, outcome: Outcome) -> Row:
         """Let the roles of ``system`` take a step from ``row``; the state that it leads to.
 
-        Raises :class:`Difference` if they do something else, and :class:`NotRealisable` if they are not expected to take it.
+        Raises :class:`Difference` if they do something else, and :class:`NotRealisable` if they are not expected to
+        take it.
         """
         after = self.stepper.apply(row, outcome)
         store, protocol = self.stepper.store, self.protocol

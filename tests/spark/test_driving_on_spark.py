@@ -1,0 +1,57 @@
+"""The roles of the store are driven on Spark as in one process: every transition, and the same sample."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost import check
+from fencepost.engines.interface import Options
+from fencepost.spark import driving
+from fencepost.store.checked.store import Store
+from fencepost.store.driven import on_spark, table
+from fencepost.store.driven.walk import Told
+from fencepost.store.rules.protections import ALL
+
+CONSTANTS: dict[str, Any] = {
+    "bookies": 1,
+    "write_quorum": 1,
+    "ack_quorum": 1,
+    "message_loss": False,
+    "metadata_lags": False,
+    "send_limit": 2,
+    "inflight_limit": 2,
+}
+
+
+def told(found: Told) -> Any:
+    """What does not depend on who drives what."""
+    return (
+        found.covered,
+        found.skipped,
+        found.kinds,
+        found.failed,
+        found.unreached,
+        found.beyond,
+        [each.way for each in found.found],
+    )
+
+
+@pytest.mark.parametrize("off", [(), ("fenced_bookies_refuse",)])
+def test_every_transition(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off: tuple[str, ...]) -> None:
+    check(Store(**CONSTANTS), states=tmp_path / "states", edges=True, options=Options(workers=1))
+    monkeypatch.setattr(driving, "MOST_TOP", 50)
+    monkeypatch.setattr(driving, "TASK_EDGES", 500)
+    protections, space = ALL.replace(**dict.fromkeys(off, False)), table.opened(str(tmp_path / "states"))
+    here, there = table.every_transition(space, protections), on_spark.every_transition(spark, space, protections)
+    assert told(here) == told(there)
+    assert bool(here.differing) is bool(off)
+    assert here.covered.total() + here.differing + here.beyond == space.manifest.edges
+
+
+def test_a_sample(spark: Any, tmp_path: Path) -> None:
+    check(Store(**CONSTANTS), states=tmp_path / "states", options=Options(workers=1))
+    space = table.opened(str(tmp_path / "states"))
+    assert told(table.sample(space, 30, 5)) == told(on_spark.sample(spark, space, 30, 5))
