@@ -59,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Drive, and tell what came of it."""
-    from fencepost.cli import _must_be_writable, _protections_without, _width, _write_rows
+    from fencepost.cli import _protections_without
     from fencepost.store.driven import report, table
     from fencepost.store.driven.walk import Driver
     from fencepost.trace.json import dumps
@@ -69,7 +69,7 @@ def run(given: argparse.Namespace) -> int:
         if path == "-" and option == "sequence":
             raise OptionError("--sequence - is not possible: only --json can go to standard output")
         if path not in (None, "-"):
-            _must_be_writable(option, path)
+            output.must_be_writable(option, path)
     space = table.opened(given.states, given.protocol)
     protocol = table.protocol_of(space)
     off = _protections_without(given.without)
@@ -94,19 +94,19 @@ def run(given: argparse.Namespace) -> int:
     table.must_have_driven(told)
     trace = report.trace_to(Driver(protocol), told.found[0]) if told.found else None
     if given.json is not None:
-        _write_rows(
+        output.write_lines(
             "json", given.json, iter([dumps(report.data(space, told, trace, seconds, given.without), indent=2), "\n"])
         )
     if given.sequence is not None and trace is not None:
         from fencepost.report.sequence import sequence
 
-        _write_rows(
+        output.write_lines(
             "sequence",
             given.sequence,
             iter([sequence(trace, "; ".join(line.strip() for line in report.difference(told.found[0])))]),
         )
     if given.json != "-":
-        output.say(report.story(space, told, trace, seconds, given.without, _width()))
+        output.say(report.story(space, told, trace, seconds, given.without, output.width()))
     if not space.manifest.complete:
         output.complain(
             f"{given.states} is not complete: {space.manifest.ended or 'the search ended early'}", None, False

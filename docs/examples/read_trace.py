@@ -1,0 +1,6 @@
+from fencepost.tracing import read, table
+
+for event in read("traces"):
+    print(event.node, event.action, event.parameter_values())
+
+events = table("traces")  # the same as a pyarrow.Table
