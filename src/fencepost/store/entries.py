@@ -56,11 +56,8 @@ def header(body: bytes) -> tuple[int, int, int, int]:
 def runs_of(entry_ids: Any) -> Runs:
     """Ids of entries as runs, each its first and last id; ascending ids as the fewest. They are a NumPy array, or come one after another."""
     if hasattr(entry_ids, "dtype") and len(entry_ids):  # an array of NumPy
-        import numpy as np
-
-        first, after = int(entry_ids[0]), int(entry_ids[0]) + len(entry_ids)
-        if entry_ids.tobytes() == np.arange(first, after).tobytes():  # so it is mostly, and this shows it at once
-            return ((first, after - 1),)
+        if (entry_ids[1:] - entry_ids[:-1] == 1).all():  # so it is mostly, and this shows it at once
+            return ((int(entry_ids[0]), int(entry_ids[-1])),)
         entry_ids = entry_ids.tolist()
     runs: list[tuple[int, int]] = []
     for entry_id in entry_ids:
