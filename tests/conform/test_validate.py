@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from counters import CountersConformance, Told, happened
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from fencepost import FencepostError, ModelValue
 from fencepost.conform.conformance import Step, TraceEvent
+from fencepost.conform.follow import Has
 from fencepost.conform.validate import Validator, Verdict
 
 N1, N2 = ModelValue("n1"), ModelValue("n2")
@@ -134,6 +136,46 @@ def test_what_a_step_must_tell() -> None:
     assert str(verdict.refusals[0].why).endswith("and the trace says count=2")
 
 
+def test_to_whom_a_step_must_send() -> None:
+    sends = Step("tells", (("n", N1), ("m", N2)), to=frozenset({N2}))
+    assert _as_told(sends).accepted
+    verdict = _as_told(msgspec.structs.replace(sends, to=frozenset({N1, N2})))
+    assert str(verdict.refusals[0].why) == "the protocol sends to {n2}, and the trace says to {n1, n2}"
+
+
+def test_what_must_hold_before_a_step() -> None:
+    tells = Step("tells", (("n", N1), ("m", N2)), before=((("count", N1), 0),), after=((("count", N1), 1),))
+    assert _as_told(tells).accepted
+    verdict = _as_told(tells, tells)
+    assert (verdict.taken, str(verdict.refusals[0].why)) == (1, "count.n1 is 1 before, and the trace says 0")
+
+
+def test_a_set_that_has_something() -> None:
+    assert Has(1).matches(frozenset({1, 2}))
+    assert not Has(3).matches(frozenset({1, 2}))
+    assert not Has(3).matches(3)
+    verdict = _as_told(Step("tells", (("n", N1), ("m", N2)), after=((("count", N1), Has(1)),)))
+    assert str(verdict.refusals[0].why) == "count.n1 is 1 then, and the trace says it has 1"
+
+
+def _as_told(*steps: Step) -> Verdict:
+    """What comes of one event that is these steps."""
+
+    class Told(CountersConformance):
+        def steps(self, event: TraceEvent) -> Any:
+            return steps
+
+    return Validator(Told).validate("it", happened(("a", "acts")))
+
+
+def test_what_was_received_must_have_been_sent() -> None:
+    verdict = validate(
+        ("a", "tells", {"to": "b"}), ("b", "hears", {"from": "a"}), ("b", "hears", {"from": "a", "ignores": True})
+    )
+    assert (verdict.accepted, verdict.taken) == (False, 2)
+    assert str(verdict.refusals[0].why) == "nobody has sent what it receives, or not so often"
+
+
 def test_a_step_that_may_have_been_ignored_is_left_out_when_nothing_else_can_be_taken() -> None:
     verdict = validate(
         ("a", "hears", {"from": "b", "heard": 7, "ignores": True}),
@@ -190,11 +232,16 @@ def test_a_trace_that_is_not_covered_is_not_accepted() -> None:
     assert (verdict.accepted, verdict.problem) == (False, "there is a stranger")
 
 
+def test_a_choice_that_a_conformance_leaves_open_is_told() -> None:
+    trace = happened(("a", "tells", {"to": "b"}), ("a", "tells", {"to": "b"}), ("a", "falls_back"))
+    verdict = Validator(_Undecided).validate("it", trace)
+    assert (verdict.accepted, verdict.taken) == (False, 2)
+    assert "does not say which of 2 options" in str(verdict.refusals[0].why)
+
+
 def test_a_mistake_in_a_conformance_is_raised() -> None:
-    with pytest.raises(FencepostError, match="does not say which of 2 options"):
-        Validator(_Undecided).validate(
-            "it", happened(("a", "tells", {"to": "b"}), ("a", "tells", {"to": "b"}), ("a", "falls_back"))
-        )
+    with pytest.raises(FencepostError, match="counters has no action sleeps"):
+        _as_told(Step("sleeps"))
 
 
 class _Undecided(CountersConformance):

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-from fencepost.conform.follow import Like, Pick
+from fencepost.conform.follow import Has, Like, Pick
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Value
 
@@ -44,7 +44,7 @@ class Step(msgspec.Struct, gc=False):
 
     ``parameters`` and ``picks``: of the action, and what it chooses, in order. ``receives``, ``sends``: messages, which order steps of several nodes.
     ``writes``, ``reads``: versions, which do so too: a version is written after the one before it was read. ``after``: what parts of the
-    state must hold then, by their paths. ``tells``: for kinds of events (``send``, ``receive``) what the step must tell of them. ``may_skip``: a step that
+    state must hold then, by their paths, and ``before`` what must hold just before. ``to``: all whom it sends something. ``tells``: for kinds of events (``send``, ``receive``) what the step must tell of them. ``may_skip``: a step that
     the system may have ignored: it is left out where it is not enabled. No ``action``: the event takes part in the order, and ``after`` must hold.
     """
 
@@ -55,7 +55,9 @@ class Step(msgspec.Struct, gc=False):
     sends: tuple[Message, ...] = ()
     reads: Version | None = None
     writes: Version | None = None
-    after: tuple[tuple[tuple[Any, ...], Value], ...] = ()
+    after: tuple[tuple[tuple[Any, ...], Value | Has], ...] = ()
+    before: tuple[tuple[tuple[Any, ...], Value | Has], ...] = ()
+    to: frozenset[Value] | None = None
     tells: tuple[tuple[str, Like], ...] = ()
     may_skip: bool = False
 

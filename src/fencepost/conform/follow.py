@@ -45,6 +45,20 @@ class Like:
         return " and ".join(f"{path}={show(value)}" for path, value in self.fields)
 
 
+@dataclass(frozen=True)
+class Has:
+    """A set that has a value, and perhaps others."""
+
+    value: Value
+
+    def matches(self, value: Any) -> bool:
+        """Whether the value is in this set."""
+        return isinstance(value, frozenset) and self.value in value
+
+    def __str__(self) -> str:
+        return f"it has {show(self.value)}"
+
+
 def like(**fields: Value) -> Like:
     """Picks the record with these fields; ``entry__id`` names the field ``id`` of ``entry``."""
     return Like(tuple((name.replace("__", "."), value) for name, value in sorted(fields.items())))
@@ -127,7 +141,7 @@ class _Cursor:
         if len(self.labels) == len(self.picks):
             if len(options) == 1:
                 return options[0]
-            raise FencepostError(f"the conformance does not say which of {len(options):,} options to pick: {_some(options)}")
+            raise _Unpicked(f"the conformance does not say which of {len(options):,} options to pick: {_some(options)}")
         wanted = self.picks[len(self.labels)]
         if type(wanted) is not Like:
             if wanted in options:  # of a range that is known without a look at each
@@ -181,7 +195,7 @@ class Follower:
     def step(self, row: list[int], action: str, parameters: tuple[tuple[str, Value], ...], picks: tuple[Pick, ...]) -> Taken | Refused:
         """What an action does in a state, which stays as it is; or why it can not be taken.
 
-        Raises :class:`fencepost.FencepostError` if there is no such action, or a choice is left open.
+        Raises :class:`fencepost.FencepostError` if there is no such action.
         """
         key = (action, parameters, picks)
         node = self._tries.get(key)

@@ -28,6 +28,8 @@ class PartialOrder:
         for line in lines:
             for one, other in pairwise(line):
                 self._add(one, other)
+        self.unsent: set[int] = set()
+        """The steps that receive what nobody has sent, or not so often."""
         self._order_messages(steps, lines)
         self._order_versions(steps)
 
@@ -46,10 +48,14 @@ class PartialOrder:
         for line in lines:
             for number in line:
                 message = steps[number].receives
-                if message is not None and message in sent:
-                    senders = sent[message]
-                    self._add(senders[min(received[message], len(senders) - 1)], number)
-                    received[message] += 1
+                if message is None:
+                    continue
+                senders = sent.get(message, ())
+                if received[message] < len(senders):
+                    self._add(senders[received[message]], number)
+                else:
+                    self.unsent.add(number)
+                received[message] += 1
 
     def _order_versions(self, steps: Sequence[Step]) -> None:
         writers: dict[Any, int] = {}

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from fencepost.conform.conformance import Conformance, NotCovered, Step, TraceEvent
-from fencepost.conform.follow import Follower, Refused, Taken
+from fencepost.conform.follow import Follower, Has, Refused, Taken
 from fencepost.conform.order import PartialOrder, lines_of
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import show
@@ -150,7 +150,7 @@ class _Walk:
                     continue
             else:
                 # Nothing else can be taken: whatever the system may have ignored, it has.
-                ignored = next((item for item in sorted(refused) if self.steps[item[1]].may_skip), None)
+                ignored = next((item for item in sorted(refused) if self._may_skip(item[1])), None)
                 if ignored is None:
                     break
                 refused.remove(ignored)
@@ -172,8 +172,14 @@ class _Walk:
             why = self._why(number)
             verdict.refusals.append(Refusal(self.sources[number], self.steps[number], why))
 
+    def _may_skip(self, number: int) -> bool:
+        """Whether the system may have ignored a step: not what it has received from nobody."""
+        return self.steps[number].may_skip and number not in self.order.unsent
+
     def _take(self, number: int) -> bool:
         step = self.steps[number]
+        if number in self.order.unsent or (step.before and self._holds_not(step.before, "before")):
+            return False
         if step.action is None:
             return not self._differs(step, _NOTHING)
         taken = self.follower.step(self.row, step.action, step.parameters, step.picks)
@@ -182,7 +188,7 @@ class _Walk:
             return False
         assert isinstance(taken, Taken)
         before = self.follower.apply(self.row, taken.writes)
-        if (step.after or step.tells) and self._differs(step, taken):
+        if (step.after or step.tells or step.to is not None) and self._differs(step, taken):
             self.follower.apply(self.row, tuple(before))
             return False
         self.verdict.taken += 1
@@ -192,10 +198,12 @@ class _Walk:
 
     def _differs(self, step: Step, taken: Taken) -> str:
         """How the step differs from what the trace tells of it; empty if it does not."""
-        for path, expected in step.after:
-            found = self.follower.value(self.row, path)
-            if found != expected:
-                return f"{'.'.join(map(str, path))} is {show(found)} then, and the trace says {show(expected)}"
+        differs = self._holds_not(step.after, "then")
+        if differs:
+            return differs
+        sent_to = frozenset(event.dest for event in taken.events if event.kind == "send")
+        if step.to is not None and sent_to != step.to:
+            return f"the protocol sends to {show(sent_to)}, and the trace says to {show(step.to)}"
         for kind, wanted in step.tells:
             told = [event for event in taken.events if event.kind == kind]
             if not any(wanted.matches(message) for event in told for message in event.passed):
@@ -203,8 +211,22 @@ class _Walk:
                 return f"the protocol {kind}s {did}, and the trace says {wanted}"
         return ""
 
+    def _holds_not(self, parts: Sequence[tuple[tuple[Any, ...], Any]], when: str) -> str:
+        """Which part of the state is not as the trace tells; empty if there is none."""
+        for path, expected in parts:
+            found = self.follower.value(self.row, path)
+            if not (expected.matches(found) if type(expected) is Has else found == expected):
+                told = expected if type(expected) is Has else show(expected)
+                return f"{'.'.join(map(str, path))} is {show(found)} {when}, and the trace says {told}"
+        return ""
+
     def _why(self, number: int) -> Refused:
         step = self.steps[number]
+        if number in self.order.unsent:
+            return Refused("nobody has sent what it receives, or not so often")
+        reason = self._holds_not(step.before, "before")
+        if reason:
+            return Refused(reason)
         if step.action is None:
             return Refused(self._differs(step, _NOTHING))
         found = self.follower.step(self.row, step.action, step.parameters, step.picks)

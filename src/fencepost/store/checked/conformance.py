@@ -7,17 +7,17 @@ begin at 0. A client of the protocol is one attempt of a role: a recovery that b
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, ClassVar, TypeAlias
 
 from fencepost.conform.conformance import Conformance, NotCovered, Step, TraceEvent
-from fencepost.conform.follow import Like, like
+from fencepost.conform.follow import Has, Like, like
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import ModelValue, Value
-from fencepost.store.checked.running import RunningStore
-from fencepost.store.checked.store import Answer
+from fencepost.store.checked.running import MetadataWrite, RunningStore
+from fencepost.store.checked.store import Answer, Update
 from fencepost.store.rules.ensembles import Fragment
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
 
@@ -37,8 +37,9 @@ WRITES = (
     "client_starts_recovery",
     "client_keeps_ensemble",
     "recovery_client_closes_ledger",
+    "recovery_client_changes_ensemble",
 )
-"""What writes metadata, with the version that they replace."""
+"""What writes metadata, with the version that they replace. A recovery keeps its changes of the ensemble to itself: then there is no version."""
 
 
 def _rounded(number: int) -> int:
@@ -74,8 +75,12 @@ class StoreConformance(Conformance):
         self.recovered = {
             (event.node, event.incarnation): event.parameters for event in events if event.action == "bookie_recovers"
         }
+        self.told = Counter((event.node, event.incarnation) for event in events)
+        """How many events each incarnation has told of."""
         self.connections = self._connections()
         self.senders: dict[tuple[Any, ...], list[Client]] = defaultdict(list)
+        self.lacs: dict[tuple[Any, ...], list[int | None]] = defaultdict(list)
+        """The LAC in each add as it was sent first; None in one that is sent anew."""
         self.received: dict[tuple[Any, ...], int] = defaultdict(int)
         # Whoever writes the ledger first, and its first ensemble, have the first names: so traces that are alike come the same way.
         for event in sorted(events, key=lambda event: event.action != "client_creates_ledger"):
@@ -186,6 +191,7 @@ class StoreConformance(Conformance):
             if event.subject is not None and event.node not in (METADATA,):
                 for message in self._sends(event):
                     self.senders[message].append(self.client_of[event.node, event.incarnation, event.seq])
+                    self.lacs[message].append(event.parameters.get("lac"))
 
     def _connection(self, event: TraceEvent, bookie: str) -> str:
         """The connection over which a request goes that an event tells of: the one there is, or the next."""
@@ -199,7 +205,7 @@ class StoreConformance(Conformance):
         found: dict[int, list[TraceEvent]] = {}
         for events in self.of_client.values():
             for event in events:
-                if event.action in WRITES:
+                if _is_write(event):
                     found.setdefault(event.parameters["version"] + 1, []).append(event)
         return found
 
@@ -306,8 +312,8 @@ class StoreConformance(Conformance):
             if not self._has_marked(event):
                 return []
             return [(self._connection(event, b), "fence") for b in parameters["metadata"]["fragments"][-1][1]]
-        if kind == "read":
-            return [(self._connection(event, b), "read", parameters["entry"]) for b in parameters["bookies"]]
+        if kind in ("read", "length"):
+            return [(self._connection(event, b), kind, parameters["entry"]) for b in parameters["bookies"]]
         return []
 
     def _by_entry(self, event: TraceEvent) -> Mapping[int, tuple[Any, ...]]:
@@ -333,6 +339,11 @@ class StoreConformance(Conformance):
         self.received[message] += 1
         return self.c[senders[place]]
 
+    def _lac_sent(self, message: tuple[Any, ...]) -> int | None:
+        """The LAC in an add that a bookie receives next, if that is known."""
+        lacs = self.lacs.get(message)
+        return lacs[min(self.received[message], len(lacs) - 1)] if lacs else None
+
     # -- bookies -----------------------------------------------------------------------------------------------------
 
     def _was_durable(self, event: TraceEvent) -> bool:
@@ -341,8 +352,11 @@ class StoreConformance(Conformance):
         return durable is None or event.parameters["position"] <= durable
 
     def _survived(self, event: TraceEvent) -> Mapping[str, Any]:
-        """What a bookie found in its journal after a crash, although it had not been synced."""
-        return self.recovered.get((event.node, event.incarnation + 1), _NOTHING)
+        """What a bookie found in its journal after a crash, although it had not been synced. It may have been ended before it could tell."""
+        incarnation = event.incarnation + 1
+        while (event.node, incarnation) not in self.recovered and self.told[event.node, incarnation] == 1:
+            incarnation += 1
+        return self.recovered.get((event.node, incarnation), _NOTHING)
 
     def _bookie_adds(self, event: TraceEvent) -> Iterator[Step]:
         b, recovery = self.b[event.node], event.parameters["recovery"]
@@ -351,20 +365,31 @@ class StoreConformance(Conformance):
         survived = set() if is_durable or not is_confirmed else {*_ids(self._survived(event)["entries"])}
         for entry_id in _entries(event):
             message = (event.parameters["connection"], "add", entry_id, recovery)
+            lac = self._lac_sent(message)
             c = self._sender(event, message)
             if c is None:
-                raise NotCovered(f"{event.node} {event.seq} adds entry {entry_id}, which nobody has sent over this connection")
+                yield self._unasked(event, message, f"adds entry {entry_id}")
+                continue
             shown = (event.node, entry_id, event.incarnation) in self.outlived  # a checkpoint was faster than the journal
             if not is_durable and not (is_confirmed and (shown or entry_id in survived)):
                 yield Step(None, receives=message)  # it is as if it had never come
                 continue
+            wanted = like(entry__id=entry_id + 1, recovery=recovery)
+            if is_confirmed and lac is not None:
+                wanted = like(entry__id=entry_id + 1, recovery=recovery, lac=event.parameters["lac"] + 1)
             yield Step(
                 event.action,
                 (("b", b), ("c", c)),
-                (entry_id + 1, like(recovery=recovery)),
+                (entry_id + 1, wanted),
                 receives=message,
                 sends=(("added", event.node, c, entry_id, recovery, is_confirmed),),
             )
+
+    def _unasked(self, event: TraceEvent, message: tuple[Any, ...], what: str) -> Step:
+        """A bookie does something that nobody has asked for, as far as the trace knows: the trace of a client may be missing."""
+        if any(name == message[0] for known in self.connections.values() for _, _, name in known):
+            return Step(event.action, (("b", self.b[event.node]),), receives=message)
+        raise NotCovered(f"{event.node} {event.seq} {what}, which nobody has sent over connection {message[0]}, of which no client tells")
 
     def _bookie_refuses(self, event: TraceEvent) -> Iterator[Step]:
         """An add that is refused for another reason than a fence may as well have been lost."""
@@ -382,6 +407,8 @@ class StoreConformance(Conformance):
         if senders:
             c = self.c[senders[min(self.received[message], len(senders) - 1)]]
             yield Step("bookie_is_fenced", (("b", self.b[event.node]), ("c", c)), (entry_id + 1,))
+        else:
+            yield self._unasked(event, message, "is fenced by a read")
 
     def _bookie_fencing_read(self, event: TraceEvent) -> Iterator[Step]:
         message = (event.parameters["connection"], "fence")
@@ -400,14 +427,19 @@ class StoreConformance(Conformance):
                 (*ANY_MESSAGE, told),
                 receives=message,
                 sends=(("fenced", event.node, c),),
+                before=self._fenced(event),
             )
+
+    def _fenced(self, event: TraceEvent) -> tuple[tuple[tuple[Any, ...], Value], ...]:
+        """A bookie tells that a read fences it before it tells of the answer."""
+        return ((("bookie", self.b[event.node], "fenced"), True),)
 
     def _bookie_reads(self, event: TraceEvent) -> Iterator[Step]:
         b, code = self.b[event.node], event.parameters["code"]
         found = code == "OK"
         is_certain = code in _CERTAIN and self._was_durable(event)
         for entry_id in _entries(event):
-            if not event.parameters["fence"]:
+            if not event.parameters["fence"] and not self._is_asked_to_fence(event, entry_id):
                 if entry_id <= self.last_entry and is_certain:
                     yield Step("bookie_answers_read", (("b", b),), (entry_id + 1, found))
                 continue
@@ -420,11 +452,19 @@ class StoreConformance(Conformance):
                 yield Step(
                     event.action,
                     (("b", b), ("c", c)),
-                    (entry_id + 1, *ANY_MESSAGE),
+                    (entry_id + 1, like(fence=event.parameters["fence"])),
                     receives=message,
                     sends=(("read", event.node, c, entry_id, found),),
+                    before=self._fenced(event),
                     tells=(("send", wanted),),
                 )
+
+    def _is_asked_to_fence(self, event: TraceEvent, entry_id: int) -> bool:
+        """Whether what a bookie answers is a recovery read, whatever the bookie takes it for."""
+        connection = event.parameters["connection"]
+        message = (connection, "read", entry_id)
+        sent = len(self.senders.get(message, ())) > self.received[message]
+        return sent and (connection, "length", entry_id) not in self.senders
 
     def _bookie_limbo(self, event: TraceEvent) -> Iterator[Step]:
         if self._was_durable(event) or self._survived(event)["limbo"] == (event.action == "bookie_crashes"):
@@ -463,13 +503,15 @@ class StoreConformance(Conformance):
         place = (other.node, other.incarnation, other.seq)
         c = self.c[self.client_of[place]]
         sent = ("write", place)
+        after = ((("meta", "version"), version + 1),)
         if version == 0:
             created = tuple(self._metadata(metadata).fragments[0].ensemble)
-            yield Step("client_creates_ledger", (("c", c),), created, receives=sent, writes=writes)
+            yield Step("client_creates_ledger", (("c", c),), created, receives=sent, writes=writes, after=after)
             return
         is_heard = self._is_heard(other)
-        picks = (like(metadata=self._metadata(metadata), version=version), Answer.WRITTEN if is_heard else Answer.LOST)
-        yield Step("metadata_written", (("c", c),), picks, receives=sent, writes=writes)
+        expected = other.parameters["version"] + 1
+        picks = (like(metadata=self._metadata(metadata), version=expected), Answer.WRITTEN if is_heard else Answer.LOST)
+        yield Step("metadata_written", (("c", c),), picks, receives=sent, writes=writes, after=after)
 
     def _created_unseen(self, writes: tuple[str, int]) -> Iterator[Step]:
         """Somebody has created the ledger who writes no trace: as those say who have read it first."""
@@ -477,7 +519,7 @@ class StoreConformance(Conformance):
             event.parameters["metadata"]
             for events in self.of_client.values()
             for event in events
-            if event.parameters["version"] == 0 and event.parameters["metadata"] is not None
+            if event.parameters.get("version") == 0 and event.parameters["metadata"] is not None
         ]
         if not seen:
             raise NotCovered("nobody whose trace there is has created the ledger, or has seen it as it was then")
@@ -490,11 +532,19 @@ class StoreConformance(Conformance):
         version, metadata = written.parameters["version"], written.parameters.get("metadata")
         node = written.parameters.get("client")
         found = [
-            event for event in self.writes.get(version, ()) if metadata is None or event.parameters["metadata"] == metadata
+            event
+            for events in self.writes.values()
+            for event in events
+            if (metadata is None or event.parameters["metadata"] == metadata)
+            and (event.parameters["version"] + 1 == version or event.node == node)
         ]
         if not found:
             raise NotCovered(f"nobody has written version {version} of the metadata")
-        return min(found, key=lambda event: (event.node != node, not self._is_heard(event)))
+        # Whoever is named has written them, even if it was not to become this version: then the protocol refuses that.
+        return min(
+            found,
+            key=lambda event: (event.node != node, event.parameters["version"] + 1 != version, not self._is_heard(event)),
+        )
 
     def _is_heard(self, write: TraceEvent) -> bool:
         """Whether the client learns from the answer that its write was done."""
@@ -512,9 +562,23 @@ class StoreConformance(Conformance):
             return
         if event.action == "client_changes_ensemble":
             yield from self._gives_up(event, c)
-            yield Step(event.action, (("c", c),), self._replacements(event), sends=sends)
+            yield Step(event.action, (("c", c),), self._replacements(event), sends=sends, after=self._offers(event, c))
         else:
-            yield Step(event.action, (("c", c),), sends=sends, may_skip=self._writes_again(event))
+            may_skip = self._writes_again(event)
+            reads = ("metadata", event.parameters["version"]) if event.action == "client_adopts_ledger" else None
+            yield Step(event.action, (("c", c),), sends=sends, reads=reads, after=self._offers(event, c), may_skip=may_skip)
+
+    def _offers(self, event: TraceEvent, c: ModelValue) -> tuple[tuple[tuple[Any, ...], Has], ...]:
+        """A client has sent these metadata, to replace those of this version."""
+        write = MetadataWrite(self._metadata(event.parameters["metadata"]), event.parameters["version"] + 1)
+        return ((("writes", c), Has(write)),)
+
+    def _are(self, event: TraceEvent) -> tuple[tuple[tuple[Any, ...], Value], ...]:
+        """The metadata are as a client has read them."""
+        version, metadata = event.parameters["version"], event.parameters["metadata"]
+        if metadata is None:
+            return ()
+        return ((("meta", "version"), version + 1), (("meta", "metadata"), self._metadata(metadata)))
 
     def _writes_again(self, write: TraceEvent) -> bool:
         """Whether a client writes what it has written before, and has not heard of."""
@@ -547,10 +611,14 @@ class StoreConformance(Conformance):
         version = ("metadata", event.parameters["version"])
         begun = self._last_write(event)
         if begun is None or begun.action == "client_creates_ledger":
-            yield Step(None, reads=version)
+            yield Step(None, reads=version, after=self._are(event))
             return
-        sends = tuple(self._sends(event))
-        yield Step("client_receives_metadata", (("c", self.c[self.client_of[place]]),), sends=sends, reads=version)
+        sends, c = tuple(self._sends(event)), self.c[self.client_of[place]]
+        before: tuple[tuple[tuple[Any, ...], Value], ...] = self._are(event)
+        if event.parameters["written"]:
+            written = Update(self._metadata(event.parameters["metadata"]), event.parameters["version"] + 1, Answer.WRITTEN)
+            before = ((("client", c, "update"), written),)
+        yield Step("client_receives_metadata", (("c", c),), sends=sends, reads=version, before=before)
         yield from self._goes_on(event)
 
     def _goes_on(self, event: TraceEvent) -> Iterator[Step]:
@@ -560,7 +628,7 @@ class StoreConformance(Conformance):
             yield Step("client_goes_on", (("c", self.c[client]),), may_skip=True)
 
     def _last_write(self, event: TraceEvent) -> TraceEvent | None:
-        return next((other for other in self._earlier(event) if other.action in WRITES), None)
+        return next((other for other in self._earlier(event) if _is_write(other)), None)
 
     def _earlier(self, event: TraceEvent) -> Iterator[TraceEvent]:
         """What a client has done about the metadata before an event, the last first."""
@@ -580,9 +648,9 @@ class StoreConformance(Conformance):
         version = ("metadata", event.parameters["version"])
         metadata = event.parameters["metadata"]
         if metadata is None or metadata["state"] == "CLOSED":
-            yield Step(None, reads=version)
+            yield Step(None, reads=version, after=self._are(event))
         else:
-            yield Step("client_opens_ledger", (("c", self._client(event)),), reads=version)
+            yield Step("client_opens_ledger", (("c", self._client(event)),), reads=version, before=self._are(event))
 
     # -- clients -----------------------------------------------------------------------------------------------------
 
@@ -594,14 +662,21 @@ class StoreConformance(Conformance):
             after: tuple[tuple[tuple[Any, ...], Value], ...] = ((("client", c, "lap"), entry_id + 1),)
             if event.action == "client_writes_back_entry":
                 after = ()
-            yield Step(event.action, (("c", c),), sends=sends, after=after)
+            tells = (("send", like(entry__id=entry_id + 1, lac=event.parameters["lac"] + 1)),)
+            to = self._write_set(entry_id, event.parameters["ensemble"])
+            yield Step(event.action, (("c", c),), sends=sends, after=after, to=to, tells=tells)
+
+    def _write_set(self, entry_id: int, ensemble: Sequence[str]) -> frozenset[Value]:
+        return frozenset(self.b[bookie] for bookie in _write_set(entry_id, ensemble, self.quorums[1]))
 
     def _client_resends(self, event: TraceEvent) -> Iterator[Step]:
         c = self._client(event)
         sent = self._by_entry(event)
         for entry_id in _entries(event):
             sends = sent.get(entry_id, ())
-            yield Step(event.action, (("c", c),), (like(entry__id=entry_id + 1),), sends=sends)
+            before = self._write_set(entry_id, event.parameters["before"])
+            to = self._write_set(entry_id, event.parameters["ensemble"]) - before
+            yield Step(event.action, (("c", c),), (like(entry__id=entry_id + 1),), sends=sends, to=to)
         yield from self._goes_on(event)
 
     def _client_sends_again(self, event: TraceEvent) -> Iterator[Step]:
@@ -634,7 +709,9 @@ class StoreConformance(Conformance):
 
     def _client_sends_reads(self, event: TraceEvent) -> Iterator[Step]:
         c, entry_id = self._client(event), event.parameters["entry"]
-        yield Step(event.action, (("c", c),), sends=tuple(self._sends(event)), after=((("client", c, "last_read"), entry_id + 1),))
+        to = frozenset(self.b[bookie] for bookie in event.parameters["bookies"])
+        after = ((("client", c, "last_read"), entry_id + 1),)
+        yield Step(event.action, (("c", c),), sends=tuple(self._sends(event)), after=after, to=to)
 
     def _client_receives_read(self, event: TraceEvent) -> Iterator[Step]:
         c, bookie, entry_id = self._client(event), event.parameters["bookie"], event.parameters["entry"]
@@ -642,7 +719,7 @@ class StoreConformance(Conformance):
         yield Step(
             event.action,
             (("c", c), ("b", self.b[bookie])),
-            (entry_id + 1, *ANY_MESSAGE),
+            (entry_id + 1, like(entry__id=entry_id + 1) if found else like(entry=None)),
             receives=("read", bookie, c, entry_id, found),
             may_skip=found,
         )
@@ -652,9 +729,14 @@ class StoreConformance(Conformance):
         yield Step(event.action, (("c", c), ("b", self.b[bookie])), (entry_id + 1,), may_skip=True)
 
     def _recovery_changes(self, event: TraceEvent) -> Iterator[Step]:
-        c = self._client(event)
+        c, place = self._client(event), (event.node, event.incarnation, event.seq)
+        metadata = self._metadata(event.parameters["metadata"])
         yield from self._gives_up(event, c)
-        yield Step(event.action, (("c", c),), self._replacements(event))
+        sends = (("write", place),) if event.parameters["version"] is not None else ()
+        after: tuple[tuple[tuple[Any, ...], Value | Has], ...] = ((("client", c, "seen"), metadata),)
+        if sends:  # no recovery of the protocol does that
+            after = self._offers(event, c)
+        yield Step(event.action, (("c", c),), self._replacements(event), sends=sends, after=after)
 
 
 ANY_MESSAGE: tuple[Like, ...] = (Like(()),)
@@ -668,6 +750,7 @@ _SENT: Mapping[str, str] = {
     "recovery_client_sends_add_again": "again",
     "client_receives_metadata": "fence",
     "client_sends_recovery_read_requests": "read",
+    "client_reads_length": "length",
 }
 
 _STEPS: Mapping[str, Callable[[StoreConformance, TraceEvent], Iterable[Step]]] = {
@@ -727,6 +810,10 @@ _NOTHING: Mapping[str, Any] = {"entries": (), "fenced": False, "limbo": False}
 def _ids(runs: Iterable[Sequence[int]]) -> Iterator[int]:
     for first, last in runs:
         yield from range(first, last + 1)
+
+
+def _is_write(event: TraceEvent) -> bool:
+    return event.action in WRITES and event.subject is not None and event.parameters["version"] is not None
 
 
 def _entries(event: TraceEvent) -> Iterator[int]:

@@ -16,8 +16,8 @@ So there are more behaviours than those of `store`, and the same properties are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import ClassVar
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, ClassVar
 
 from fencepost import (
     ModelValue,
@@ -27,6 +27,7 @@ from fencepost import (
     action,
     configuration,
     constant,
+    constraint,
     model_values,
     network,
     one_of,
@@ -46,7 +47,7 @@ from fencepost.protocols.bookkeeper.ledger import (
     PendingAddOp,
 )
 from fencepost.protocols.bookkeeper.limbo import LedgerOnBookie
-from fencepost.store.checked.store import WRITING, Answer, Ensemble, Read, Status, Store, Update
+from fencepost.store.checked.store import LOSS, TWO_ENTRIES, WRITING, Answer, Ensemble, Read, Status, Store, Update
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import chosen, replaced
 from fencepost.store.rules.fencing import answer_to_fence, is_fenced_by_read
@@ -91,6 +92,12 @@ class FailedRead(Record):
     entry_id: int
 
 
+ONE_COPY: Mapping[str, Any] = {"write_quorum": 1, "ack_quorum": 1}
+OWNER: Mapping[str, Any] = {**ONE_COPY, "versions": 3}
+RECOVERED: Mapping[str, Any] = {**ONE_COPY, "clients": 2, "versions": 3}
+TWO_COPIES: Mapping[str, Any] = {"write_quorum": 2, "clients": 2, "failures": 0, "versions": 3}
+
+
 class RunningStore(Store):
     """The life of one ledger in a running store."""
 
@@ -105,6 +112,7 @@ class RunningStore(Store):
     appends_while_changing: bool = constant(True, "whether the owner sends entries while the ensemble is being changed")
     crashes: int = constant(0, "how often a bookie loses what it had, or leaves limbo; -1: there is no limit")
     failures: int = constant(1, "how often clients give up on a bookie, or ask it again; -1: there is no limit")
+    versions: int = constant(0, "versions of the metadata up to which behaviours are explored; 0: as many as come")
 
     add_entry_request: ClassVar[type[AddEntryRequest]] = AddRequest
     add_entry_response: ClassVar[type[AddEntryResponse]] = AddResponse
@@ -134,8 +142,92 @@ class RunningStore(Store):
     )
 
     configurations = {
-        "default": configuration(write_quorum=1, ack_quorum=1, doc="one copy of each entry, and another bookie to change to"),
+        "default": configuration(**OWNER, doc="the owner by itself, with one copy of each entry, and another bookie to change to"),
+        "two-entries": configuration(**OWNER, **TWO_ENTRIES, doc="the same with two entries in flight"),
+        "one-bookie": configuration(**RECOVERED, bookies=1, doc="a recovery besides the owner, and one bookie"),
+        "one-copy": configuration(**RECOVERED, doc="the same with another bookie to change to"),
+        "two-copies": configuration(**TWO_COPIES, ack_quorum=1, doc="two copies of each entry, one of which is enough"),
+        "both-copies": configuration(**TWO_COPIES, ack_quorum=2, doc="two copies of each entry, and both are needed"),
+        "crash": configuration(
+            **ONE_COPY, clients=2, bookies=1, failures=0, crashes=1, versions=3, doc="a bookie crashes, and comes back in limbo"
+        ),
+        "fenced-bookies-add": configuration(
+            **RECOVERED, bookies=1, fenced_bookies_refuse=False, expect=LOSS, doc="a bookie that is fenced takes entries of the owner"
+        ),
+        "one-bookie-fenced": configuration(
+            **TWO_COPIES,
+            ack_quorum=1,
+            fencing_covers_ensemble=False,
+            expect="reads_begin_when_the_owner_is_fenced_off",
+            doc="recovery reads when one bookie is fenced",
+        ),
+        "reads-without-fencing": configuration(
+            **TWO_COPIES, ack_quorum=2, recovery_reads_fence=False, expect=LOSS, doc="recovery reads do not fence"
+        ),
+        "starts-at-the-lac": configuration(
+            **RECOVERED, recovery_starts_at_fragment=False, expect=LOSS, doc="recovery believes a bookie that came late"
+        ),
+        "reads-move-on": configuration(
+            **RECOVERED, recovery_reads_stay=False, expect=LOSS, doc="recovery reads from the ensemble that it has changed to"
+        ),
+        "fragments-at-once": configuration(
+            **RECOVERED,
+            recovery_keeps_fragments=False,
+            expect="all_acked_entries_are_readable",
+            doc="recovery tells of its ensemble before the entries are there",
+        ),
+        "hasty-negatives": configuration(
+            **TWO_COPIES,
+            ack_quorum=1,
+            negatives_cover_quorum=False,
+            expect=LOSS,
+            doc="recovery takes one bookie's word that there is no such entry",
+        ),
+        "closes-before-writing-back": configuration(
+            **RECOVERED, bookies=1, write_back_before_close=False, expect=LOSS, doc="recovery closes before entries are written back"
+        ),
+        "unconditional-updates": configuration(
+            **OWNER,
+            **TWO_ENTRIES,
+            conditional_updates=False,
+            expect="all_acked_entries_are_readable",
+            doc="a write of the owner that it has given up arrives late",
+        ),
+        "confirmations-kept": configuration(
+            **OWNER,
+            **TWO_ENTRIES,
+            confirmations_withdrawn=False,
+            expect="all_acked_entries_are_readable",
+            doc="a bookie that has left the ensemble counts",
+        ),
+        "confirmed-out-of-order": configuration(
+            **OWNER,
+            **TWO_ENTRIES,
+            confirmed_in_order=False,
+            expect="all_acked_entries_are_readable",
+            doc="the LAC passes an entry that is not confirmed",
+        ),
+        "lac-runs-ahead": configuration(
+            **OWNER,
+            **TWO_ENTRIES,
+            lac_waits_for_change=False,
+            expect="all_acked_entries_are_readable",
+            doc="the LAC goes on while the ensemble is being changed",
+        ),
+        "limbo-denies": configuration(
+            **{**TWO_COPIES, "failures": 1},
+            ack_quorum=1,
+            crashes=1,
+            limbo_is_unknown=False,
+            expect=LOSS,
+            doc="a bookie in limbo says that it has no such entry",
+        ),
     }
+
+    @constraint
+    def metadata_have_few_versions(self) -> bool:
+        """A write whose answer is lost can be sent anew without end, and each time it makes another version."""
+        return not self.versions or self.meta.version <= self.versions
 
     # -- what a run does not say when it happens ---------------------------------------------------------------------
 
@@ -266,6 +358,10 @@ class RunningStore(Store):
         while client.last_read > client.lap and self._is_decided(c, client.lap + 1):
             pass
 
+    def _may_write_back(self, c: ModelValue) -> bool:
+        # One response may decide the reads of two entries: the first is found, and sent before the second ends the recovery.
+        return self.client[c].status in (Status.IN_RECOVERY, Status.ABORTED)
+
     def _may_change_ensemble(self, c: ModelValue) -> bool:
         client = self.client[c]
         unheard = client.update is None or client.update.answer is Answer.LOST
@@ -289,7 +385,8 @@ class RunningStore(Store):
     def client_keeps_ensemble(self, c: ModelValue) -> None:
         """The owner can not replace a bookie any more, and writes the metadata as they are: a change that it has given up must not arrive."""
         client = self.client[c]
-        require(client.status is Status.CHANGING_ENSEMBLE and client.update is None)
+        unheard = client.update is None or client.update.answer is Answer.LOST
+        require(client.status is Status.CHANGING_ENSEMBLE and unheard)
         seen = client.seen
         assert seen is not None
         self._write(c, seen)
@@ -313,15 +410,33 @@ class RunningStore(Store):
 
     @action(c=Store.clients)
     def client_adopts_ledger(self, c: ModelValue) -> None:
-        """Somebody has created the ledger for another owner, who makes it his by a write that changes nothing else."""
+        """Somebody has created the ledger for another owner, and does nothing more with it. The owner makes it his by a write that changes nothing
+        else. Of several who want to be the owner, one is."""
         client = self.client[c]
         metadata = self.meta.metadata
         require(client.status is None and metadata is not None)
         assert metadata is not None
-        require(metadata.status is LedgerStatus.OPEN and not any(other.lap for other in self.client.values()))
-        client.status = Status.CHANGING_ENSEMBLE
+        require(metadata.status is LedgerStatus.OPEN and self.meta.version == 1)
+        for other in self.clients:
+            if self.client[other].status not in (None, Status.ADOPTING, Status.MARKING):
+                require(self.client[other].status in (Status.OPEN, Status.WITHDRAWN))
+                require(not self.client[other].lap and not self.writes[other] and not self.gave_up[other])
+                self.client[other].status = Status.WITHDRAWN
+        client.status = Status.ADOPTING
         client.seen, client.version = metadata, self.meta.version
         self._write(c, metadata)
+
+    def _receive_metadata(self, c: ModelValue) -> None:
+        client = self.client[c]
+        update, metadata = client.update, self.meta.metadata
+        if client.status is not Status.ADOPTING or update is None or metadata is None:
+            super()._receive_metadata(c)
+            return
+        client.update = None
+        written = update.answer is Answer.WRITTEN
+        client.seen, client.version = (update.metadata, update.version) if written else (metadata, self.meta.version)
+        is_owner = update.answer is not Answer.REFUSED and client.seen.status is LedgerStatus.OPEN
+        client.status = Status.OPEN if is_owner else Status.WITHDRAWN
 
     @action(c=Store.clients)
     def client_receives_metadata(self, c: ModelValue) -> None:

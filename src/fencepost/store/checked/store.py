@@ -139,6 +139,8 @@ class Status(enum.Enum):
     FOUND_CLOSED = "found closed"
     """Somebody else has closed its ledger at just its LAC."""
     WITHDRAWN = "withdrawn"
+    ADOPTING = "adopting"
+    """Only where ledgers are created for others: it wants to be the owner."""
     MARKING = "marking"
     """It wants to recover the ledger, and has read its metadata."""
     IN_RECOVERY = "in recovery"
@@ -169,6 +171,7 @@ PUBLISHED_STATUS: Mapping[Status, ClientStatus] = {
 WRITING = (
     Status.CHANGING_ENSEMBLE,
     Status.CLOSING,
+    Status.ADOPTING,
     Status.MARKING,
     Status.TELLING_FRAGMENTS,
     Status.CLOSING_RECOVERED,
@@ -1105,12 +1108,16 @@ class Store(LedgerProtocol):
     def client_writes_back_entry(self, c: ModelValue) -> None:
         """Recovery writes the first entry that it has sent to nobody yet to the current ensemble, whichever it was read from."""
         client = self.client[c]
-        require(client.status is Status.IN_RECOVERY)
+        require(self._may_write_back(c))
         unsent = [op.entry for op in self._pending_add_ops(c) if op.entry.id not in client.written_back]
         require(unsent)
         entry = min(unsent, key=lambda entry: entry.id)
         self._send_add(c, entry, self._write_set(entry.id, self._ensemble(c)), recovery=True)
         client.written_back |= {entry.id}
+
+    def _may_write_back(self, c: ModelValue) -> bool:
+        """Whether a client recovers the ledger."""
+        return self.client[c].status is Status.IN_RECOVERY
 
     @action(c=clients, b=bookies)
     def recovery_client_receives_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
@@ -1330,7 +1337,7 @@ class Store(LedgerProtocol):
         status = self.client[c].status
         if status in (Status.CLOSING, Status.CLOSING_RECOVERED) and self._taken(c) is not None:
             return ClientStatus.CLOSED
-        return None if status is None or status is Status.MARKING else PUBLISHED_STATUS[status]
+        return None if status in (None, Status.ADOPTING, Status.MARKING) else PUBLISHED_STATUS[status]
 
     @invariant
     def no_divergence_between_client_and_meta_data(self) -> bool:

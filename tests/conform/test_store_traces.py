@@ -1,0 +1,148 @@
+"""Traces of the store, from the simulator: whatever it does under faults is a behaviour of the protocol ``running-store``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from traced import LEDGER, VALIDATOR, run, said, traced, validate
+
+from fencepost.conform.conformance import NotCovered
+from fencepost.conform.validate import Validator
+from fencepost.store.checked.conformance import StoreConformance
+from fencepost.store.sim.case import drawn
+from fencepost.store.sim.run import simulate
+
+PROFILES = ("calm", "races", "crashes", "everything")
+SEEDS = range(1, 9)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_what_the_store_does_is_a_behaviour_of_the_protocol(profile: str) -> None:
+    steps, skipped, covered = 0, 0, 0
+    for seed in SEEDS:
+        outcome, events = traced(seed, profile)
+        assert outcome.violation is None
+        verdict = validate(events)
+        if not verdict.covered:
+            continue
+        assert verdict.accepted, (seed, said(verdict))
+        covered, steps, skipped = covered + 1, steps + verdict.steps, skipped + verdict.skipped
+    assert covered >= len(SEEDS) // 2
+    assert steps > 80 * covered
+    # What may be ignored is seldom left out: mostly the protocol takes it.
+    assert skipped < steps / 4
+
+
+def test_every_other_order_that_the_causes_allow_is_accepted_too() -> None:
+    for profile in PROFILES:
+        for seed in (1, 2, 3):
+            _, events = traced(seed, profile)
+            for shuffle in (1, 2):
+                verdict = validate(events, shuffle)
+                assert verdict.accepted or not verdict.covered, (
+                    profile,
+                    seed,
+                    shuffle,
+                    said(verdict),
+                )
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_tracing_changes_nothing(profile: str) -> None:
+    for seed in (1, 2, 3):
+        case = drawn(seed, profile)
+        plain, (told, _) = simulate(case), traced(seed, profile)
+        assert (plain.trace_hash, plain.time) == (told.trace_hash, told.time)
+
+
+def test_a_trace_is_the_same_each_time() -> None:
+    assert run(drawn(4, "everything"))[1] == traced(4, "everything")[1]
+
+
+NO_STEPS = {
+    "client_ends": "the client of the protocol does nothing more; there is no action for that",
+    "client_gives_up_on_add": "bookies have failed when the ensemble is changed: a failure that is not replaced changes nothing",
+    "recovery_client_gives_up_on_add": "the same in a recovery",
+    "client_gives_up_on_fence": "a bookie that could not be fenced is one that has not answered",
+    "client_reads_length": "the length of a ledger is not in the protocol",
+    "bookie_recovers": "tells which of the steps that were not synced have survived a crash",
+}
+"""Events of the ledger that are never steps, and why."""
+
+SOMETIMES = {
+    "bookie_refuses_add": "an add that is refused for another reason than a fence may as well be lost: it is only ordered",
+    "client_creates_ledger": "the metadata service creates it, if it does: the client only sends that",
+    "client_confirms": "held to the state, and not a step",
+    "bookie_sends_add_confirmed_response": "was not durable when the bookie crashed",
+    "bookie_sends_add_fenced_response": "was not durable when the bookie crashed",
+    "bookie_is_fenced": "was not durable when the bookie crashed, or by nobody whom the trace knows",
+    "bookie_sends_fencing_read_lac_response": "says nothing certain, or was not durable",
+    "bookie_sends_read_response": "says nothing certain, or was not durable, or is of an entry that was never sent",
+    "client_receives_metadata": "of a ledger that was just created",
+    "client_opens_ledger": "the ledger is closed, or there is none",
+    "bookie_crashes": "was not durable when the bookie crashed again",
+    "bookie_leaves_limbo": "was not durable when the bookie crashed again",
+    "client_resends_pending_add_op": "there was nothing to send",
+    "recovery_client_sends_pending_add_op": "there was nothing to send",
+}
+"""Events of the ledger that are steps, but for these reasons not always."""
+
+
+def test_every_event_of_the_ledger_is_a_step_but_for_those_that_are_known() -> None:
+    events_of, steps_of = Counter[str](), Counter[str]()
+    without = Counter[str]()
+    for profile in PROFILES:
+        for seed in SEEDS:
+            _, events = traced(seed, profile)
+            conformance = StoreConformance.__new__(StoreConformance)
+            try:
+                conformance.__init__(LEDGER, events)  # type: ignore[misc]
+                constants = dict(conformance.constants())
+            except NotCovered:
+                continue
+            conformance.bind(VALIDATOR.follower(constants).protocol)
+            for event in events:
+                if event.subject is None:
+                    continue
+                steps = [step for step in conformance.steps(event) if step.action is not None]
+                events_of[event.action] += 1
+                steps_of[event.action] += len(steps)
+                without[event.action] += not steps
+    assert {action for action, count in steps_of.items() if not count} <= {
+        *NO_STEPS,
+        "bookie_refuses_add",
+        "client_creates_ledger",
+        "client_confirms",
+    }
+    assert {action for action, count in without.items() if count} <= {*NO_STEPS, *SOMETIMES}
+    assert sum(steps_of.values()) > 0.8 * sum(events_of.values())
+
+
+def test_a_trace_with_deferred_sync_is_not_covered() -> None:
+    for seed in range(1, 40):
+        _, events = traced(seed, "calm")
+        if any(event.parameters.get("deferred_sync") for event in events):
+            verdict = validate(events)
+            assert not verdict.accepted
+            assert verdict.problem.startswith("entries with deferred sync")
+            return
+    pytest.fail("no seed has deferred sync")
+
+
+def test_a_trace_without_metadata_is_not_covered() -> None:
+    _, events = traced(1, "calm")
+    verdict = validate([event for event in events if event.subject is None])
+    assert verdict.problem == "no metadata of the ledger are in the trace"
+
+
+def test_what_was_learnt_of_one_trace_serves_another() -> None:
+    validator = Validator(StoreConformance)
+    case = replace(drawn(1, "calm"), entries=40)
+    _, events = run(case)
+    assert validator.validate(LEDGER, events).accepted
+    (follower,) = validator.followers.values()
+    evaluations = follower.evaluations
+    assert validator.validate(LEDGER, events).accepted
+    assert follower.evaluations == evaluations
