@@ -159,3 +159,14 @@ def test_a_gap_is_told(tmp_path: Path) -> None:
         file.emit("r", "a", 1, 3, "writes")
     with pytest.raises(TraceError, match="events 2 to 2 are missing"):
         Tail([str(tmp_path)]).poll()
+
+
+def test_a_ledger_of_a_service_that_tells_of_versions_alone_is_over() -> None:
+    """A real metadata service does not tell what is written: whoever has closed the ledger, or has found it closed, does."""
+    written = TraceEvent("metadata", 1, 2, "metadata_written", "7", {"version": 1})
+    assert not StoreConformance.is_over([written])
+    for state, metadata in ((False, None), (False, {"state": "OPEN"}), (True, {"state": "CLOSED"})):
+        seen = TraceEvent("c", 1, 5, "client_receives_metadata", "7", {"version": 1, "metadata": metadata, "written": True})
+        assert StoreConformance.is_over([written, seen]) is state
+    offered = TraceEvent("c", 1, 4, "client_closes_ledger", "7", {"version": 0, "metadata": {"state": "CLOSED"}})
+    assert not StoreConformance.is_over([written, offered]), "it may be refused"

@@ -61,6 +61,7 @@ class StoreConformance(Conformance):
         self.kinds = {event.node: event.parameters["kind"] for event in events if event.action == "started"}
         self.bookies: dict[str, int] = {}
         self.clients: dict[Client, int] = {}
+        self.attempts: Counter[tuple[str, int, str]] = Counter()
         self.client_of: dict[Place, Client] = {}
         self.ended: set[Client] = set()
         self.owners: set[Client] = set()
@@ -85,8 +86,6 @@ class StoreConformance(Conformance):
         # Whoever writes the ledger first, and its first ensemble, have the first names: so traces that are alike come the same way.
         for event in sorted(events, key=lambda event: event.action != "client_creates_ledger"):
             self._name(event)
-        self.moved: dict[int, list[TraceEvent]] = {}
-        """Events that come before the one at a place."""
         self.added_last: dict[tuple[str, int], int] = {}
         self.outlived: set[tuple[str, int, int]] = set()
         """Entries that a bookie has added in one incarnation, by node, id and that, and shown in a later one without having added them again."""
@@ -166,11 +165,10 @@ class StoreConformance(Conformance):
 
     def _enter_client(self, event: TraceEvent) -> None:
         who = (event.node, event.incarnation, event.actor)
-        known = [client for client in self.clients if client[:3] == who]
-        attempt = known[-1][3] if known else 0
+        attempt = self.attempts[who]
         creates_anew = event.action == "client_creates_ledger" and (*who, attempt) in self.ended
         if not attempt or creates_anew or event.action == "client_opens_ledger":
-            attempt += 1
+            attempt = self.attempts[who] = attempt + 1
         client = (*who, attempt)
         self.clients.setdefault(client, len(self.clients))
         if event.action == "client_ends":
@@ -240,7 +238,11 @@ class StoreConformance(Conformance):
     @classmethod
     def is_over(cls, events: Sequence[TraceEvent]) -> bool:
         """See :class:`Conformance`."""
-        return any(event.action == "metadata_written" and event.parameters["metadata"]["state"] == "CLOSED" for event in events)
+        return any(
+            event.action in ("metadata_written", *_TELL_METADATA)
+            and (event.parameters.get("metadata") or _NO_METADATA)["state"] == "CLOSED"
+            for event in events
+        )
 
     @classmethod
     def still_needed(cls, events: Sequence[TraceEvent]) -> Iterable[TraceEvent]:
@@ -256,6 +258,7 @@ class StoreConformance(Conformance):
     def in_order(self) -> Sequence[TraceEvent]:
         """A bookie looks an entry up in its own time: one that it does not find may have been added before it says so."""
         events: list[TraceEvent] = []
+        moved: dict[int, list[TraceEvent]] = {}
         since: dict[tuple[str, int, int], list[tuple[int, int]]] = defaultdict(list)
         for event in self.events:
             at = len(events)
@@ -270,10 +273,8 @@ class StoreConformance(Conformance):
             if at == len(events):
                 events.append(event)
             else:
-                self.moved.setdefault(at, []).append(event)
-        if not self.moved:
-            return events
-        return [each for place, event in enumerate(events) for each in (*self.moved.get(place, ()), event)]
+                moved.setdefault(at, []).append(event)
+        return [each for place, event in enumerate(events) for each in (*moved.get(place, ()), event)]
 
     def names(self) -> Mapping[str, str]:
         """See :class:`Conformance`."""
@@ -800,6 +801,9 @@ _TURNS = ("client_receives_metadata", *_RESENDS)
 """After what an owner may go on."""
 
 _TELL_METADATA = ("client_receives_metadata", "client_opens_ledger", "client_creates_ledger")
+
+_NO_METADATA: Mapping[str, Any] = {"state": None}
+"""Of a metadata service that tells of versions alone, and of a client that has found none."""
 
 _CERTAIN = ("OK", "NO_ENTRY", "NO_LEDGER")
 """Codes that say whether there is an entry."""
