@@ -40,8 +40,7 @@ from fencepost import (
 )
 from fencepost.engines import embedded, interpreted, reference, simulate
 from fencepost.explorer.session import Session
-from fencepost.protocols.bookkeeper.current import BookKeeper, Client
-from fencepost.protocols.bookkeeper.ledger import LedgerOnBookie
+from fencepost.protocols.bookkeeper.current import BookKeeper, Client, LedgerOnBookie
 from fencepost.report.html import html
 from fencepost.step import Stepper
 from fencepost.trace.json import to_json
@@ -380,7 +379,7 @@ class Computed(BookKeeper):
         {
             **{f"client.{f}": lambda self, c, f=f: getattr(self.client[c], f) for f in Client._fields if f not in ("confirmed", "curr_fragment")},
             "client.confirmed": lambda self, c, e: self.client[c].confirmed[e],
-            "bookie": lambda self, b: LedgerOnBookie(self.bookie[b].entries, self.bookie[b].fenced, self.bookie[b].lac),
+            "bookie": lambda self, b: LedgerOnBookie(self.bookie[b].entries, self.bookie[b].fenced, self.bookie[b].lac, self.bookie[b].lac_of_last),
         },
     )
 

@@ -123,6 +123,18 @@ def test_one_protection_is_not_enough(bookies: int, wq: int, aq: int, crashes: s
         assert len(result.must_violate(DATA_LOSS)) == length
 
 
+def test_scenario_1_is_not_found_in_the_size_that_bp_46_tells_it_in() -> None:
+    """A recovery read that finds nothing waits for all three, and fences them: one that forgets so is no ack quorum."""
+    told = protocol(3, 2, 3, 2, 1, "c", fence_on_unclean_shutdown=False)
+    assert check(told, symmetry=True).must_hold().distinct_states == 582_083
+
+
+@pytest.mark.skipif(not THOROUGH, reason="half a minute")
+def test_in_that_size_fencing_is_needed_during_recovery() -> None:
+    told = protocol(3, 2, 3, 2, 1, "orc", fence_on_unclean_shutdown=False)
+    assert len(check(told, symmetry=True).must_violate(DATA_LOSS)) == 21
+
+
 CONFIGURATIONS = {"protected": 97_065, "without-fencing": 17, "without-limbo": 17, "scenario-1": 17, "scenario-2": 17}
 
 

@@ -53,7 +53,7 @@ def _key_name(key: Any) -> str:
     return show(key) if not isinstance(key, type) else key.__name__
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Event:
     """Something an action told about itself for the reader of a trace; never part of a state.
 
@@ -119,8 +119,9 @@ def one_of(options: Iterable[T]) -> T:
     if cursor is None:
         raise FencepostError("one_of() can only be asked inside an action or the initial state")
     listed: Sequence[T]
+    is_told = getattr(cursor, "every_choice", False)  # which option to take, so that nobody goes all ways
     if isinstance(options, range):
-        listed = options[: MAX_WAYS + 1]  # type: ignore[assignment]
+        listed = options if is_told else options[: MAX_WAYS + 1]  # type: ignore[assignment]
     elif isinstance(options, (list, tuple, str)):
         listed = options
     elif type(options) in _UNORDERED:
@@ -129,11 +130,11 @@ def one_of(options: Iterable[T]) -> T:
         listed = canonical(options)
     else:
         listed = list(islice(options, MAX_WAYS + 1))
-    if len(listed) > MAX_WAYS:
+    if len(listed) > MAX_WAYS and not (is_told and isinstance(options, range)):
         raise FencepostError(f"a choice has more than {MAX_WAYS:,} options: is it infinite?")
     if not listed:
         raise _disabled()
-    if len(listed) == 1 and not getattr(cursor, "every_choice", False):
+    if len(listed) == 1 and not is_told:
         return listed[0]
     result: T = cursor.choose(listed)
     return result

@@ -36,6 +36,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
 
+_KEYS_OF_MAP = "the set of keys of a per_key(...)"
+
 Keys = Iterable[Any] | Callable[[Any], Iterable[Any]]
 """Keys of a map: a constant of the protocol, any iterable, or a function of the protocol."""
 
@@ -131,23 +133,44 @@ class Struct(Shape):
         return self.record(**{name: part.value(read, (*path, name)) for name, part in self.parts.items()})
 
 
+class EachOf(Mapping[Any, Shape]):
+    """One shape for all numbers of a range, however long it is."""
+
+    def __init__(self, keys: range, shape: Shape) -> None:
+        self.keys_of = keys
+        self.shape = shape
+
+    def __getitem__(self, key: Any) -> Shape:
+        if type(key) is int and key in self.keys_of:
+            return self.shape
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.keys_of)
+
+    def __len__(self) -> int:
+        return len(self.keys_of)
+
+
 class PerKeyShape(Shape):
     """The same shape once for each key of a constant set."""
 
-    def __init__(self, elements: dict[Any, Shape]) -> None:
+    def __init__(self, elements: Mapping[Any, Shape]) -> None:
         self.elements = elements
-        self._keys = {key: (key, encode(key)) for key in elements}
+        self._keys = {} if isinstance(elements, EachOf) else {key: (key, encode(key)) for key in elements}
 
     def element(self, key: Any) -> Shape | None:
         """The shape of a key's element, None if it is no key: of the keys 1 and 2, True is none."""
+        if not self._keys:
+            return self.elements.get(key)
         known = self._keys.get(key)
         if known is None or (known[0] is not key and known[1] != encode(freeze(key))):
             return None
         return self.elements[key]
 
     def slots(self, path: tuple[Any, ...]) -> Iterator[Slot]:
-        for key, element in self.elements.items():
-            yield from element.slots((*path, key))
+        for key in finite(self.elements, _KEYS_OF_MAP):
+            yield from self.elements[key].slots((*path, key))
 
     def get(self, cursor: Cursor, path: tuple[Any, ...]) -> PerKeyView[Any, Any]:
         return PerKeyView(self, cursor, path)
@@ -444,10 +467,13 @@ def shape_of(declared: Any, protocol: Any) -> Shape:
         return shape_of(declared.initial, protocol)
     if isinstance(declared, PerKeyOf):
         keys = declared.keys(protocol) if callable(declared.keys) else _resolve(declared.keys, protocol)
+        if type(keys) is range and keys:
+            return PerKeyShape(EachOf(keys, shape_of(declared.element, protocol)))
         elements: dict[Any, Shape] = {}
-        for key in map(_frozen_key, finite(keys, "the set of keys of a per_key(...)")):
+        element: Shape | None = None  # a shape knows its slots by their paths, so one serves all keys
+        for key in map(_frozen_key, finite(keys, _KEYS_OF_MAP)):
             refuse_equal(elements, key, "per_key(...)")
-            elements[key] = shape_of(declared.element, protocol)
+            elements[key] = element = element if element is not None else shape_of(declared.element, protocol)
         return PerKeyShape(elements)
     if isinstance(declared, TableOf):
         return TableShape(declared.default)

@@ -33,6 +33,7 @@ from fencepost.spec.values import (
     finite,
     freeze,
     full_name,
+    order_key,
     refuse_equal,
     show,
 )
@@ -170,12 +171,12 @@ class NetworkShape(Shape):
         if (topic is _NO_TOPIC) != (kind.topic is None):
             which = "has no topic" if kind.topic is None else f"has a topic, {kind.topic}: say which, topic=..."
             raise FencepostError(f"{kind.__name__} {which}")
-        at = (*path, kind, source, dest) if topic is _NO_TOPIC else (*path, kind, source, dest, encode(freeze(topic)))
+        at = (*path, kind, source, dest) if topic is _NO_TOPIC else (*path, kind, source, dest, encode(topic := freeze(topic)))
         known = self._slots.get(at)
         if known is not None:
             return known
         self.ends(path, kind, source, dest)
-        slot = Slot(at if topic is _NO_TOPIC else (*at[:-1], freeze(topic)), self.empty, constant=False)
+        slot = Slot(at if topic is _NO_TOPIC else (*at[:-1], topic), self.empty, constant=False)
         return self._slots.setdefault(at, slot)
 
     def topics(self, path: tuple[Any, ...], kind: type[Message], source: Any, dest: Any) -> Slot:
@@ -306,7 +307,12 @@ class Network(View):
 
     def send_all(self, messages: Iterable[tuple[Message, ModelValue]], source: ModelValue) -> None:
         """Send each message to its receiver; every one is delivered or lost independently of the others."""
-        for message, dest in canonical(messages):
+        pairs = list(messages)
+        if len(pairs) > 1:
+            first = pairs[0][0]
+            is_one = all(message is first for message, _ in pairs)
+            pairs.sort(key=(lambda pair: order_key(pair[1])) if is_one else order_key)
+        for message, dest in pairs:
             self.send(message, source, dest)
 
     def reply(self, envelope: Envelope[Any], message: Message) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import inspect
 import math
 import struct
 import weakref
@@ -18,6 +19,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import combinations, islice
 from math import comb
+from operator import is_
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from fencepost.errors import NotAProtocol
@@ -54,15 +56,17 @@ class ModelValue:
     ``index`` is its place in the constant it was declared in and decides its place in every canonical order.
     """
 
-    __slots__ = ("_hash", "index", "name")
+    __slots__ = ("_code", "_hash", "index", "name")
     name: str
     index: int
+    _code: bytes
 
     def __init__(self, name: str, index: int = 0) -> None:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "index", index)
         # Not hash(name): that changes with the hash seed, and with it the order in which Python walks a set of these.
         object.__setattr__(self, "_hash", zlib.crc32(name.encode("utf-8", "surrogatepass")))
+        object.__setattr__(self, "_code", _text(b"m", name))
 
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError(f"model value {self.name} is immutable")
@@ -89,7 +93,8 @@ class ModelValue:
 class Set(frozenset[T_co]):
     """A frozen set that is walked in canonical order. Every set read from a state is one."""
 
-    __slots__ = ("_frozen",)
+    __slots__ = ("_code", "_frozen")
+    _code: bytes  # of a set that was encoded
     _frozen: bool  # whether every element is known to be a value
 
     def __iter__(self) -> Iterator[T_co]:
@@ -149,13 +154,24 @@ class Map(Mapping[K, V]):
     ``m.set(k, v)`` and ``m.without(k)`` give changed copies; ``m | other`` merges as for ``dict``.
     """
 
-    __slots__ = ("_frozen", "_hash", "_items")
+    __slots__ = ("_code", "_frozen", "_hash", "_items")
 
     def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:
-        self._frozen = False
         pairs = dict(items)
-        self._items: dict[K, V] = {k: pairs[k] for k in canonical(pairs)}
+        self._take({k: pairs[k] for k in canonical(pairs)} if pairs else pairs)
+
+    def _take(self, items: dict[K, V]) -> None:
+        """Hold items that are in canonical order already."""
+        self._items = items
+        self._frozen = False
         self._hash: int | None = None
+        self._code: bytes | None = None
+
+    @staticmethod
+    def _of(items: dict[K, V]) -> Map[K, V]:
+        made: Map[K, V] = Map.__new__(Map)
+        made._take(items)
+        return made
 
     def __getitem__(self, key: K) -> V:
         return self._items[key]
@@ -179,14 +195,18 @@ class Map(Mapping[K, V]):
 
     def set(self, key: K, value: V) -> Map[K, V]:
         """A copy in which ``key`` has ``value``."""
-        return Map({**self._items, key: value})
+        changed = {**self._items, key: value}
+        return Map._of(changed) if len(changed) == len(self._items) else Map(changed)
 
     def without(self, key: K) -> Map[K, V]:
         """A copy that lacks ``key``; the same map if it never had it."""
-        return Map({k: v for k, v in self._items.items() if k != key})
+        return Map._of({k: v for k, v in self._items.items() if k != key})
 
     def __repr__(self) -> str:
         return show(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Map, (self._items,))  # without its hash, which another process would not give it
 
 
 PROTOCOL_MODULE = "_protocol_"
@@ -222,10 +242,6 @@ def _register(cls: type) -> None:
     _named[name] = weakref.ref(cls)
 
 
-_SEALED = ("_sealed", "_code", "_frozen")
-"""What only a record has whose fields can not be assigned any more."""
-
-
 @dataclass_transform()
 class Record:
     """A named group of values, declared like a dataclass.
@@ -244,8 +260,11 @@ class Record:
         for name in ("__eq__", "__hash__"):
             if name in cls.__dict__:
                 raise NotAValue(f"record {cls.__name__} defines {name}, but records are equal by class and content: compare with a method")
+        has_own_init = "__init__" in cls.__dict__
         dataclasses.dataclass(eq=False, repr=False)(cls)
         cls._fields = tuple(f.name for f in dataclasses.fields(cls))  # type: ignore[arg-type]
+        if not has_own_init and _is_plain(cls):
+            cls.__init__ = _plain_init(cls)  # type: ignore[method-assign]
         cls._full_name = full_name(cls)
         cls._code_of_class = _text(b"r", cls._full_name)
         _register(cls)
@@ -255,7 +274,8 @@ class Record:
 
     def __setattr__(self, name: str, value: object) -> None:
         # A class may build its records without __post_init__ above. They are values once they were encoded or frozen.
-        if not self.__dict__.keys().isdisjoint(_SEALED):
+        held = self.__dict__
+        if "_sealed" in held or "_code" in held or "_frozen" in held:
             raise AttributeError(
                 f"a {type(self).__name__} is an immutable value: make a changed copy with .replace({name}=...)"
             )
@@ -273,6 +293,9 @@ class Record:
             return NotImplemented
         if other is self:
             return True
+        mine, others = self.__dict__.get("_code"), other.__dict__.get("_code")
+        if mine is not None and others is not None and not shared_names:
+            return bool(mine == others)
         if not all(getattr(self, n) == getattr(other, n) for n in self._fields):
             return False
         try:
@@ -281,10 +304,47 @@ class Record:
             return True
 
     def __hash__(self) -> int:
-        return hash((type(self).__name__, *(getattr(self, n) for n in self._fields)))
+        held = self.__dict__
+        known: int | None = held.get("_hash")
+        if known is None:
+            known = hash((type(self).__name__, *[getattr(self, n) for n in self._fields]))
+            if "_frozen" in held or "_code" in held:  # it is a value, whatever was given to it
+                held["_hash"] = known
+        return known
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without its hash, which another process would not give it."""
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
 
     def __repr__(self) -> str:
         return show(self)
+
+
+def _is_plain(cls: type[Record]) -> bool:
+    """Whether the records of a class are made by assigning what is given to its fields, and nothing else."""
+    code = cls.__init__.__code__
+    is_usual = cls.__post_init__ is Record.__post_init__ and cls.__setattr__ is Record.__setattr__
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    return (
+        is_usual
+        and "self" not in cls._fields
+        and code.co_varnames[1 : code.co_argcount] == cls._fields
+        and not code.co_kwonlyargcount
+        and all(field.default_factory is dataclasses.MISSING for field in fields)
+        and not any(hasattr(inspect.getattr_static(cls, name, None), "__set__") for name in cls._fields)
+    )
+
+
+def _plain_init(cls: type[Record]) -> Callable[..., None]:
+    """What the ``__init__`` of a dataclass does, without asking for each field whether it may be assigned."""
+    made = cls.__init__
+    lines = [f"    self.__dict__[{name!r}] = {name}" for name in cls._fields]
+    source = "\n".join([f"def __init__(self, {', '.join(cls._fields)}):", *lines, "    self.__dict__['_sealed'] = True"])
+    names: dict[str, Any] = {}
+    exec(source, {"__name__": cls.__module__}, names)
+    init: Any = names["__init__"]
+    init.__defaults__, init.__annotations__, init.__qualname__ = made.__defaults__, made.__annotations__, made.__qualname__
+    return init  # type: ignore[no-any-return]
 
 
 class Message(Record):
@@ -299,7 +359,10 @@ class Message(Record):
 
 def canonical(items: Iterable[T]) -> list[T]:
     """``items`` in the one order in which Fencepost walks anything, the same in every process."""
-    return sorted(items, key=order_key)
+    members = list(items)
+    if len(members) > 1 or (members and type(members[0]) not in _ATOMS and not isinstance(members[0], Record)):
+        members.sort(key=order_key)
+    return members
 
 
 def subsets(items: Iterable[T], size: int | None = None) -> list[frozenset[T]]:
@@ -314,8 +377,17 @@ def subsets(items: Iterable[T], size: int | None = None) -> list[frozenset[T]]:
 
 def order_key(value: Value) -> tuple[Any, ...]:
     """A sort key over all values: by kind, then naturally (numbers by size, enum members and model values as declared)."""
+    kind = type(value)
+    if kind is int:
+        return (2, value)
+    if kind is ModelValue:
+        return (6, value.index, value.name)
     if value is None:
         return (0,)
+    if kind is tuple:
+        return (7, len(value), tuple([order_key(v) for v in value]))
+    if isinstance(value, Record):
+        return (9, kind.__name__, kind._full_name, tuple([order_key(getattr(value, n)) for n in value._fields]))
     if isinstance(value, enum.Enum):
         place = value.value if isinstance(value, enum.Flag) else list(type(value)).index(value)
         return (5, type(value).__name__, full_name(type(value)), place)
@@ -333,9 +405,6 @@ def order_key(value: Value) -> tuple[Any, ...]:
         return (7, len(value), tuple(order_key(v) for v in value))
     if isinstance(value, (frozenset, set)):
         return (8, len(value), tuple(sorted(order_key(v) for v in frozenset.__iter__(frozenset(value)))))
-    if isinstance(value, Record):
-        kind = type(value)
-        return (9, kind.__name__, kind._full_name, tuple(order_key(getattr(value, n)) for n in value._fields))
     if isinstance(value, Mapping):
         return (10, len(value), tuple((order_key(k), order_key(value[k])) for k in value))
     if isinstance(value, bytes):
@@ -347,38 +416,45 @@ def order_key(value: Value) -> tuple[Any, ...]:
 
 
 def encode(value: Value) -> bytes:
-    """Bytes that are equal exactly when two values are, type and content; the basis of interning and of fingerprints."""
-    return _encode(value)
+    """Bytes that are equal exactly when two values are, type and content; the basis of interning and of fingerprints.
 
-
-def _encode(value: Value) -> bytes:
+    Records, sets and maps remember theirs.
+    """
     kind = type(value)
+    if kind is int:
+        # Python limits how long a number it writes in decimals, and takes quadratic time for it.
+        return b"i%d;" % value if value.bit_length() < 64 else b"x%x;" % value
+    if kind is ModelValue:
+        return value._code  # type: ignore[no-any-return]
+    if isinstance(value, Record):
+        code: bytes | None = value.__dict__.get("_code")
+        if code is None:
+            code = value._code_of_class + b"".join([encode(getattr(value, n)) for n in value._fields]) + b"."
+            value.__dict__["_code"] = code
+        return code
     if value is None:
         return b"N"
     if kind is bool:
         return b"T" if value else b"F"
-    if kind is int:
-        # Python limits how long a number it writes in decimals, and takes quadratic time for it.
-        return b"i%d;" % value if value.bit_length() < 64 else b"x%x;" % value
     if kind is str:
         return _text(b"s", value)
-    if kind is ModelValue:
-        return _text(b"m", value.name)
+    if kind is tuple:
+        return b"(" + b"".join(map(encode, value)) + b")"
+    if kind is Set:
+        code = getattr(value, "_code", None)
+        if code is None:
+            code = value._code = b"{" + b"".join(sorted(map(encode, frozenset.__iter__(value)))) + b"}"
+        return code
+    if kind is Map:
+        code = value._code
+        if code is None:
+            code = value._code = b"[" + b"".join(sorted([encode(k) + encode(v) for k, v in value.items()])) + b"]"
+        return code
+    if kind is frozenset:
+        return b"{" + b"".join(sorted(map(encode, value))) + b"}"
     if isinstance(value, enum.Enum):
         # A combination of flags has no name of its own.
         return _text(b"e", f"{full_name(kind)}.{value.value if isinstance(value, enum.Flag) else value.name}")
-    if kind is tuple:
-        return b"(" + b"".join(map(_encode, value)) + b")"
-    if kind is Set or kind is frozenset:
-        return b"{" + b"".join(sorted(map(_encode, frozenset.__iter__(value)))) + b"}"
-    if isinstance(value, Record):
-        code: bytes | None = value.__dict__.get("_code")
-        if code is None:
-            code = value._code_of_class + b"".join(_encode(getattr(value, n)) for n in value._fields) + b"."
-            object.__setattr__(value, "_code", code)
-        return code
-    if kind is Map:
-        return b"[" + b"".join(sorted(_encode(k) + _encode(v) for k, v in value.items())) + b"]"
     if kind is float:
         return b"f" + struct.pack("<d", value + 0.0)  # -0.0 equals 0.0
     if kind is bytes:
@@ -454,29 +530,42 @@ def freeze(value: Value) -> Value:
     kind = type(value)
     if kind in _ATOMS:
         return value
+    result: Value
+    if isinstance(value, Record):
+        if "_frozen" in value.__dict__:
+            return value
+        changed: dict[str, Value] = {}
+        for name in value._fields:
+            field = getattr(value, name)
+            if type(field) not in _ATOMS:
+                frozen = _frozen_field(value, name, field)
+                if frozen is not field:
+                    changed[name] = frozen
+        result = value.replace(**changed) if changed else value
+        result.__dict__["_frozen"] = True
+        return result
+    if kind is tuple:
+        for place, part in enumerate(value):
+            if type(part) not in _ATOMS and freeze(part) is not part:
+                return (*value[:place], *map(freeze, value[place:]))
+        return value
     if isinstance(value, enum.Enum):
         _ATOMS.add(kind)
         _register(kind)
         return value
-    if kind is tuple:
-        return tuple(freeze(v) for v in value)
     if isinstance(value, frozenset):
         if kind is Set and getattr(value, "_frozen", False):
             return value
-        result: Value = Set(freeze(v) for v in frozenset.__iter__(value))
+        members = [freeze(v) for v in frozenset.__iter__(value)]
+        is_same = kind is Set and all(map(is_, members, frozenset.__iter__(value)))
+        result = value if is_same else Set(members)
         result._frozen = True
-        return result
-    if isinstance(value, Record):
-        if "_frozen" in value.__dict__:
-            return value
-        fields = {n: getattr(value, n) for n in value._fields}
-        frozen = {n: _frozen_field(value, n, v) for n, v in fields.items()}
-        result = value if all(frozen[n] is fields[n] for n in fields) else value.replace(**frozen)
-        object.__setattr__(result, "_frozen", True)
         return result
     if kind is Map:
         if not value._frozen:
-            value = Map({freeze(k): freeze(v) for k, v in value.items()})
+            items = [(freeze(k), freeze(v)) for k, v in value.items()]
+            if not all(k is key and v is held for (k, v), (key, held) in zip(items, value.items(), strict=True)):
+                value = Map(items)
             value._frozen = True
         return value
     if kind is float:

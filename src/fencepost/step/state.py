@@ -31,10 +31,15 @@ class Store:
         self.values: list[list[Value]] = []
         self.hashes: list[list[int]] = []
         self._index: dict[bytes, int] = {}
-        self._numbered: dict[int, tuple[int, Slot]] = {}
+        self.numbered: dict[int, tuple[int, Slot]] = {}
+        """The number of each slot by its identity, which is several times faster than by its path; it is kept, so that its id stays its own."""
         self._ids: list[dict[bytes, int]] = []
         self.visible: Callable[[tuple[Any, ...]], bool] = lambda path: True
-        for name, shape in protocol.shapes.items():
+        self._declare()
+
+    def _declare(self) -> None:
+        """Number the slots that every state has."""
+        for name, shape in self.protocol.shapes.items():
             for slot in shape.slots((name,)):
                 self.slot(slot)
 
@@ -46,7 +51,7 @@ class Store:
 
     def slot(self, slot: Slot) -> int:
         """The number of a slot; a slot not seen before gets the next one, and every state holds its default there."""
-        known = self._numbered.get(id(slot))
+        known = self.numbered.get(id(slot))
         if known is not None:
             return known[0]
         place = encode_path(slot.path)
@@ -61,8 +66,7 @@ class Store:
             self._index[place] = index
         elif shared_names:
             _refuse_namesakes(self.slots[index].path, slot.path)
-        # By identity, which is several times faster than by path; the slot is kept, so that its id stays its own.
-        self._numbered[id(slot)] = (index, slot)
+        self.numbered[id(slot)] = (index, slot)
         return index
 
     def intern(self, index: int, value: Value) -> int:

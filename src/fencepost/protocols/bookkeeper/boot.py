@@ -8,40 +8,46 @@ then says *unknown*. After that it serves clients. In phase two it waits for the
 lacks, and leaves limbo.
 
 The published model, ``BookKeeperProtocolWithLimbo.tla``, covers a simplified boot, as BP-46 itself says: one bookie loses everything and
-is back in the same step, fenced and in limbo for good. This is the full sequence: any part of what was not flushed may be lost, a bookie
-is down for a while, crashes again between the phases or in the middle of the second, comes back with an empty disk, is shut down
-cleanly while still in limbo. Each protection is a constant that turns it off.
+is back in the same step, fenced and in limbo for good. This is the full sequence, step by step: any part of what was not flushed may be
+lost, a bookie is down for a while, crashes again at any point of its boot, loses one of its disks, is shut down cleanly at any time it
+serves. Each protection is a constant that turns it off.
 
-It is the story of one ledger, open when it begins, with all bookies in its ensemble and in every write set. The ``writer`` owns it, and
-sends an entry once the one before is acknowledged; so an entry on a bookie tells that those before it are confirmed. A recoverer, ``r1``,
-is whoever recovers the ledger, a client that takes the writer for dead or a bookie in phase two, and may stop at any point. Entry ids
-start at 1.
+It is the story of one ledger, open when it begins, with all bookies in its ensemble. The ``writer`` owns it, and sends an entry once the
+one before is acknowledged; so an entry on a bookie tells that those before it are confirmed. A recoverer, ``r1``, is whoever recovers
+the ledger, a client that takes the writer for dead or a bookie in phase two, and may stop at any point. A reader, if there is one, reads
+an entry that was acknowledged. Entry ids start at 1.
 
 Where the rules come from, by section of BP-46:
 
-- *A note on Quorums*: how many bookies must be fenced before recovery reads, and how many negatives end the ledger.
-- *A note on cookies*: a disk without its cookie is empty; a bookie that lacks it does not boot, unless that is to be fixed.
-- *Proposed Changes*: only adds skip the journal; fixing cookies is an option.
-- *Detecting Data Loss On Boot*: the bit in the index, set on start-up and cleared on shutdown.
+- *A note on Quorums*: how many bookies must be fenced before recovery reads, how many negatives end the ledger, what a reader believes.
+- *A note on cookies*: a cookie in the metadata service and on every disk; a bookie that lacks one does not boot, unless that is to be
+  fixed, by itself or by an operator.
+- *Proposed Changes*: only adds skip the journal, as each bookie is configured at the time.
+- *Detecting Data Loss On Boot*: the mark of an unclean shutdown, set on start-up and cleared on shutdown.
 - *Protection Mechanism*: all ledgers are fenced; in limbo, reads are served and explicit negatives become unknowns; repair.
 - *The Full Boot-Up Sequence*: the two phases and what is done in each, clients served between them. Here only ledgers that are not
   closed are fenced, which is ``fence_closed_ledgers=false``.
+- *Scenario 2*, step 4: the owner's change of the ensemble is refused, since the metadata have changed.
 
 What is not here, and why nothing is hidden by that:
 
 - *Flushing.* Nothing waits for a flush but a clean shutdown, so it is no action: what a crash leaves was flushed, what it takes was not.
+  A second crash may take what the first has left, which is more than can happen.
 - *Timeouts.* Nobody acts on one, so a message that is lost is one that never arrives, with all that comes after it over the same
   connection. One that finds its bookie down arrives later.
-- *Ensemble changes.* BP-46 is about bookies that come back, not about replacing them.
-- *The steps of phase one.* The bookie serves nobody meanwhile, so nobody can tell in which order it marks ledgers and updates its
-  cookie, and a crash in the middle is like one before.
+- *Ensemble changes that succeed.* BP-46 is about bookies that come back, not about replacing them.
+- *The steps of marking the ledger, of stamping cookies, of setting the mark on each disk.* Until the last of them is done there still is
+  the sign that made the bookie begin with them, so a crash among them is like one before them. That is not so of the order of
+  these three with each other, so each is an action.
+- *Metadata that are stale in phase one.* A ledger is never opened again, so a bookie would only put a ledger in limbo that is closed.
 - *Messages for copying.* What is copied is an entry of a closed ledger, which never changes.
+- *Messages of readers.* What a bookie answers a reader depends on when it answers, and on nothing that the reader does.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar, TypeVar, cast
 
 from fencepost import (
@@ -55,6 +61,7 @@ from fencepost import (
     assumption,
     configuration,
     constant,
+    initial,
     invariant,
     leads_to,
     model_values,
@@ -67,13 +74,15 @@ from fencepost import (
     subsets,
     weak,
 )
-from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, parts
+from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
 from fencepost.store.rules.metadata import LedgerStatus
+from fencepost.store.rules.quorums import write_set
 
 WRITER = ModelValue("writer")
 CUT_OFF = "no_divergence_between_writer_and_meta_data"
 
 Entries = frozenset[int]
+Bookies = frozenset[ModelValue]
 
 
 class WriterStatus(enum.Enum):
@@ -85,11 +94,30 @@ class WriterStatus(enum.Enum):
 
 
 class Boot(enum.Enum):
-    """How far a bookie has booted. It serves clients unless it is down."""
+    """How far a bookie has booted: what it does next. It serves clients once it is up, or behind with phase one."""
 
     DOWN = "down"
-    PHASE_TWO = "phase two"
-    DONE = "done"
+    MARKING = "marking"
+    """It has signs of a loss: the ledger is to be marked, which is phase one."""
+    STAMPING = "stamping"
+    """Its cookies are to be replaced."""
+    STARTING = "starting"
+    """Nothing is left to do but to set the mark and to serve."""
+    BEHIND = "behind"
+    """It serves clients although phase one is not over: only where that is not waited for."""
+    UP = "up"
+
+
+SERVING = (Boot.BEHIND, Boot.UP)
+
+
+class Cookie(enum.Enum):
+    """What a disk has in place of a cookie, or whether it is the one that the metadata service has."""
+
+    CURRENT = "current"
+    OLD = "old"
+    """One that the bookie had before: the disk was out of use since."""
+    MISSING = "missing"
 
 
 class RecoveryPhase(enum.Enum):
@@ -117,21 +145,33 @@ class LedgerMetadata(Record):
     last_entry: int = 0
 
 
-class Bookie(Record):
-    """One bookie: how far it has booted, and what it has on its disk.
+class Disk(Record):
+    """One disk of a bookie: its cookie, and ``unclean``, the mark that is set at start-up and cleared by a clean shutdown."""
 
-    ``unclean`` is the bit in the index that is set at start-up and cleared by a clean shutdown; ``cookie`` is whether there is one. An
-    empty disk has neither. ``lost`` is nothing that the bookie knows: entries that it stored, that a crash took, and that it did not
-    get back before the end of phase two.
+    cookie: Cookie = Cookie.CURRENT
+    unclean: bool = True
+
+
+class Bookie(Record):
+    """One bookie: how far it has booted, and what it has on its disks.
+
+    The first disk has the ledger: ``entries``, and in the index whether it is ``fenced`` and in ``limbo``. The second, if there is one,
+    has the journal. ``journals_adds`` is how the bookie is configured. ``lost`` is nothing that the bookie knows: entries that it stored,
+    that a crash took, and that it did not get back before it left limbo.
     """
 
-    boot: Boot = Boot.DONE
-    unclean: bool = True
-    cookie: bool = True
+    boot: Boot = Boot.UP
+    journals_adds: bool = False
     entries: Entries = frozenset()
     fenced: bool = False
     limbo: bool = False
     lost: Entries = frozenset()
+    disk: PerKey[int, Disk] = per_key(lambda protocol: range(1, protocol.disks + 1), Disk)
+
+    @property
+    def is_unclean(self) -> bool:
+        """Whether the mark of an unclean shutdown is on any of its disks."""
+        return any(disk.unclean for disk in self.disk.values())
 
 
 class Writer(Record):
@@ -157,6 +197,15 @@ class Recovery(Record):
     written_back: PerKey[int, int] = per_key(lambda protocol: protocol.entry_ids, 0)
 
 
+class Reader(Record):
+    """What a reader knows: which entry it has asked for, who has answered without it, how many of them do not know, and what it believes."""
+
+    entry_id: int = 0
+    answered: Bookies = frozenset()
+    unknown: int = 0
+    outcome: Code | None = None
+
+
 class AddEntryRequest(Message):
     """From the writer: store this entry."""
 
@@ -175,9 +224,10 @@ class Fence(Record):
 
 
 class Fenced(Record):
-    """The ledger is fenced; the highest LAC that came with an entry."""
+    """The ledger is fenced, and this is the highest LAC that came with an entry; or, with another code than OK, nothing is promised."""
 
     lac: int
+    code: Code = Code.OK
 
 
 class Read(Record):
@@ -237,12 +287,14 @@ TYPES: Mapping[str, Test] = {
     "meta.status": one_of_kind(LedgerStatus),
     "meta.last_entry": _is_position,
     "bookie.boot": one_of_kind(Boot),
-    "bookie.unclean": one_of_kind(bool),
-    "bookie.cookie": one_of_kind(bool),
+    "bookie.journals_adds": one_of_kind(bool),
     "bookie.entries": each(_is_entry_id),
     "bookie.fenced": one_of_kind(bool),
     "bookie.limbo": one_of_kind(bool),
     "bookie.lost": each(_is_entry_id),
+    "bookie.disk.cookie": one_of_kind(Cookie),
+    "bookie.disk.unclean": one_of_kind(bool),
+    "cookie_of": one_of_kind(bool),
     "writer.status": one_of_kind(WriterStatus),
     "writer.lap": _is_position,
     "writer.lac": _is_position,
@@ -255,8 +307,24 @@ TYPES: Mapping[str, Test] = {
     "recovery.denied": _counts_bookies,
     "recovery.unknown": _counts_bookies,
     "recovery.written_back": _counts_bookies,
+    "reader.entry_id": _is_position,
+    "reader.answered": lambda protocol, bookies: bookies <= frozenset(protocol.bookies),
+    "reader.unknown": _counts_bookies,
+    "reader.outcome": or_none(one_of_kind(Code)),
     "crashes": at_least(0),
 }
+
+
+STATUSES = frozenset(status.value for status in LedgerStatus)
+
+
+def _why_bookies_differ(protocol: BookKeeperBoot) -> str:
+    """Why bookies are not alike."""
+    return (
+        "entries are striped over the bookies in their order"
+        if 0 < protocol.write_quorum < len(protocol.bookies)
+        else ""
+    )
 
 
 class BookKeeperBoot(Protocol):
@@ -265,40 +333,88 @@ class BookKeeperBoot(Protocol):
     name: ClassVar[str] = "bookkeeper-boot"
 
     bookies: tuple[ModelValue, ...] = model_values(
-        "b", 3, "the bookies, all of them in the ensemble of the ledger", symmetric=True
+        "b", 2, "the bookies, all of them in the ensemble of the ledger", symmetric=_why_bookies_differ
     )
     recoverers: tuple[ModelValue, ...] = model_values("r", 1, "who may recover the ledger", symmetric=True)
+    readers: tuple[ModelValue, ...] = model_values("d", 0, "who reads one acknowledged entry", symmetric=True)
+    write_quorum: int = constant(0, "bookies that an entry is sent to; 0: all of them")
     ack_quorum: int = constant(2, "bookies that must confirm an entry before it is acknowledged")
-    send_limit: int = constant(1, "entries that the writer sends")
+    send_limit: int = constant(1, "entries of the ledger")
+    stored_at_first: int = constant(0, "entries among these that are everywhere and acknowledged when the story begins")
+    sends_when: frozenset[str] = constant(STATUSES, "the status that the ledger has when the writer sends an entry")
 
-    max_crashes: int = constant(1, "how often bookies crash or lose their disk, all together")
+    max_crashes: int = constant(1, "how often bookies crash or lose a disk, all together")
     copies_at_risk: int = constant(1, "copies of an entry that crashes may destroy before they are repaired")
+    crashes_when: frozenset[str] = constant(
+        STATUSES, "the status that the ledger has when bookies crash or lose a disk"
+    )
     disk_loss: bool = constant(True, "whether a disk can come back empty")
+    disks: int = constant(1, "disks of a bookie: the first has the ledger, the second the journal")
+    old_disks: bool = constant(
+        False, "whether an empty disk can be one from before the ledger was created, with the cookie of that time"
+    )
     clean_shutdown: bool = constant(True, "whether bookies are also shut down as they should be")
+    fences_fail: bool = constant(False, "whether a bookie can fail to fence the ledger, and say so")
 
     journal_adds: bool = constant(False, "whether adds are journaled: BookKeeper with the journal")
-    journal_fences: bool = constant(True, "whether fencing is journaled: BP-46 leaves only adds out of the journal")
-    detect_unclean_shutdown: bool = constant(True, "whether a boot looks at the bit that tells of an unclean shutdown")
-    check_cookies: bool = constant(True, "whether a boot looks for the cookies that tell of an empty disk")
+    journal_adds_varies: bool = constant(
+        False, "whether that differs from bookie to bookie, and from one start of a bookie to the next"
+    )
     fix_cookies: bool = constant(
         True, "whether a bookie without its cookie boots and makes a new one, or refuses to boot"
+    )
+    operator_fixes_cookies: bool = constant(
+        False, "whether an operator lets a bookie boot that refuses to, by the command of BP-46 for that"
+    )
+    operator_deletes_cookies: bool = constant(
+        False, "whether an operator deletes what a bookie that refuses to boot has left, its cookie in the metadata too"
+    )
+
+    journal_fences: bool = constant(True, "whether fencing is journaled: BP-46 leaves only adds out of the journal")
+    mark_before_serving: bool = constant(
+        True, "whether the mark of an unclean shutdown is set before a bookie serves, or at some time after that"
+    )
+    detect_unclean_shutdown: bool = constant(True, "whether a boot looks at the mark that tells of an unclean shutdown")
+    detect_while_journaling: bool = constant(
+        True, "whether it does so too if adds are journaled from now on, as they may not have been before"
+    )
+    check_cookies: bool = constant(True, "whether a boot looks for the cookies that tell of an empty disk")
+    check_every_disk: bool = constant(True, "whether it looks for them on every disk, or is content with one")
+    compare_cookies: bool = constant(True, "whether a cookie has to be the one in the metadata, or any cookie will do")
+    cookie_in_metadata: bool = constant(
+        True, "whether the metadata have the cookie too, which tells a bookie that has lost everything from a new one"
+    )
+    phase_one_of_new_bookies: bool = constant(
+        True, "whether a bookie that is new, by its cookies, goes through phase one as well"
+    )
+    cookie_after_marks: bool = constant(True, "whether cookies are replaced after the ledger is marked, or before that")
+    phase_one_before_serving: bool = constant(
+        True, "whether a bookie that was not shut down cleanly waits for the end of phase one before it serves"
     )
     phase_one_fences: bool = constant(True, "whether phase one fences the ledger")
     fence_closed_ledgers: bool = constant(True, "whether it fences closed ledgers too")
     phase_one_sets_limbo: bool = constant(True, "whether phase one puts a ledger that is not closed in limbo")
+    limbo_of_closed_ledgers: bool = constant(
+        False, "whether it does so with a closed one too, which BP-46 does not ask for"
+    )
     limbo_answers_unknown: bool = constant(True, "whether a bookie in limbo says unknown in place of no such entry")
     limbo_in_index: bool = constant(True, "whether limbo is kept in the index, or in memory only")
+    recovery_before_leaving_limbo: bool = constant(
+        True, "whether a bookie leaves limbo only when the ledger is recovered"
+    )
     repair_before_leaving_limbo: bool = constant(
-        True, "whether a bookie leaves limbo only with every entry of the ledger"
+        True, "whether a bookie leaves limbo only with every entry of the ledger that it should have"
     )
     copies_to_recover: int = constant(
         1, "copies that make an entry recoverable: one in BookKeeper, an ack quorum in BP-46"
     )
 
     meta: LedgerMetadata = state(LedgerMetadata, held_by="zk")
+    cookie_of: PerKey[ModelValue, bool] = state(per_key(bookies, True), held_by="zk")
     bookie: PerKey[ModelValue, Bookie] = per_key(bookies, Bookie)
     writer: Writer = state(Writer, held_by="writer")
     recovery: PerKey[ModelValue, Recovery] = per_key(recoverers, Recovery)
+    reader: PerKey[ModelValue, Reader] = per_key(readers, Reader)
     crashes: int = state(0)
     network: Network = network(
         {
@@ -311,71 +427,146 @@ class BookKeeperBoot(Protocol):
     )
 
     configurations = {
-        "default": configuration(doc="three bookies; one crash or empty disk, at any point"),
-        "small": configuration(bookies=2, doc="the same with two bookies"),
+        "default": configuration(doc="two bookies; one crash or empty disk, at any point, and clean shutdowns"),
+        "small": configuration(disk_loss=False, clean_shutdown=False, doc="the same, and bookies only crash"),
+        "three-bookies": configuration(bookies=3, doc="the same with three bookies: a large one"),
         "two-crashes": configuration(
-            bookies=2,
-            max_crashes=2,
-            doc="a second crash: between the phases, in the middle of phase two, or of another bookie",
+            max_crashes=2, doc="a second crash: between the steps of a boot, while in limbo, or of another bookie"
         ),
-        "two-entries": configuration(bookies=2, send_limit=2, doc="two entries, so that the LAC moves"),
-        "cookies-not-fixed": configuration(
-            bookies=2, fix_cookies=False, doc="a bookie with an empty disk does not boot"
+        "two-entries": configuration(send_limit=2, doc="two entries, so that the LAC moves"),
+        "striped": configuration(bookies=3, write_quorum=2, doc="an ensemble of three, and two copies of an entry"),
+        "two-disks": configuration(
+            disks=2, doc="a disk with the ledger and one with the journal, of which one is lost"
+        ),
+        "old-disks": configuration(old_disks=True, doc="an empty disk may have a cookie that was replaced since"),
+        "journaling-varies": configuration(
+            journal_adds_varies=True, doc="adds are journaled by some bookies and not by others, now and not before"
+        ),
+        "fences-fail": configuration(fences_fail=True, doc="a bookie may fail to fence the ledger"),
+        "reader": configuration(readers=1, doc="somebody reads what was acknowledged"),
+        "cookies-not-fixed": configuration(fix_cookies=False, doc="a bookie with an empty disk does not boot"),
+        "operator-fixes": configuration(
+            fix_cookies=False, operator_fixes_cookies=True, doc="it does when an operator lets it, through phase one"
+        ),
+        "operator-deletes": configuration(
+            fix_cookies=False, operator_deletes_cookies=True, doc="an operator makes it a new bookie"
         ),
         "with-the-journal": configuration(
-            bookies=2,
             journal_adds=True,
             detect_unclean_shutdown=False,
             fix_cookies=False,
             doc="BookKeeper before BP-46: everything is journaled, and only cookies are checked",
         ),
         "scenario-1": configuration(
+            bookies=3,
+            send_limit=2,
+            stored_at_first=1,
+            sends_when=frozenset({"closed"}),
+            crashes_when=frozenset({"closed"}),
             journal_fences=False,
             phase_one_fences=False,
             disk_loss=False,
+            clean_shutdown=False,
             expect=CUT_OFF,
-            doc="scenario 1 of BP-46: fencing is forgotten, and phase one does not fence",
+            doc="scenario 1 of BP-46 in its own size: fencing is forgotten, and phase one does not fence",
         ),
         "scenario-1-closed-ledger": configuration(
+            bookies=3,
+            crashes_when=frozenset({"closed"}),
             fence_closed_ledgers=False,
+            clean_shutdown=False,
             expect=CUT_OFF,
             doc="scenario 1 by an empty disk: phase one leaves closed ledgers alone",
         ),
         "scenario-2": configuration(
+            bookies=3,
+            sends_when=frozenset({"open"}),
+            crashes_when=frozenset({"in recovery"}),
             phase_one_sets_limbo=False,
             disk_loss=False,
+            clean_shutdown=False,
             expect=CUT_OFF,
-            doc="scenario 2 of BP-46: an entry is forgotten, and there is no limbo",
+            doc="scenario 2 of BP-46 in its own size: an entry is forgotten, and there is no limbo",
+        ),
+        "fences-not-journaled": configuration(
+            journal_adds=True,
+            detect_unclean_shutdown=False,
+            fix_cookies=False,
+            journal_fences=False,
+            expect=CUT_OFF,
+            doc="with the journal, but a fence is answered before it is in there",
         ),
         "unclean-shutdown-not-detected": configuration(
-            bookies=2, detect_unclean_shutdown=False, expect=CUT_OFF, doc="a crash is taken for a clean shutdown"
+            detect_unclean_shutdown=False, expect=CUT_OFF, doc="a crash is taken for a clean shutdown"
+        ),
+        "marked-late": configuration(
+            mark_before_serving=False,
+            expect=CUT_OFF,
+            doc="a bookie serves before it sets the mark of an unclean shutdown",
+        ),
+        "journal-turned-on": configuration(
+            journal_adds_varies=True,
+            detect_while_journaling=False,
+            expect=CUT_OFF,
+            doc="a bookie that journals adds from now on does not look at the mark",
+        ),
+        "phase-one-not-awaited": configuration(
+            phase_one_before_serving=False, expect=CUT_OFF, doc="a bookie serves before the ledger is marked"
         ),
         "cookies-not-checked": configuration(
-            bookies=2, check_cookies=False, expect=CUT_OFF, doc="an empty disk has no bit that tells of a crash"
+            check_cookies=False, expect=CUT_OFF, doc="an empty disk has no mark that tells of a crash"
+        ),
+        "one-cookie-is-enough": configuration(
+            disks=2,
+            check_every_disk=False,
+            expect=CUT_OFF,
+            doc="the other disk has its cookie, the one with the ledger not",
+        ),
+        "any-cookie-will-do": configuration(
+            old_disks=True, compare_cookies=False, expect=CUT_OFF, doc="a disk has a cookie that was replaced since"
+        ),
+        "cookie-on-disks-only": configuration(
+            cookie_in_metadata=False,
+            phase_one_of_new_bookies=False,
+            expect=CUT_OFF,
+            doc="a bookie that has lost all its disks is taken for a new one",
+        ),
+        "taken-for-new": configuration(
+            fix_cookies=False,
+            operator_deletes_cookies=True,
+            phase_one_of_new_bookies=False,
+            expect=CUT_OFF,
+            doc="an operator makes it a new bookie, and it serves as one",
+        ),
+        "cookies-before-marks": configuration(
+            max_crashes=2,
+            cookie_after_marks=False,
+            expect=CUT_OFF,
+            doc="cookies are replaced, and a crash comes before the ledger is marked",
         ),
         "limbo-denies": configuration(
-            bookies=2, limbo_answers_unknown=False, expect=CUT_OFF, doc="a bookie in limbo says no such entry"
+            limbo_answers_unknown=False, expect=CUT_OFF, doc="a bookie in limbo says no such entry"
         ),
         "limbo-in-memory": configuration(
-            bookies=2,
-            limbo_in_index=False,
-            expect=CUT_OFF,
-            doc="a clean shutdown forgets limbo before the ledger is recovered",
+            limbo_in_index=False, expect=CUT_OFF, doc="a clean shutdown forgets limbo before the ledger is recovered"
+        ),
+        "limbo-left-unrecovered": configuration(
+            recovery_before_leaving_limbo=False, expect=CUT_OFF, doc="limbo ends before the ledger is recovered"
         ),
         "limbo-left-early": configuration(
-            bookies=2,
             max_crashes=2,
             repair_before_leaving_limbo=False,
             expect="every_acknowledged_entry_has_a_copy",
             doc="limbo ends with recovery, before missing entries are copied",
         ),
         "an-ack-quorum-to-recover": configuration(
+            bookies=3,
+            clean_shutdown=False,
             copies_to_recover=2,
             expect="recovery_reads_are_decided",
             doc="recovery as BP-46 words it: a ledger may stay in limbo for ever",
         ),
         "too-many-crashes": configuration(
-            bookies=2,
             max_crashes=2,
             copies_at_risk=2,
             expect="every_acknowledged_entry_has_a_copy",
@@ -387,13 +578,13 @@ class BookKeeperBoot(Protocol):
 
     @assumption
     def something_is_sent(self) -> bool:
-        """The send limit is positive."""
-        return self.send_limit > 0
+        """The writer has an entry to send."""
+        return 0 <= self.stored_at_first < self.send_limit
 
     @assumption
-    def an_ack_quorum_is_some_of_the_bookies(self) -> bool:
+    def an_ack_quorum_is_some_of_a_write_quorum(self) -> bool:
         """Entries are confirmed by somebody, and no more confirmations are asked for than can come."""
-        return 1 <= self.ack_quorum <= len(self.bookies)
+        return 1 <= self.ack_quorum <= self.copies <= len(self.bookies)
 
     @assumption
     def an_ack_quorum_is_enough_to_recover(self) -> bool:
@@ -401,20 +592,53 @@ class BookKeeperBoot(Protocol):
         return 1 <= self.copies_to_recover <= self.ack_quorum
 
     @assumption
+    def a_bookie_has_one_disk_or_two(self) -> bool:
+        """There is a disk with the ledger, and there may be one with the journal."""
+        return self.disks in (1, 2)
+
+    @assumption
+    def things_happen_at_some_status(self) -> bool:
+        """Crashes are allowed, and entries are sent, at a status that the ledger can have."""
+        return all(when and when <= STATUSES for when in (self.crashes_when, self.sends_when))
+
+    @assumption
     def nobody_is_taken_for_somebody_else(self) -> bool:
-        """The names of bookies, recoverers and the writer are all different."""
-        everybody = [WRITER, *self.bookies, *self.recoverers]
+        """The names of bookies, recoverers, readers and the writer are all different."""
+        everybody = [WRITER, *self.bookies, *self.recoverers, *self.readers]
         return len(set(everybody)) == len(everybody)
 
     @property
     def entry_ids(self) -> range:
-        """The ids of all entries that are ever sent."""
+        """The ids of all entries of the ledger."""
         return range(1, self.send_limit + 1)
 
     @property
-    def coverage(self) -> int:
-        """So many bookies leave no ack quorum without one of them: the quorum coverage of BP-46, and its ensemble coverage."""
+    def copies(self) -> int:
+        """Bookies that an entry is sent to."""
+        return self.write_quorum or len(self.bookies)
+
+    @property
+    def quorum_coverage(self) -> int:
+        """So many bookies of a write set leave no ack quorum without one of them."""
+        return self.copies - self.ack_quorum + 1
+
+    @property
+    def ensemble_coverage(self) -> int:
+        """So many bookies of the ensemble leave no ack quorum without one of them."""
         return len(self.bookies) - self.ack_quorum + 1
+
+    def _write_set(self, entry_id: int) -> Collection[ModelValue]:
+        """The bookies that an entry is sent to."""
+        return write_set(entry_id, self.bookies, self.copies)
+
+    @initial
+    def the_story_begins(self) -> None:
+        """The first entries, if any, are where they belong, and each bookie is configured as it is, or in either way."""
+        self.writer.lap = self.writer.lac = self.stored_at_first
+        for b in self.bookies:
+            me = self.bookie[b]
+            me.entries = frozenset(e for e in range(1, self.stored_at_first + 1) if b in self._write_set(e))
+            me.journals_adds = one_of((False, True)) if self.journal_adds_varies else self.journal_adds
 
     # -- bookies serve clients -----------------------------------------------------------------------------------------
 
@@ -437,11 +661,25 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, r=recoverers, by="b")
     def bookie_is_fenced(self, b: ModelValue, r: ModelValue) -> None:
-        """A bookie is fenced, and answers with its LAC: an entry came with the word that those before it are confirmed."""
+        """A bookie is fenced, and answers with its LAC: an entry came with the word that those before it are confirmed.
+
+        It is a read of the last entry. In limbo a bookie does not know which one that is.
+        """
         me = self._serving(b)
         self._receive_request(Fence, b, r)
         me.fenced = True
-        self._respond(b, r, Fenced(max(me.entries, default=1) - 1))
+        if self.limbo_answers_unknown and me.limbo:
+            self._respond(b, r, Fenced(0, Code.UNKNOWN))
+        else:
+            self._respond(b, r, Fenced(max(me.entries, default=1) - 1))
+
+    @action(b=bookies, r=recoverers, by="b")
+    def bookie_fails_to_fence(self, b: ModelValue, r: ModelValue) -> None:
+        """A bookie can not fence the ledger, for whatever reason, and says so."""
+        require(self.fences_fail)
+        self._serving(b)
+        self._receive_request(Fence, b, r)
+        self._respond(b, r, Fenced(0, Code.UNKNOWN))
 
     @action(b=bookies, r=recoverers, by="b")
     def bookie_answers_read(self, b: ModelValue, r: ModelValue) -> None:
@@ -449,13 +687,12 @@ class BookKeeperBoot(Protocol):
         me = self._serving(b)
         read = self._receive_request(Read, b, r)
         me.fenced = True
-        if read.entry_id in me.entries:
-            code = Code.OK
-        elif self.limbo_answers_unknown and me.limbo:
-            code = Code.UNKNOWN
-        else:
-            code = Code.NO_SUCH_ENTRY
-        self._respond(b, r, ReadResult(read.entry_id, code))
+        self._respond(b, r, ReadResult(read.entry_id, self._answer(me, read.entry_id)))
+
+    def _answer(self, me: Bookie, entry_id: int) -> Code:
+        if entry_id in me.entries:
+            return Code.OK
+        return Code.UNKNOWN if self.limbo_answers_unknown and me.limbo else Code.NO_SUCH_ENTRY
 
     @action(b=bookies, r=recoverers, by="b")
     def bookie_stores_recovered_entry(self, b: ModelValue, r: ModelValue) -> None:
@@ -467,7 +704,7 @@ class BookKeeperBoot(Protocol):
 
     def _serving(self, b: ModelValue) -> Bookie:
         me = self.bookie[b]
-        require(me.boot is not Boot.DOWN)
+        require(me.boot in SERVING)
         return me
 
     def _receive_request(self, kind: type[Ask], b: ModelValue, r: ModelValue) -> Ask:
@@ -485,41 +722,57 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, by="b")
     def bookie_shuts_down(self, b: ModelValue) -> None:
-        """A clean shutdown in limbo: everything is flushed, and the bit in the index is cleared.
-
-        A bookie that is not in limbo has nothing to forget, and would come back as it was.
-        """
+        """A clean shutdown: everything is flushed, and then the mark is cleared."""
         require(self.clean_shutdown)
         me = self._serving(b)
-        require(me.limbo)
         me.boot = Boot.DOWN
-        me.unclean = False
+        for disk in me.disk.values():
+            disk.unclean = False
         if not self.limbo_in_index:
             me.limbo = False
 
     @action(b=bookies, by="b")
     def bookie_crashes(self, b: ModelValue) -> None:
-        """A crash takes any part of what was not flushed, and nothing that was journaled."""
-        me = self._serving(b)
-        self._count_crash()
-        me.boot = Boot.DOWN
-        if not self.journal_adds:
-            self._lose(b, one_of(subsets(me.entries)))
-        if me.fenced and not self.journal_fences:
-            me.fenced = one_of((True, False))
+        """A crash takes any part of what was not flushed, and nothing that was journaled.
 
-    @action(b=bookies, by="b")
-    def bookie_loses_disk(self, b: ModelValue) -> None:
-        """A bookie goes down, to come back with an empty disk: no entries, no index, no cookie."""
-        require(self.disk_loss)
-        me = self._serving(b)
+        A bookie that does not serve yet has flushed all that it has.
+        """
+        me = self.bookie[b]
+        require(me.boot is not Boot.DOWN)
         self._count_crash()
-        self._lose(b, me.entries)
-        self.bookie[b] = Bookie(boot=Boot.DOWN, unclean=False, cookie=False, lost=me.lost)
+        if me.boot in SERVING:
+            self._lose_what_was_not_flushed(b, journal_is_left=True)
+        me.boot = Boot.DOWN
+
+    @action(b=bookies, disk=lambda protocol: range(1, protocol.disks + 1), by="b")
+    def bookie_loses_disk(self, b: ModelValue, disk: int) -> None:
+        """A disk is lost, whether its bookie is down or goes down by it, and another one is in its place: empty, or an old one.
+
+        With the first disk the ledger is gone, the index included; with the second the journal, and so what was nowhere else.
+        """
+        require(self.disk_loss)
+        self._count_crash()
+        me = self.bookie[b]
+        if disk == 1:
+            self._lose(b, me.entries)
+            me.fenced = me.limbo = False
+        elif me.is_unclean:
+            self._lose_what_was_not_flushed(b, journal_is_left=False)
+        me.boot = Boot.DOWN
+        me.disk[disk].unclean = False
+        me.disk[disk].cookie = one_of((Cookie.MISSING, Cookie.OLD)) if self.old_disks else Cookie.MISSING
 
     def _count_crash(self) -> None:
         require(self.crashes < self.max_crashes)
+        require(self.meta.status.value in self.crashes_when)
         self.crashes += 1
+
+    def _lose_what_was_not_flushed(self, b: ModelValue, journal_is_left: bool) -> None:
+        me = self.bookie[b]
+        if not (journal_is_left and me.journals_adds):
+            self._lose(b, one_of(subsets(me.entries)))
+        if me.fenced and not (journal_is_left and self.journal_fences):
+            me.fenced = one_of((True, False))
 
     def _lose(self, b: ModelValue, entries: Entries) -> None:
         """Copies are destroyed; not more of any entry than may be at risk."""
@@ -532,59 +785,159 @@ class BookKeeperBoot(Protocol):
     # -- bookies boot --------------------------------------------------------------------------------------------------
 
     @action(b=bookies, by="b")
-    def bookie_boots(self, b: ModelValue) -> None:
-        """A bookie starts: it looks for signs of a loss, goes through phase one if there are any, and serves clients.
+    def bookie_starts(self, b: ModelValue) -> None:
+        """A bookie starts, configured as it was or anew, and looks for signs of a loss. If there are none it serves.
 
-        Without its cookie it boots only if that is to be fixed without an operator.
+        Without its cookies it boots only if that is to be fixed without an operator, or if it is a new bookie.
         """
         me = self.bookie[b]
         require(me.boot is Boot.DOWN)
-        disk_is_empty = self.check_cookies and not me.cookie
-        require(self.fix_cookies or not disk_is_empty)
-        if disk_is_empty or (self.detect_unclean_shutdown and me.unclean):
-            closed = self.meta.status is LedgerStatus.CLOSED
-            if self.phase_one_fences and (self.fence_closed_ledgers or not closed):
-                me.fenced = True
-            if self.phase_one_sets_limbo and not closed:
-                me.limbo = True
-        me.cookie = True
-        me.unclean = True
-        me.boot = Boot.PHASE_TWO
+        if self.journal_adds_varies:
+            me.journals_adds = one_of((False, True))
+        if self._is_new(b) and not self.phase_one_of_new_bookies:
+            self._stamp(b)
+            me.boot = Boot.STARTING
+        elif self._cookies_fail(b):
+            require(self.fix_cookies or self._is_new(b))
+            self._begin_phase_one(me)
+        elif me.is_unclean and self.detect_unclean_shutdown and (self.detect_while_journaling or not me.journals_adds):
+            me.boot = Boot.MARKING if self.phase_one_before_serving else Boot.BEHIND
+        else:
+            self._serve(me)
+
+    def _cookies_fail(self, b: ModelValue) -> bool:
+        """Whether a cookie is missing, or is another one than it should be."""
+        if not self.check_cookies:
+            return False
+        right = [self._is_right(disk.cookie) for disk in self.bookie[b].disk.values()]
+        on_disks = all(right) if self.check_every_disk else any(right)
+        return not on_disks or (self.cookie_in_metadata and not self.cookie_of[b])
+
+    def _is_right(self, cookie: Cookie) -> bool:
+        return cookie is Cookie.CURRENT or (cookie is Cookie.OLD and not self.compare_cookies)
+
+    def _is_new(self, b: ModelValue) -> bool:
+        """Whether there is no cookie anywhere, as if the bookie had never been there before."""
+        if not self.check_cookies or (self.cookie_in_metadata and self.cookie_of[b]):
+            return False
+        return all(disk.cookie is Cookie.MISSING for disk in self.bookie[b].disk.values())
+
+    def _begin_phase_one(self, me: Bookie) -> None:
+        me.boot = Boot.MARKING if self.cookie_after_marks else Boot.STAMPING
+
+    @action(b=bookies, by="operator")
+    def operator_fixes_cookie(self, b: ModelValue) -> None:
+        """An operator lets a bookie go through phase one that refuses to boot, since it lacks its cookie."""
+        require(self.operator_fixes_cookies)
+        self._begin_phase_one(self._refusing(b))
+
+    @action(b=bookies, by="operator")
+    def operator_deletes_cookie(self, b: ModelValue) -> None:
+        """An operator deletes all that is left of a bookie that refuses to boot: it is to begin anew, as a bookie that is new."""
+        require(self.operator_deletes_cookies)
+        require(self.cookie_of[b])
+        me = self._refusing(b)
+        self._lose(b, me.entries)
+        me.fenced = me.limbo = False
+        for disk in me.disk.values():
+            disk.cookie = Cookie.MISSING
+            disk.unclean = False
+        self.cookie_of[b] = False
+
+    def _refusing(self, b: ModelValue) -> Bookie:
+        me = self.bookie[b]
+        require(not self.fix_cookies)
+        require(me.boot is Boot.DOWN and self._cookies_fail(b) and not self._is_new(b))
+        return me
+
+    @action(b=bookies, by="b")
+    def bookie_marks_ledger(self, b: ModelValue) -> None:
+        """Phase one: the ledger is fenced and, unless it is closed, in limbo. Both are on disk when this is done."""
+        me = self.bookie[b]
+        require(me.boot in (Boot.MARKING, Boot.BEHIND))
+        closed = self.meta.status is LedgerStatus.CLOSED
+        if self.phase_one_fences and (self.fence_closed_ledgers or not closed):
+            me.fenced = True
+        if self.phase_one_sets_limbo and (self.limbo_of_closed_ledgers or not closed):
+            me.limbo = True
+        if self._cookies_fail(b):
+            me.boot = Boot.STAMPING
+        else:
+            self._serve(me)
+
+    @action(b=bookies, by="b")
+    def bookie_stamps_cookies(self, b: ModelValue) -> None:
+        """A bookie makes a new cookie, in the metadata and on every disk."""
+        me = self.bookie[b]
+        require(me.boot is Boot.STAMPING)
+        self._stamp(b)
+        me.boot = Boot.STARTING if self.cookie_after_marks else Boot.MARKING
+
+    def _stamp(self, b: ModelValue) -> None:
+        self.cookie_of[b] = True
+        for disk in self.bookie[b].disk.values():
+            disk.cookie = Cookie.CURRENT
+
+    @action(b=bookies, by="b")
+    def bookie_serves(self, b: ModelValue) -> None:
+        """A bookie with new cookies sets the mark of an unclean shutdown, and serves clients from here on."""
+        me = self.bookie[b]
+        require(me.boot is Boot.STARTING)
+        self._serve(me)
+
+    def _serve(self, me: Bookie) -> None:
+        """First the mark is set on every disk, then clients are served. Nothing comes of it if a crash is in between."""
+        me.boot = Boot.UP
+        if self.mark_before_serving:
+            self._set_mark(me)
+
+    @action(b=bookies, by="b")
+    def bookie_sets_mark_late(self, b: ModelValue) -> None:
+        """The mark is set while the bookie serves already: only where it is not set before that."""
+        me = self._serving(b)
+        require(not self.mark_before_serving)
+        require(not all(disk.unclean for disk in me.disk.values()))
+        self._set_mark(me)
+
+    def _set_mark(self, me: Bookie) -> None:
+        for disk in me.disk.values():
+            disk.unclean = True
 
     @action(b=bookies, peer=bookies, by="b")
     def bookie_copies_entry(self, b: ModelValue, peer: ModelValue) -> None:
         """Phase two: an entry of the closed ledger that is missing is copied from another bookie, which may be in limbo itself."""
         require(b != peer)
-        me = self.bookie[b]
-        require(me.boot is Boot.PHASE_TWO)
+        me = self._serving(b)
         require(self.meta.status is LedgerStatus.CLOSED)
-        self._store(me, one_of(self._missing(me) & self._serving(peer).entries))
+        self._store(me, one_of(self._missing(b) & self._serving(peer).entries))
 
     @action(b=bookies, by="b")
-    def bookie_completes_boot(self, b: ModelValue) -> None:
-        """The end of phase two: a ledger that was in limbo is recovered, all entries of a closed one are there, limbo is over."""
-        me = self.bookie[b]
-        require(me.boot is Boot.PHASE_TWO)
-        if self.meta.status is not LedgerStatus.CLOSED:
-            require(not me.limbo)
-        elif self.repair_before_leaving_limbo or not me.limbo:
-            require(not self._missing(me))
-        me.boot = Boot.DONE
+    def bookie_leaves_limbo(self, b: ModelValue) -> None:
+        """The end of phase two: the ledger is recovered, all entries of it that should be there are there, limbo is over."""
+        me = self._serving(b)
+        require(me.limbo)
+        if self.recovery_before_leaving_limbo:
+            require(self.meta.status is LedgerStatus.CLOSED)
+        if self.repair_before_leaving_limbo:
+            require(not self._missing(b))
         me.limbo = False
         me.lost = frozenset()
 
-    def _missing(self, me: Bookie) -> Entries:
-        return frozenset(range(1, self.meta.last_entry + 1)) - me.entries
+    def _missing(self, b: ModelValue) -> Entries:
+        """The entries of the closed ledger that the bookie should have and has not."""
+        assigned = frozenset(e for e in range(1, self.meta.last_entry + 1) if b in self._write_set(e))
+        return assigned - self.bookie[b].entries
 
     # -- the owner of the ledger ---------------------------------------------------------------------------------------
 
     @action(by=WRITER)
     def writer_sends_entry(self) -> None:
-        """The owner sends the next entry to every bookie, as soon as the one before is acknowledged."""
+        """The owner sends the next entry to its write set, as soon as the one before is acknowledged."""
         require(self.writer.status is WriterStatus.OPEN)
         require(self.writer.lap == self.writer.lac < self.send_limit)
+        require(self.meta.status.value in self.sends_when)
         self.writer.lap += 1
-        self.network.send_all([(AddEntryRequest(self.writer.lap), b) for b in self.bookies], WRITER)
+        self.network.send_all([(AddEntryRequest(self.writer.lap), b) for b in self._write_set(self.writer.lap)], WRITER)
 
     @action(b=bookies, by=WRITER)
     def writer_receives_confirmation(self, b: ModelValue) -> None:
@@ -607,6 +960,15 @@ class BookKeeperBoot(Protocol):
         self.writer.status = WriterStatus.WITHDRAWN
 
     @action(by=WRITER)
+    def writer_is_refused_another_ensemble(self) -> None:
+        """A bookie does not answer, and the owner wants another in its place; but the metadata have changed, since somebody recovers
+        the ledger or has closed it. The writer has no more to do with it."""
+        require(self.writer.status is WriterStatus.OPEN)
+        require(self.writer.lap > 0)
+        require(self.meta.status is not LedgerStatus.OPEN)
+        self.writer.status = WriterStatus.WITHDRAWN
+
+    @action(by=WRITER)
     def writer_closes_ledger(self) -> None:
         """The owner closes the ledger at its LAC, at any time, unless somebody was faster."""
         require(self.writer.status is WriterStatus.OPEN)
@@ -614,6 +976,32 @@ class BookKeeperBoot(Protocol):
         self.writer.status = WriterStatus.CLOSED
         self.meta.status = LedgerStatus.CLOSED
         self.meta.last_entry = self.writer.lac
+
+    # -- readers -------------------------------------------------------------------------------------------------------
+
+    @action(d=readers, entry_id=lambda protocol: protocol.entry_ids)
+    def reader_asks(self, d: ModelValue, entry_id: int) -> None:
+        """A reader asks for an entry that was acknowledged, or that the closed ledger has."""
+        me = self.reader[d]
+        require(me.entry_id == 0)
+        require(entry_id <= max(self.writer.lac, self.meta.last_entry))
+        me.entry_id = entry_id
+
+    @action(b=bookies, d=readers, by="b")
+    def bookie_answers_reader(self, b: ModelValue, d: ModelValue) -> None:
+        """A bookie answers a reader. One copy is enough; that there is no such entry is believed if the whole write set says so."""
+        me = self.reader[d]
+        require(me.entry_id != 0 and me.outcome is None)
+        require(b in self._write_set(me.entry_id) and b not in me.answered)
+        code = self._answer(self._serving(b), me.entry_id)
+        if code is Code.OK:
+            me.outcome = Code.OK
+            return
+        me.answered |= {b}
+        if code is Code.UNKNOWN:
+            me.unknown += 1
+        if len(me.answered) == self.copies:
+            me.outcome = Code.UNKNOWN if me.unknown else Code.NO_SUCH_ENTRY
 
     # -- recovery ------------------------------------------------------------------------------------------------------
 
@@ -624,21 +1012,24 @@ class BookKeeperBoot(Protocol):
         require(self.meta.status is not LedgerStatus.CLOSED)
         self.meta.status = LedgerStatus.IN_RECOVERY
         self.recovery[r].phase = RecoveryPhase.FENCING
-        self._ask(r, Fence())
+        self._ask(r, Fence(), self.bookies)
 
     @action(r=recoverers, b=bookies, by="r")
     def recovery_counts_fenced(self, r: ModelValue, b: ModelValue) -> None:
-        """A bookie is fenced. When every ack quorum has one that is, the entry after the highest LAC is read."""
+        """A bookie is fenced. When every ack quorum has one that is, the entry after the highest LAC is read.
+
+        One that does not know, or has failed, does not count.
+        """
         me = self.recovery[r]
         fenced = self._receive_answer(Fenced, r, b)
-        if me.phase is not RecoveryPhase.FENCING:
+        if me.phase is not RecoveryPhase.FENCING or fenced.code is not Code.OK:
             return
         me.lac = me.lap = max(me.lac, fenced.lac)
         me.fenced += 1
-        if me.fenced == self.coverage:
+        if me.fenced == self.ensemble_coverage:
             me.fenced = 0
             me.phase = RecoveryPhase.READING
-            self._ask(r, Read(me.lap + 1))
+            self._ask_for(r, me.lap + 1)
 
     @action(r=recoverers, b=bookies, by="r")
     def recovery_counts_read(self, r: ModelValue, b: ModelValue) -> None:
@@ -660,9 +1051,9 @@ class BookKeeperBoot(Protocol):
         if me.found == self.copies_to_recover:
             self._forget_answers(me)
             me.lap += 1
-            self._ask(r, Add(me.lap))
-            self._ask(r, Read(me.lap + 1))
-        elif me.denied == self.coverage:
+            self._ask(r, Add(me.lap), self._write_set(me.lap))
+            self._ask_for(r, me.lap + 1)
+        elif me.denied == self.quorum_coverage:
             self._forget_answers(me)
             me.phase = RecoveryPhase.WRITING
 
@@ -692,8 +1083,11 @@ class BookKeeperBoot(Protocol):
         self.meta.last_entry = me.lac
         me.phase = RecoveryPhase.DONE
 
-    def _ask(self, r: ModelValue, ask: Fence | Read | Add) -> None:
-        self.network.send_all([(RecoveryRequest(ask), b) for b in self.bookies], r)
+    def _ask_for(self, r: ModelValue, entry_id: int) -> None:
+        self._ask(r, Read(entry_id), self._write_set(entry_id))
+
+    def _ask(self, r: ModelValue, ask: Fence | Read | Add, bookies: Collection[ModelValue]) -> None:
+        self.network.send_all([(RecoveryRequest(ask), b) for b in bookies], r)
 
     def _receive_answer(self, kind: type[Answer], r: ModelValue, b: ModelValue) -> Answer:
         """An answer of a bookie, which comes after those to all that was asked of it before. Who is done with recovery hears none."""
@@ -705,7 +1099,15 @@ class BookKeeperBoot(Protocol):
 
     @invariant(
         part=lambda self: parts(
-            TYPES, {"bookie": self.bookies, "recovery": self.recoverers, "written_back": self.entry_ids}
+            TYPES,
+            {
+                "cookie_of": self.bookies,
+                "bookie": self.bookies,
+                "disk": range(1, self.disks + 1),
+                "recovery": self.recoverers,
+                "written_back": self.entry_ids,
+                "reader": self.readers,
+            },
         )
     )
     def type_ok(self, part: Path) -> bool:
@@ -731,7 +1133,12 @@ class BookKeeperBoot(Protocol):
         Otherwise it is so for good, whoever asks again, and the ledger stays in limbo.
         """
         me = self.recovery[r]
-        return me.found + me.denied + me.unknown < len(self.bookies) or me.unknown >= self.ack_quorum
+        return me.found + me.denied + me.unknown < self.copies or me.unknown >= self.ack_quorum
+
+    @invariant(d=readers)
+    def no_acknowledged_entry_is_denied(self, d: ModelValue) -> bool:
+        """A reader, who asks only for what was acknowledged, is never made to believe that there is no such entry."""
+        return self.reader[d].outcome is not Code.NO_SUCH_ENTRY
 
     # -- what must happen ----------------------------------------------------------------------------------------------
 
@@ -739,8 +1146,8 @@ class BookKeeperBoot(Protocol):
         weak(
             recovery_starts, recovery_counts_fenced, recovery_counts_read, recovery_counts_added, recovery_closes_ledger
         ),
-        weak(bookie_boots),
-        strong(bookie_copies_entry, bookie_completes_boot),
+        weak(bookie_starts, bookie_marks_ledger, bookie_stamps_cookies, bookie_serves),
+        strong(bookie_copies_entry, bookie_leaves_limbo),
         strong(bookie_is_fenced, bookie_answers_read, bookie_stores_recovered_entry),
     ]
     """The ledger is recovered, and bookies boot. One in limbo may be shut down again and again, so what it does while it is up is

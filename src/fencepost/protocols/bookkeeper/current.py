@@ -39,6 +39,7 @@ from fencepost import (
     state,
     subsets,
 )
+from fencepost.protocols.bookkeeper import ledger
 from fencepost.protocols.bookkeeper.ledger import (
     LEDGER_TYPES,
     AddEntryRequest,
@@ -50,9 +51,7 @@ from fencepost.protocols.bookkeeper.ledger import (
     FenceResponse,
     Fragment,
     LedgerMetadata,
-    LedgerOnBookie,
     LedgerProtocol,
-    PendingAddOp,
     are_bookies,
     changed_fragments,
     earliest_add,
@@ -96,6 +95,22 @@ class ReadResult(enum.Enum):
     OK = "ok"
     NO_SUCH_ENTRY = "no such entry"
     UNKNOWN = "unknown"
+
+
+class PendingAddOp(ledger.PendingAddOp):
+    """``lac``: the one that it was first sent with, if it is sent again with that."""
+
+    lac: int = 0
+
+
+class LedgerOnBookie(ledger.LedgerOnBookie):
+    """``lac_of_last``: the LAC that came with the last entry, if that is what a fenced bookie tells."""
+
+    lac_of_last: int = 0
+
+    def is_last(self, entry_id: int) -> bool:
+        """Whether the bookie has no entry after this one."""
+        return all(entry.id <= entry_id for entry in self.entries)
 
 
 class Client(Record):
@@ -149,6 +164,7 @@ class ReadResponse(Message):
 
 TYPES: Mapping[str, Test] = {
     **LEDGER_TYPES,
+    "bookie.lac_of_last": at_least(0),
     "client.meta_version": or_none(at_least(1)),
     "client.status": or_none(one_of_kind(ClientStatus)),
     "client.fragments": each(is_fragment),
@@ -225,6 +241,12 @@ class BookKeeper(LedgerProtocol):
     )
     bookies_keep_highest_lac: bool = constant(
         False, "whether a bookie keeps the highest LAC that it was told, or the last one, as in the original"
+    )
+    bookies_tell_lac_of_last: bool = constant(
+        False, "whether a fenced bookie tells the LAC that came with its last entry, or its own, as in the original"
+    )
+    adds_keep_lac: bool = constant(
+        False, "whether an entry that is sent again carries the LAC that it was first sent with, or that of then, as in the original"
     )
 
     meta: LedgerMetadata = state(LedgerMetadata, held_by="zk")
@@ -382,10 +404,20 @@ class BookKeeper(LedgerProtocol):
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def _send_add(self, c: ModelValue, entry: Entry, to: Iterable[ModelValue], recovery: bool) -> None:
+    def _push(self, c: ModelValue, entry: Entry, recovery: bool) -> PendingAddOp:
+        """An entry is to be committed."""
         client = self.client[c]
-        lac = client.recovery_lac if recovery and self.recovery_freezes_lac else client.lac
-        self.network.send_all([(AddEntryRequest(entry, lac, recovery), b) for b in to], c)
+        lac = self._lac_to_carry(c, recovery) if self.adds_keep_lac else 0
+        op = PendingAddOp(entry, client.curr_fragment.id, client.curr_fragment.ensemble, lac)
+        client.pending_add_ops |= {op}
+        return op
+
+    def _lac_to_carry(self, c: ModelValue, recovery: bool) -> int:
+        return self.client[c].recovery_lac if recovery and self.recovery_freezes_lac else self.client[c].lac
+
+    def _send_add(self, c: ModelValue, op: PendingAddOp, to: Iterable[ModelValue], recovery: bool) -> None:
+        lac = op.lac if self.adds_keep_lac else self._lac_to_carry(c, recovery)
+        self.network.send_all([(AddEntryRequest(op.entry, lac, recovery), b) for b in to], c)
 
     def _write_timed_out(self, c: ModelValue, b: ModelValue) -> bool:
         """Whether an add of this client to this bookie, or the answer to one, was lost."""
@@ -408,8 +440,11 @@ class BookKeeper(LedgerProtocol):
         """A bookie stores an entry and the LAC that came with it. Once fenced, it does so only for a recovery add."""
         add = earliest_add(self.network, AddEntryRequest, c, b)
         require(add.recovery or not self.bookie[b].fenced)
-        self.bookie[b].entries |= {add.entry}
-        self.bookie[b].lac = max(self.bookie[b].lac, add.lac) if self.bookies_keep_highest_lac else add.lac
+        bookie = self.bookie[b]
+        bookie.entries |= {add.entry}
+        bookie.lac = max(bookie.lac, add.lac) if self.bookies_keep_highest_lac else add.lac
+        if self.bookies_tell_lac_of_last and bookie.is_last(add.entry.id):
+            bookie.lac_of_last = add.lac
         self.network.send(AddEntryResponse(add.entry, add.recovery, success=True), b, c)
 
     @action(b=bookies, c=clients, by="b")
@@ -423,8 +458,9 @@ class BookKeeper(LedgerProtocol):
     def bookie_sends_fencing_read_lac_response(self, b: ModelValue, c: ModelValue) -> None:
         """A bookie is fenced, and answers with its LAC. It need not have heard of the ledger before."""
         self.network.receive(FenceRequest, source=c, to=b)
-        self.bookie[b].fenced = True
-        self.network.send(FenceResponse(self.bookie[b].lac), b, c)
+        bookie = self.bookie[b]
+        bookie.fenced = True
+        self.network.send(FenceResponse(bookie.lac_of_last if self.bookies_tell_lac_of_last else bookie.lac), b, c)
 
     @action(b=bookies, c=_clients_and_readers, by="b")
     def bookie_sends_read_response(self, b: ModelValue, c: ModelValue) -> None:
@@ -460,10 +496,9 @@ class BookKeeper(LedgerProtocol):
         require(client.lap < self.send_limit)
         require(client.lap - client.lac < self.inflight_limit)
         entry = Entry(id=client.lap + 1, data=client.lap + 1)
-        fragment = client.curr_fragment
-        self._send_add(c, entry, to=self._write_set(entry.id, fragment.ensemble), recovery=False)
+        op = self._push(c, entry, recovery=False)
+        self._send_add(c, op, to=self._write_set(entry.id, op.ensemble), recovery=False)
         client.lap = entry.id
-        client.pending_add_ops |= {PendingAddOp(entry, fragment.id, fragment.ensemble)}
 
     @action(c=clients, b=bookies)
     def client_receives_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
@@ -584,9 +619,7 @@ class BookKeeper(LedgerProtocol):
         if response.entry is not None:
             self._end_read(c)
             client.lap += 1
-            entry = Entry(client.lap, response.entry.data)
-            fragment = client.curr_fragment
-            client.pending_add_ops |= {PendingAddOp(entry, fragment.id, fragment.ensemble)}
+            self._push(c, Entry(client.lap, response.entry.data), recovery=True)
         elif self._is_negative(c, no_such_entry):
             self._end_read(c)
             client.recovery_ensemble = frozenset()
@@ -625,11 +658,11 @@ class BookKeeper(LedgerProtocol):
         """Recovery writes the first entry that it has sent to nobody yet to the current ensemble, whichever it was read from."""
         client = self.client[c]
         require(client.status is ClientStatus.IN_RECOVERY)
-        unsent = [op.entry for op in client.pending_add_ops if op.entry.id not in client.written_back]
+        unsent = [op for op in client.pending_add_ops if op.entry.id not in client.written_back]
         require(unsent)
-        entry = min(unsent, key=lambda entry: entry.id)
-        self._send_add(c, entry, to=self._write_set(entry.id, client.curr_fragment.ensemble), recovery=True)
-        client.written_back |= {entry.id}
+        op = min(unsent, key=lambda op: op.entry.id)
+        self._send_add(c, op, to=self._write_set(op.entry.id, client.curr_fragment.ensemble), recovery=True)
+        client.written_back |= {op.entry.id}
 
     @action(c=clients, b=bookies)
     def recovery_client_receives_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
@@ -714,12 +747,12 @@ class BookKeeper(LedgerProtocol):
         fragment = client.curr_fragment
         behind = [op for op in client.pending_add_ops if op.is_behind(fragment)]
         op = one_of([op for op in behind if not any(other.is_sent_before(op) for other in behind)])
-        entry = op.entry
-        new = newly_asked(entry.id, op.ensemble, fragment.ensemble, self.write_quorum)
-        self._send_add(c, entry, to=new, recovery=recovery)
-        client.pending_add_ops = client.pending_add_ops - {op} | {PendingAddOp(entry, fragment.id, fragment.ensemble)}
+        new = newly_asked(op.entry.id, op.ensemble, fragment.ensemble, self.write_quorum)
+        self._send_add(c, op, to=new, recovery=recovery)
+        sent = op.replace(fragment_id=fragment.id, ensemble=fragment.ensemble)
+        client.pending_add_ops = client.pending_add_ops - {op} | {sent}
         if recovery:
-            client.written_back |= {entry.id}
+            client.written_back |= {op.entry.id}
 
     def _close(self, c: ModelValue, last_entry: int) -> None:
         """Close the ledger, unless somebody has changed its metadata since the client last saw them."""

@@ -1,19 +1,22 @@
 """Apache BookKeeper without the journal: the life of one ledger whose bookies may crash and lose all they had.
 
 A bookie that keeps no journal acknowledges what a crash can still undo: entries, and that a ledger is fenced. BP-46 makes that safe.
-A bookie that boots after an unclean shutdown fences its open ledgers and puts them in *limbo*: of an entry that it does not have
-it says that it does not know, never that there is none. This is the replication protocol with these two protections, each of which
-can be taken away, and with one crash at any time.
+A bookie that boots after an unclean shutdown fences its ledgers and puts those that are open in *limbo*: of an entry that it does not
+have it says that it does not know, never that there is none. This is the replication protocol with these two protections, each of which
+can be taken away, and with one crash at any time. Here the ledger is fenced and put in limbo whatever its status.
 
 Any client may create the ledger and so become its owner, and any other may take it for abandoned and recover it, several at a time.
 
 Variables, actions and enabling conditions are those of ``BookKeeperProtocolWithLimbo.tla`` (Jack Vanlightly, 2021) with the
 ``MessagePassing.tla`` of its time, and so are the names and the number of states. The boot sequence is reduced to fencing and limbo:
-ledgers are not repaired. Two traits of the original are kept, although BookKeeper has neither:
+ledgers are not repaired. Three traits of the original are kept, although BookKeeper has none of them:
 
 - Recovering clients share their timeouts, and the order in which adds arrive: an add of one that was lost counts as lost for all.
 - A recovery that has changed the ensemble never closes the ledger. The original both asks for the new fragments to be stored and
   for the fragments to stay as they are, so it closes only when these are the same.
+- A recovery read that finds nothing waits for every bookie that was asked, where BP-46 counts to a number that no ack quorum can do
+  without. Reads fence, so when a recovery closes the ledger every bookie of it has been fenced. One that forgets so after that is not an ack
+  quorum, unless one confirmation is enough: scenario 1 of BP-46, in its own size, is not to be found here.
 
 With either protection taken away a committed entry can be lost:
 
