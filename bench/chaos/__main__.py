@@ -25,6 +25,8 @@ def main() -> int:
     parser.add_argument("--tolerated", type=int, default=1, help="bookies that are hurt at the same time, at the most")
     parser.add_argument("--rate", type=int, default=500, help="entries a second that each writer appends at the most")
     parser.add_argument("--writers", type=int, default=2, help="writers")
+    parser.add_argument("--without-journal", action="store_true", help="bookies that have adds in memory alone, and repair themselves after a kill")
+    parser.add_argument("--wipes", type=float, default=0.0, help="the share of bookies that are killed which lose their entries, and repair themselves")
     parser.add_argument("--metadata-port", help="as of fencepost cluster up")
     parser.add_argument("--bookie-port", help="as of fencepost cluster up")
     parser.add_argument("--keep", type=Path, help="a new directory for all that is written, which is then not removed")
@@ -44,6 +46,11 @@ def main() -> int:
         tolerated=given.tolerated,
         rate=given.rate,
         clients=(("writer", given.writers), ("reader", 1), ("tailer", 1), ("recoverer", 1)),
+        wipes=given.wipes,
+        settings=(
+            f"journalWriteData = {'false' if given.without_journal else 'true'}",
+            f"dataIntegrityStampMissingCookies = {'true' if given.wipes else 'false'}",
+        ),
         trace=given.trace and given.trace.absolute(),
         ports=tuple(word for name, port in ports if port for word in (f"--{name}", port)),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.chaos.facts import Tail
-from bench.chaos.harm import KILL, PAUSE, STOP, Harm, Schedule
+from bench.chaos.harm import KILL, METADATA, PAUSE, STOP, WIPE, Harm, Schedule
 from bench.chaos.judge import Judge, is_usable
 from fencepost.store.cluster import bound, control
 
-HEALS = {KILL: "start", STOP: "start", PAUSE: "resume"}
+HEALS = {KILL: "start", STOP: "start", PAUSE: "resume", WIPE: "start"}
 
 PATIENCE = 120.0
 """Seconds that everything has to be well again, once nobody hurts it any more."""
@@ -48,6 +49,10 @@ class Options:
     tolerated: int = 1
     rate: int = 500
     clients: tuple[tuple[str, int], ...] = (("writer", 2), ("reader", 1), ("tailer", 1), ("recoverer", 1))
+    wipes: float = 0.0
+    """The share of bookies that are killed whose directory of entries is gone then."""
+    settings: tuple[str, ...] = ()
+    """Of the bookies, as lines of their file."""
     ports: tuple[str, ...] = ()
     trace: Path | None = None
     """A folder for the traces of all processes, if they are to write any."""
@@ -150,6 +155,8 @@ class Campaign:
         """All of it."""
         options, outcome = self.options, self.outcome
         self._facts.mkdir(parents=True)
+        self._store.mkdir()
+        (self._store / "bookie.toml").write_text("".join(f"{line}\n" for line in options.settings))
         traced = ["--trace", str(options.trace)] if options.trace else []
         with open(options.directory / "up.log", "ab") as log:
             up = subprocess.Popen(
@@ -203,7 +210,7 @@ class Campaign:
     async def _harm(self) -> None:
         options = self.options
         bookies = [str(n) for n in range(1, options.bookies + 1)]
-        schedule = Schedule(options.seed, bookies, list(self._clients), options.tolerated)
+        schedule = Schedule(options.seed, bookies, list(self._clients), options.tolerated, options.wipes)
         while not self._is_enough():
             harm = schedule.next(self._hurt)
             if harm is None:
@@ -239,13 +246,20 @@ class Campaign:
                 await asyncio.sleep(harm.lasts)
                 client.heal(harm.how)
             else:
-                await self._ask(harm.how, harm.whom)
+                await self._ask(KILL if harm.how == WIPE else harm.how, harm.whom)
+                if harm.how == WIPE:
+                    await asyncio.to_thread(shutil.rmtree, self._entries_of(harm.whom))
                 await asyncio.sleep(harm.lasts)
                 await self._ask(HEALS[harm.how], harm.whom)
+                while harm.whom != METADATA and (self._entries_of(harm.whom) / "current" / "REPAIR").exists():
+                    await asyncio.sleep(AGAIN)  # until it has repaired itself, it counts as hurt
         except Exception as error:
             self.outcome.faults.append(f"{harm.how} {harm.whom}: {error}")
         self._log(f"{harm.whom} is healed")
         self._hurt.discard(harm.whom)
+
+    def _entries_of(self, bookie: str) -> Path:
+        return self._store / f"bookie-{bookie}" / "ledgers"
 
     async def _ask(self, action: str, name: str) -> dict[str, Any]:
         return await asyncio.to_thread(control.ask, self._store, action, [name])

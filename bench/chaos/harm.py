@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-KILL, STOP, PAUSE = "kill", "stop", "pause"
+KILL, STOP, PAUSE, WIPE = "kill", "stop", "pause", "wipe"
+
+"""``WIPE``: a bookie is killed, and its directory of entries is gone."""
 
 METADATA = "metadata"
 
@@ -30,13 +32,14 @@ class Harm:
 
 
 class Schedule:
-    """Draws harms. At most ``tolerated`` bookies are hurt at the same time."""
+    """Draws harms. At most ``tolerated`` bookies are hurt at the same time. ``wipes``: so many of the bookies that would be killed lose their entries."""
 
-    def __init__(self, seed: int, bookies: list[str], clients: list[str], tolerated: int) -> None:
+    def __init__(self, seed: int, bookies: list[str], clients: list[str], tolerated: int, wipes: float = 0.0) -> None:
         self._random = random.Random(seed)
         self._bookies = bookies
         self._clients = clients
         self._tolerated = tolerated
+        self._wipes = wipes
 
     def next(self, hurt: set[str]) -> Harm | None:
         """The next harm, when those are hurt already; None if nobody is to be hurt this time."""
@@ -46,7 +49,8 @@ class Schedule:
         bookie, client = draw.choice(self._bookies), draw.choice(self._clients)
         if kind < 0.6:
             spared = sum(name in hurt for name in self._bookies) >= self._tolerated
-            harm = Harm(after, KILL if how < 0.5 else STOP if how < 0.65 else PAUSE, bookie, lasts)
+            kills = WIPE if how < 0.5 * self._wipes else KILL
+            harm = Harm(after, kills if how < 0.5 else STOP if how < 0.65 else PAUSE, bookie, lasts)
             return None if spared or bookie in hurt else harm
         if kind < 0.75:
             return None if METADATA in hurt else Harm(after, KILL if how < 0.6 else STOP if how < 0.7 else PAUSE, METADATA, lasts)

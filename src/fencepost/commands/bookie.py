@@ -2,6 +2,9 @@
 
     fencepost bookie DIR --metadata zk://HOST:PORT/ledgers
     fencepost bookie inspect DIR
+    fencepost bookie cookie show|validate|fix DIR --metadata zk://HOST:PORT/ledgers
+    fencepost bookie cookie delete BOOKIE --metadata zk://HOST:PORT/ledgers
+    fencepost bookie recover|decommission BOOKIE --metadata zk://HOST:PORT/ledgers
 
 The first word is a verb or the directory of the bookie to run; one that is called like a verb is written ``./inspect``.
 """
@@ -20,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fencepost import arguments, errors, output
+from fencepost.commands import operator
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.store.bookie import settings as settings_of_bookie
 from fencepost.store.bookie.settings import Settings
@@ -28,14 +32,27 @@ if TYPE_CHECKING:
     from fencepost.store.disk.inspect import Inspection
     from fencepost.store.rules.cookies import Cookie
 
-VERBS = {"inspect": "tell what is in the directory of a bookie, which may run meanwhile, and whether it is whole"}
+VERBS = {
+    "inspect": "tell what is in the directory of a bookie, which may run meanwhile, and whether it is whole",
+    "cookie": "show, validate, fix or delete what says whose the directories of a bookie are",
+    "recover": "give the entries of a bookie that is gone to others",
+    "decommission": "give the entries of a bookie to others, and take it out of the cluster",
+}
+
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare what can be typed."""
-    parser.usage = "fencepost bookie DIR --metadata URI [options]\n       fencepost bookie inspect DIR [--verify] [--json]"
+    parser.usage = (
+        "fencepost bookie DIR --metadata URI [options]\n"
+        "       fencepost bookie inspect DIR [--verify] [--json]\n"
+        "       fencepost bookie cookie show|validate DIR --metadata URI [--json]\n"
+        "       fencepost bookie cookie fix DIR --metadata URI [--dry-run]\n"
+        "       fencepost bookie cookie delete BOOKIE --metadata URI [--dry-run] [--force]\n"
+        "       fencepost bookie recover|decommission BOOKIE --metadata URI [--dry-run]"
+    )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("words", metavar="DIR", nargs="+", help="the directory of the bookie to run, or a verb (inspect) and one")
+    parser.add_argument("words", metavar="DIR", nargs="+", help="the directory of the bookie to run, or a verb (inspect, cookie, recover, decommission) and what it is about")
     running = parser.add_argument_group("running a bookie")
     running.add_argument("--metadata", metavar="URI", help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
     running.add_argument("--port", metavar="N", type=_port, help="the port; 0: any free one at the first start, and the same one ever after (3181)")
@@ -45,13 +62,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     running.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
     looking = parser.add_argument_group("inspect")
     looking.add_argument("--verify", action="store_true", help="read every entry and check its checksum")
-    looking.add_argument("--json", action="store_true", help="as JSON")
+    looking.add_argument("--json", action="store_true", help="as JSON; also of cookie show and validate")
+    mending = parser.add_argument_group("cookie, recover, decommission")
+    mending.add_argument("--dry-run", action="store_true", help="tell what would be done, and do nothing")
+    mending.add_argument("--force", action="store_true", help="delete the cookie of a bookie that ledgers still have entries on")
     parser.epilog = _settings_help()
 
 
 def run(given: argparse.Namespace) -> int:
     """Do what was typed; the exit code."""
     verb, *rest = given.words if given.words[0] in VERBS else ("run", *given.words)
+    if verb in operator.VERBS and rest:
+        return operator.run(given, _settings(given), verb, *rest)
     if len(rest) != 1:
         if verb == "run" and len(rest) > 1:
             raise OptionError(f"{rest[0]} is no verb ({', '.join(VERBS)}), and one bookie has one directory: give one")
@@ -59,7 +81,7 @@ def run(given: argparse.Namespace) -> int:
     return _inspect(given, rest[0]) if verb == "inspect" else _serve(given, rest[0])
 
 
-def _serve(given: argparse.Namespace, directory: str) -> int:
+def _settings(given: argparse.Namespace) -> Settings:
     over: dict[str, Any] = dict(map(_setting, given.set))
     if given.metadata is not None:
         over["metadataServiceUri"] = given.metadata
@@ -67,7 +89,11 @@ def _serve(given: argparse.Namespace, directory: str) -> int:
         over["bookiePort"] = given.port
     if given.trace is not None:
         over["traceDirectory"] = given.trace
-    settings = Settings.read(given.settings, over)
+    return Settings.read(given.settings, over)
+
+
+def _serve(given: argparse.Namespace, directory: str) -> int:
+    settings = _settings(given)
     logging.basicConfig(level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("fencepost.store.metadata.kazoo").setLevel(logging.ERROR)
     from fencepost.store.bookie.process import serve
@@ -76,7 +102,7 @@ def _serve(given: argparse.Namespace, directory: str) -> int:
         gc.freeze()  # what is there stays, and need not be looked at for garbage again
         output.say(f"bookie {bookie_id} serves")
 
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=operator.loop_factory()) as runner:
         runner.run(serve(directory, settings, ready))
     return errors.HOLDS
 
@@ -118,15 +144,6 @@ def _told(cookie: Cookie, inspection: Inspection, verified: bool) -> Iterator[st
         yield f"ledger {ledger.ledger}: {ledger.entries:,} entries{span}, {ledger.in_journal:,} of them in the journal alone, LAC {ledger.lac}{state}"
     if verified:
         yield f"{inspection.verified:,} entries were compared with their checksums"
-
-
-def _loop_factory() -> Any:
-    """uvloop's, where it is installed."""
-    try:
-        import uvloop
-    except ModuleNotFoundError:
-        return None
-    return uvloop.new_event_loop
 
 
 def _port(text: str) -> int:

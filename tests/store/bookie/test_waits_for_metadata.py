@@ -48,7 +48,7 @@ def known(tmp_path: Path) -> Path:
     """The directory of a bookie that has been in a cluster."""
     directories = Directories.of(str(tmp_path), SETTINGS)
     for directory in dict.fromkeys(directories):
-        cookies.stamp(directory, directories.cookie("127.0.0.1:1", "instance"))
+        cookies.stamp(directory, directories.cookie("127.0.0.1:1", "instance", "token"))
     return tmp_path
 
 

@@ -164,6 +164,15 @@ def test_what_fails_is_told_once_and_nothing_that_was_confirmed_is_lost(opened: 
     assert again.read(1, 10**6) == (Code.OK, b"goes on")
 
 
+def test_a_sync_is_told_before_the_next_file_of_the_journal_proves_it(opened: type[Driver]) -> None:
+    driver = opened(failing("create", ".journal", OSError(errno.ENOSPC, "no room"), after=1), journal_max_size_mb=1, write_cache_max_size_mb=16)
+    for entry_id in range(4):
+        driver.add(1, entry_id, body_of(1, entry_id, 300_000))
+        driver.settle()
+    until(lambda: driver.reasons, "the end of the storage")
+    assert driver.confirmed == 4, "what is in the file that is full was synced"
+
+
 def test_a_full_cache_is_told_while_the_other_half_is_written_and_all_is_stored_all_the_same(opened: type[Driver]) -> None:
     go_on = threading.Event()
 

@@ -73,5 +73,5 @@ def test_nothing_is_called_that_needs_no_import() -> None:
 
 
 def test_values_import_no_input_or_output_either() -> None:
-    allowed = FOR_RULES | {"dataclasses", "itertools", "math", "struct", "weakref", "zlib", "fencepost.errors"}
+    allowed = FOR_RULES | {"dataclasses", "inspect", "itertools", "math", "operator", "struct", "weakref", "zlib", "fencepost.errors"}
     assert set(imports("fencepost.spec.values")) <= allowed

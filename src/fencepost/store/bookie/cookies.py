@@ -1,8 +1,12 @@
-"""Cookies as they are written: one text for the directories of a bookie and for its znode, which is BookKeeper's, byte for byte."""
+"""Cookies as they are written: one text for the directories of a bookie and for its znode, which is BookKeeper's, with the token in a comment.
+
+Beside the cookie stand the notes of a bookie on how it runs (:mod:`fencepost.store.rules.boot`).
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,10 @@ from typing import Any
 from google.protobuf import text_format
 
 from fencepost.errors import SystemFailure
+from fencepost.store.errors import NoSuchCookieError
+from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.protobuf import message_classes
+from fencepost.store.rules.boot import Run
 from fencepost.store.rules.cookies import Boot, Cookie, Decision, Stamped
 
 CURRENT = "current"
@@ -24,6 +31,12 @@ LOCK = "LOCK"
 
 FIRST_START = "FIRST_START"
 """A file beside it, from before the cookie is stamped until the storage has files of its own."""
+
+RUNNING = "RUNNING"
+"""A file in the directories of entries, from before a bookie's first answer until a shutdown that has flushed everything. It says how the bookie runs."""
+
+REPAIR = "REPAIR"
+"""A file in every directory from before phase one of a repair until the end of phase two."""
 
 LAYOUT_VERSION = 5
 """The version of BookKeeper's cookies; those before 4 were no protobuf."""
@@ -41,6 +54,8 @@ _COOKIE = message_classes(
     },
 )["CookieFormat"]
 
+_TOKEN = "# token: "
+
 JAVA_FILES: Mapping[bytes, str] = {b"BKLG": "the journal", b"BKLO": "entry logs"}
 """How files of a Java bookie begin, and which they are. Fencepost's own have formats of their own."""
 
@@ -57,7 +72,8 @@ def to_bytes(cookie: Cookie) -> bytes:
     if cookie.index_directories:
         fields["indexDirs"] = _counted(cookie.index_directories)
     text: str = text_format.MessageToString(_COOKIE(**fields))
-    return f"{LAYOUT_VERSION}\n{text}".encode()
+    token = f"{_TOKEN}{cookie.token}\n" if cookie.token else ""
+    return f"{LAYOUT_VERSION}\n{text}{token}".encode()
 
 
 def from_bytes(data: bytes) -> Cookie:
@@ -76,7 +92,13 @@ def from_bytes(data: bytes) -> Cookie:
         ledger_directories=_uncounted(message.ledgerDirs),
         index_directories=_uncounted(message.indexDirs) if message.indexDirs else (),
         instance_id=message.instanceId,
+        token=next((line.removeprefix(_TOKEN) for line in text.splitlines() if line.startswith(_TOKEN)), ""),
     )
+
+
+def draw_token() -> str:
+    """A token that no other cookie has."""
+    return secrets.token_hex(16)
 
 
 def _counted(directories: Sequence[str]) -> str:
@@ -88,6 +110,23 @@ def _uncounted(text: str) -> tuple[str, ...]:
     if count != str(len(directories)):
         raise ValueError(f"it counts {count[:20]} directories and names {len(directories)}")
     return tuple(directories)
+
+
+def token_of(in_metadata: Cookie | None, stamped: Sequence[Stamped]) -> str:
+    """The token that the cookies of a bookie should have: that in the metadata; at the first start that of one that was cut short, or a new one."""
+    if in_metadata is not None:
+        return in_metadata.token
+    return next((each.cookie.token for each in stamped if each.cookie is not None), "") or draw_token()
+
+
+async def in_metadata(client: MetadataClient, bookie_id: str) -> Cookie | None:
+    """The cookie of a bookie in the metadata; None if there is none. Raises :class:`SystemFailure` if it is damaged."""
+    try:
+        return from_bytes((await client.read_cookie(bookie_id))[0])
+    except NoSuchCookieError:
+        return None
+    except ValueError as error:
+        raise SystemFailure(f"the cookie of the bookie {bookie_id} in the metadata is damaged: {error}") from error
 
 
 # -- in directories ---------------------------------------------------------------------------------------------------
@@ -103,13 +142,13 @@ def read(directory: str) -> Stamped:
             if name == VERSION:
                 cookie = from_bytes((current / name).read_bytes())
                 continue
-            others = others or name not in (LOCK, FIRST_START, f"{VERSION}.new")
+            others = others or name not in (LOCK, FIRST_START, RUNNING, REPAIR, f"{VERSION}.new")
             _refuse_java(current / name)
     except OSError as error:
         raise SystemFailure(f"the bookie's directory {directory} can not be read: {error.strerror}") from error
     except ValueError as error:
         raise SystemFailure(f"the cookie {current / VERSION} is damaged: {error}; write back the one in the metadata") from error
-    return Stamped(path=directory, cookie=cookie, is_empty=not others)
+    return Stamped(path=directory, cookie=cookie, is_empty=not others, is_under_repair=REPAIR in names)
 
 
 def _refuse_java(path: Path) -> None:
@@ -123,23 +162,11 @@ def _refuse_java(path: Path) -> None:
             )
 
 
-def stamp(directory: str, cookie: Cookie) -> None:
-    """Write a cookie into a directory, durably, and that this is its first start. Raises :class:`SystemFailure` if that fails."""
-    current = Path(directory, CURRENT)
-    try:
-        current.mkdir(parents=True, exist_ok=True)
-        (current / FIRST_START).touch()
-        _sync_folder(current)
-        temporary = current / f"{VERSION}.new"
-        with open(temporary, "wb") as file:
-            file.write(to_bytes(cookie))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, current / VERSION)
-        for folder in (current, current.parent, current.parent.parent):
-            _sync_folder(folder)
-    except OSError as error:
-        raise SystemFailure(f"the cookie {current / VERSION} can not be written: {error.strerror}") from error
+def stamp(directory: str, cookie: Cookie, is_first_start: bool = True) -> None:
+    """Write a cookie into a directory, durably, and whether this is its first start. Raises :class:`SystemFailure` if that fails."""
+    if is_first_start:
+        _note(directory, FIRST_START)
+    _note(directory, VERSION, to_bytes(cookie))
 
 
 def is_first_start(directory: str) -> bool:
@@ -149,12 +176,72 @@ def is_first_start(directory: str) -> bool:
 
 def end_first_start(directory: str) -> None:
     """The storage has files in a directory, and from now on always will. Raises :class:`SystemFailure` if that can not be noted."""
+    _remove(directory, FIRST_START)
+
+
+def run_of(directory: str) -> Run | None:
+    """How the bookie runs, or ran until it ended uncleanly, by a directory of entries; None if that ended cleanly.
+
+    A note that can not be understood is that of a bookie that may have lost something.
+    """
+    try:
+        text = Path(directory, CURRENT, RUNNING).read_text(errors="replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SystemFailure(f"{Path(directory, CURRENT, RUNNING)} can not be read: {error.strerror}") from error
+    return Run(journals_adds=text == _JOURNALS_ADDS)
+
+
+def begin_run(directory: str, run: Run) -> None:
+    """Note durably how the bookie runs. Raises :class:`SystemFailure` if that fails."""
+    _note(directory, RUNNING, (_JOURNALS_ADDS if run.journals_adds else _ADDS_IN_MEMORY).encode())
+
+
+def end_run(directory: str) -> None:
+    """The bookie has flushed everything, and ends. Raises :class:`SystemFailure` if that can not be noted."""
+    _remove(directory, RUNNING)
+
+
+def begin_repair(directory: str) -> None:
+    """Note durably that entries may be missing, and that whatever is in a directory from now on comes of the repair. Raises :class:`SystemFailure`."""
+    _note(directory, REPAIR)
+
+
+def end_repair(directory: str) -> None:
+    """No entry is missing any more. Raises :class:`SystemFailure` if that can not be noted."""
+    _remove(directory, REPAIR)
+
+
+_JOURNALS_ADDS = "adds are in the journal\n"
+_ADDS_IN_MEMORY = "adds may be in memory alone\n"
+
+
+def _note(directory: str, name: str, data: bytes = b"") -> None:
+    """Write a file of a directory, which is made if there is none, as a whole and durably."""
     current = Path(directory, CURRENT)
     try:
-        (current / FIRST_START).unlink(missing_ok=True)
+        current.mkdir(parents=True, exist_ok=True)
+        temporary = current / f"{VERSION}.new"
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, current / name)
+        for folder in (current, current.parent, current.parent.parent):
+            _sync_folder(folder)
+    except OSError as error:
+        raise SystemFailure(f"{current / name} can not be written: {error.strerror}") from error
+
+
+def _remove(directory: str, name: str) -> None:
+    """Remove a file of a directory durably, if it is there."""
+    current = Path(directory, CURRENT)
+    try:
+        (current / name).unlink(missing_ok=True)
         _sync_folder(current)
     except OSError as error:
-        raise SystemFailure(f"{current / FIRST_START} can not be removed: {error.strerror}") from error
+        raise SystemFailure(f"{current / name} can not be removed: {error.strerror}") from error
 
 
 def _sync_folder(folder: Path) -> None:
@@ -189,10 +276,15 @@ def refusal(decision: Decision, own: Cookie) -> str:
         had = ", ".join((*found.journal_directories, *found.ledger_directories, *found.index_directories))
         given = ", ".join((*own.journal_directories, *own.ledger_directories, *own.index_directories))
         return f"by its cookie in {where} the bookie has the directories {had}, and it is given {given}: give those that it had"
+    if decision.boot is Boot.OTHER_TIME:
+        return (
+            f"the cookie in {where} is of another time than those of the other directories: it was away while the bookie was repaired, or is an old "
+            "copy; bring the right directory, or set dataIntegrityStampMissingCookies to have what is missing copied from other bookies"
+        )
     if decision.boot is Boot.DIRECTORY_LOST:
         return (
-            f"the bookie {own.bookie_id} has been here before and {where} has no cookie: its entries there are lost or not mounted; "
-            "bring the directory back, or have the cluster copy its entries and delete its cookie from the metadata"
+            f"the bookie {own.bookie_id} has been here before and {where} has no cookie: its entries there are lost or not mounted; bring the "
+            "directory back, or set dataIntegrityStampMissingCookies to have them copied from other bookies"
         )
     return (
         f"{where} holds entries of the bookie {own.bookie_id}, whose cookie is not in the metadata: it was removed from the cluster; "

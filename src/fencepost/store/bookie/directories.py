@@ -38,13 +38,14 @@ class Directories(NamedTuple):
         """The settings of the storage that is in them."""
         return settings.of_storage(str(Path(self.journal, cookies.CURRENT)), str(Path(self.ledgers, cookies.CURRENT)))
 
-    def cookie(self, bookie_id: str, instance_id: str) -> Cookie:
+    def cookie(self, bookie_id: str, instance_id: str, token: str) -> Cookie:
         """The cookie that should be in them."""
         return Cookie(
             bookie_id=bookie_id,
             journal_directories=(self.journal,),
             ledger_directories=(self.ledgers,),
             instance_id=instance_id,
+            token=token,
         )
 
 

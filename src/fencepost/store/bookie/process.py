@@ -11,7 +11,7 @@ import os
 import resource
 import signal
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import ModuleType
 from typing import Any
 
@@ -21,16 +21,19 @@ from fencepost.errors import OptionError, SystemFailure
 from fencepost.store.bookie import cookies, metrics, tls
 from fencepost.store.bookie.directories import Directories, advertised, bind
 from fencepost.store.bookie.garbage import collect
+from fencepost.store.bookie.identity import identify, stamp_anew, stamp_first
 from fencepost.store.bookie.registration import Registration
+from fencepost.store.bookie.repair import Repair
 from fencepost.store.bookie.server import LOOPS, OF_STORAGE, Server
 from fencepost.store.bookie.settings import Settings
 from fencepost.store.disk.storage import Storage
-from fencepost.store.errors import ClusterExistsError, MetadataServiceError, NoSuchCookieError
+from fencepost.store.errors import ClusterExistsError, MetadataServiceError
 from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.metadata.registration import BookieServiceInfo, Endpoint
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.rows import ready as loops
-from fencepost.store.rules.cookies import Boot, has_lost_all, may_boot
+from fencepost.store.rules.boot import Run, may_have_lost_adds
+from fencepost.store.rules.cookies import Boot, Cookie
 from fencepost.tracing import TraceWriter
 
 SPARE_FILES = 256
@@ -58,7 +61,8 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
         async with client:
             host, port = advertised(settings, bound)
             bookie_id = settings.bookie_id or f"{host}:{port}"
-            await _check_cookies(client, directories, bookie_id)
+            cookie = await _check_cookies(client, directories, bookie_id, settings.data_integrity_stamp_missing_cookies)
+            last_run = cookies.run_of(directories.ledgers)
             counts = metrics.Metrics()
             trace = None
             if settings.trace_directory:
@@ -77,13 +81,23 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
                 full=registration.full,
                 took=counts.storage_took,
                 compiled=lambda: loops.has(OF_STORAGE),
+                has_lost_files=cookie is not None,
             )
             end_metrics = None
             tasks: list[asyncio.Task[None]] = []
+            has_begun = False
             try:
                 records = _open(server, storage, directories)
+                repair = Repair(server, storage, client, bookie_id, directories, settings)
+                if cookie is not None or may_have_lost_adds(last_run):
+                    repair.begin()
+                    await _patiently(repair.mark_ledgers, ended)
+                if cookie is not None:
+                    await stamp_anew(client, directories, cookie)
+                cookies.begin_run(directories.ledgers, Run(journals_adds=settings.journal_write_data and settings.journal_sync_data))
+                has_begun = True
                 if settings.prometheus_stats_http_port:
-                    end_metrics = _serve_metrics(counts, server, storage, registration, settings)
+                    end_metrics = _serve_metrics(counts, server, storage, registration, repair, settings)
                 await server.listen(bound)
                 await registration.begin(settings.force_read_only_bookie)
                 _log.info("bookie %s serves, with %d records of its ledgers and journal", bookie_id, records)
@@ -93,11 +107,16 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
                 ]
                 for task in tasks:
                     task.add_done_callback(ended.done)
+                if any(each.is_under_repair for each in directories.stamped()):
+                    tasks.append(asyncio.create_task(repair.run()))
+                    tasks[-1].add_done_callback(ended.repaired)
                 ready(bookie_id)
                 if loops.is_wanted_at_once():
                     server.load_loops()
                 await ended.wait()
                 _log.info("bookie %s ends", bookie_id)
+            except _AskedToEnd:
+                _log.info("bookie %s ends, and has not served", bookie_id)
             finally:
                 for task in tasks:
                     task.cancel()
@@ -106,7 +125,8 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
                 await server.close()
                 if end_metrics is not None:
                     end_metrics()
-                await asyncio.to_thread(storage.close)
+                if await asyncio.to_thread(storage.close) and has_begun:
+                    cookies.end_run(directories.ledgers)
                 if trace is not None:
                     await asyncio.to_thread(trace.close, ended.told)
     ended.check()
@@ -120,12 +140,7 @@ def _use(server: Server, modules: list[ModuleType]) -> None:
 
 
 def _open(server: Server, storage: Storage, directories: Directories) -> int:
-    """Let a bookie take up its storage; gives the number of records. Raises :class:`SystemFailure` if there should be one and is none."""
-    if has_lost_all(any(map(cookies.is_first_start, directories)), storage.has_files):
-        raise SystemFailure(
-            f"{directories.journal} and {directories.ledgers} have the bookie's cookie, and neither journal nor entry logs: they are lost; bring "
-            "them back, or have the cluster copy its entries, delete its cookie from the metadata and give empty directories"
-        )
+    """Let a bookie take up its storage; gives the number of records. Raises :class:`SystemFailure`."""
     records = server.open(storage)
     for directory in dict.fromkeys(directories):
         cookies.end_first_start(directory)
@@ -158,6 +173,10 @@ async def _connected(settings: Settings, directories: Directories, ended: _Ended
                 _log.warning("%s: the bookie waits for it", error)
     finally:
         over.cancel()
+
+
+class _AskedToEnd(Exception):
+    """The bookie is asked to end before it serves."""
 
 
 class _Ended:
@@ -199,6 +218,11 @@ class _Ended:
             self._error = self._error or task.exception()
             self._event.set()
 
+    def repaired(self, task: asyncio.Task[None]) -> None:
+        """The repair of the bookie is over, which is well unless it has failed."""
+        if not task.cancelled() and task.exception() is not None:
+            self.done(task)
+
     def _signalled(self, number: signal.Signals) -> None:
         if self._event.is_set():
             os._exit(128 + number)
@@ -215,30 +239,46 @@ class _Ended:
             self._event.set()
 
 
-async def _check_cookies(client: MetadataClient, directories: Directories, bookie_id: str) -> None:
+async def _check_cookies(client: MetadataClient, directories: Directories, bookie_id: str, repairs: bool) -> Cookie | None:
     """Raise unless the directories are the bookie's own; at the first start, make them that.
 
-    A new bookie makes the cluster if there is none; one that has been in a cluster never does.
+    A new bookie makes the cluster if there is none; one that has been in a cluster never does. Gives the cookie to stamp anew once all ledgers are
+    marked, if the bookie ``repairs`` itself and has lost a directory.
     """
     if all(each.cookie is None and each.is_empty for each in directories.stamped()) and not await client.is_initialised():
         with contextlib.suppress(ClusterExistsError):  # another bookie was faster
             _log.warning("the cluster %s is new", await client.initialise())
-    own = directories.cookie(bookie_id, await client.instance_id())
-    in_metadata = None
-    with contextlib.suppress(NoSuchCookieError):
-        data, _ = await client.read_cookie(bookie_id)
-        try:
-            in_metadata = cookies.from_bytes(data)
-        except ValueError as error:
-            raise SystemFailure(f"the cookie of the bookie {bookie_id} in the metadata is damaged: {error}") from error
-    decision = may_boot(own, in_metadata, directories.stamped())
-    if decision.boot is Boot.STAMP:
+    found = await identify(client, directories, bookie_id)
+    if found.decision.boot is Boot.STAMP:
         _log.info("bookie %s starts for the first time", bookie_id)
-        for directory in dict.fromkeys(directories):
-            cookies.stamp(directory, own)
-        await client.write_cookie(bookie_id, cookies.to_bytes(own))
-    elif decision.boot is not Boot.READY:
-        raise SystemFailure(f"the bookie does not start: {cookies.refusal(decision, own)}")
+        await stamp_first(client, directories, found.own)
+        return None
+    problem = found.problem()
+    if not problem:
+        return None
+    if repairs and found.may_be_repaired:
+        _log.warning("the bookie repairs itself: %s", problem)
+        return found.own.replace(token=cookies.draw_token())
+    raise SystemFailure(f"the bookie does not start: {problem}")
+
+
+async def _patiently(work: Callable[[], Awaitable[None]], ended: _Ended) -> None:
+    """Do something that needs the metadata service, again until it is there or the bookie is asked to end."""
+    over = asyncio.create_task(ended.wait())
+    try:
+        while True:
+            working = asyncio.ensure_future(work())
+            await asyncio.wait({working, over}, return_when=asyncio.FIRST_COMPLETED)
+            if over.done():
+                working.cancel()
+                await asyncio.gather(working, return_exceptions=True)
+                raise _AskedToEnd
+            try:
+                return working.result()
+            except MetadataServiceError as error:
+                _log.warning("%s: the bookie waits for it", error)
+    finally:
+        over.cancel()
 
 
 def _within_open_files(settings: Settings) -> Settings:
@@ -269,13 +309,17 @@ def _context(settings: Settings) -> ssl.SSLContext | None:
 
 
 def _serve_metrics(
-    counts: metrics.Metrics, server: Server, storage: Storage, registration: Registration, settings: Settings
+    counts: metrics.Metrics, server: Server, storage: Storage, registration: Registration, repair: Repair, settings: Settings
 ) -> Callable[[], None]:
     counts.gauges |= {
         "bookie_SERVER_STATUS": lambda: registration.status,
         "bookie_ledgers_count": lambda: len(server.role.ledgers),
         "bookkeeper_server_ADD_ENTRY_IN_PROGRESS": lambda: server.role.adds_under_way,
         "bookkeeper_server_READ_ENTRY_IN_PROGRESS": lambda: len(server.role.look_ups) + server.role.reads_under_way,
+        "bookie_repair_ledgers_in_limbo": lambda: repair.limbo,
+        "bookie_repair_ledgers_left": lambda: repair.progress.ledgers,
+        "bookie_repair_entries_copied": lambda: repair.progress.entries,
+        "bookie_repair_entries_lacking": lambda: repair.progress.lacking,
         "bookkeeper_server_connections": lambda: len(server.connections),
         "bookkeeper_server_in_flight_bytes": lambda: server.in_flight_bytes,
     }

@@ -124,6 +124,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 
     # -- the journal --------------------------------------------------------------------------------------------------
 
+    journal_write_data: Annotated[
+        bool,
+        Meta(description="whether entries are in the journal before an add is answered; without (BP-46), a bookie that is killed has its ledgers in limbo until they are repaired from others"),
+    ] = _OF_STORAGE["journal_write_data"]
     journal_sync_data: Annotated[
         bool, Meta(description="whether adds are answered only after a sync; without, the machine's loss of power loses entries")
     ] = _OF_STORAGE["journal_sync_data"]
@@ -195,6 +199,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
         bool, Meta(description="whether a bookie without room goes on as read-only; otherwise it ends")
     ] = True
     force_read_only_bookie: Annotated[bool, Meta(description="whether the bookie takes no adds but those of recoveries")] = False
+
+    # -- repair -------------------------------------------------------------------------------------------------------
+
+    data_integrity_stamp_missing_cookies: Annotated[
+        bool,
+        Meta(description="whether a bookie that has lost a directory starts all the same, with its ledgers in limbo until they are repaired from others; otherwise it does not start"),
+    ] = False
+    replication_rate_by_bytes: Annotated[
+        int, Meta(ge=1, description="bytes a second of entries that a repair copies at the most")
+    ] = 64 * MIB
 
     # -- traces -------------------------------------------------------------------------------------------------------
 

@@ -189,8 +189,8 @@ class EntryLogs:
     Sections are written by one thread at a time; reads come from any.
     """
 
-    def __init__(self, files: Files, index: Index, journals: Collection[int], limit: int = 1 << 30) -> None:
-        """Read what there is, given the numbers of the files of the journal. Raises :class:`Damage` if something is missing or can not be
+    def __init__(self, files: Files, index: Index, journals: Collection[int] | None, limit: int = 1 << 30) -> None:
+        """Read what there is, given the numbers of the files of the journal, or None if that is lost. Raises :class:`Damage` if something is missing or can not be
         read, ``OSError`` if the disk fails."""
         self.files = files
         self.index = index
@@ -365,7 +365,7 @@ class EntryLogs:
 
     # -- coming back --------------------------------------------------------------------------------------------------
 
-    def _recover(self, journals: Collection[int]) -> None:
+    def _recover(self, journals: Collection[int] | None) -> None:
         logs = logs_in(self.files)
         newest: dict[int, Scan] = {}
         while len(newest) < len(logs) and sum(len(each.sections) for each in newest.values()) < 2:
@@ -411,7 +411,7 @@ class EntryLogs:
             self.files.sync()
 
     def _last_section(
-        self, logs: Collection[int], newest: Mapping[int, Scan], journals: Collection[int]
+        self, logs: Collection[int], newest: Mapping[int, Scan], journals: Collection[int] | None
     ) -> Section | None:
         """The section that counts as the last one, None if none does, given the newest entry logs that have two sections together, if there are
         so many. Raises :class:`Damage` if something durable is missing."""
@@ -424,8 +424,8 @@ class EntryLogs:
             return None
         last = sections.pop()
         start = last.contents.journal_start
-        if not sections and start == 1:
-            return last  # nothing is in it, and it relies on nothing
+        if journals is None or (not sections and start == 1):
+            return last  # nothing is in it, and it relies on nothing; or there is nothing in its place
         earlier = sections[-1].contents if sections else Contents(1, [last.log])
         if all(number in journals for number in range(earlier.journal_start, start + 1)) and {*logs} >= {*earlier.logs}:
             if not sections:

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from fencepost.errors import SystemFailure
 from fencepost.store.disk.collection import Collected, Collection
-from fencepost.store.disk.entry_logs import NO_LIMIT, EntryLogs
+from fencepost.store.disk.entry_logs import NO_LIMIT, EntryLogs, logs_in
 from fencepost.store.disk.files import Files, Lock, OsFiles, Part, Room
 from fencepost.store.disk.index import Index
-from fencepost.store.disk.journal import Damage, laid_out
+from fencepost.store.disk.journal import Damage, Recovered, laid_out
 from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
 from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
 from fencepost.store.disk.records import decode, decode_rows, encode
@@ -73,9 +73,11 @@ class Storage:
         journal_files: Files | None = None,
         ledger_files: Files | None = None,
         compiled: Callable[[], bool] = lambda: False,
+        has_lost_files: bool = False,
     ) -> None:
         """Lock the directories and read what is in them. ``journal_files`` and ``ledger_files`` stand in for them in tests.
 
+        ``has_lost_files``: one of the directories may have been lost, and what is in the other is to be taken up by itself.
         ``compiled()`` says whether :mod:`fencepost.store.rows.cache` can be imported at once, since its loops are compiled.
 
         Raises :class:`fencepost.SystemFailure`, with one line, if another process has them, if something that was durable is missing or
@@ -97,10 +99,16 @@ class Storage:
         try:
             with _one_line(settings.ledger_directory):
                 journals = set(journals_in(self._journal_files))
-                self._logs = EntryLogs(self._ledger_files, Index(), journals, settings.log_size_limit)
-                self.has_files = bool(journals or self._logs.logs)
+                known: set[int] | None = journals
+                if has_lost_files:  # what one of the two says of the other does not count
+                    known = (journals or None) if logs_in(self._ledger_files) else set()
+                self._logs = EntryLogs(self._ledger_files, Index(), known, settings.log_size_limit)
             with _one_line(settings.journal_directory):
-                self._found = read_journal(self._journal_files, self._logs.journal_start)
+                start = self._logs.journal_start
+                if has_lost_files and not any(number >= start for number in journals):
+                    self._found = Recovered((), (), start - 1, 0)
+                else:
+                    self._found = read_journal(self._journal_files, max(start, min(journals)) if has_lost_files else start)
             _give_memory_back()
         except BaseException:
             self._held.release()
@@ -179,14 +187,16 @@ class Storage:
             self._threads.append(thread)
             thread.start()
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Flush everything, end the threads and let others have the directories. Records that were queued are called back before.
 
-        Does as much of that as is left to do if the storage has failed.
+        Does as much of that as is left to do if the storage has failed. Gives whether everything is in entry logs.
         """
+        flushed = False
         if self._threads:
             with contextlib.suppress(SystemFailure):
                 self.checkpoint()
+                flushed = True
             with self._lock:
                 self._closing = True
                 self._arrived.notify_all()
@@ -198,6 +208,7 @@ class Storage:
         self._closing = True
         self._collection.wait()
         self._held.release()
+        return flushed and not self._failure
 
     # -- what the role wants: called by one thread, and never blocks for a disk ---------------------------------------
 
@@ -323,10 +334,11 @@ class Storage:
         with self._lock:
             self._ledgers.forget(ledger)
 
-    def checkpoint(self) -> None:
-        """Make everything that was stored so far durable in entry logs. Raises :class:`fencepost.SystemFailure` if that fails."""
+    def checkpoint(self, always: bool = False) -> None:
+        """Make everything that was stored so far durable in entry logs, which say from where on the journal is needed besides; ``always``: also if nothing
+        was. Raises :class:`fencepost.SystemFailure` if that fails."""
         with self._lock:
-            if self._ledgers.flushing is not None or self._ledgers.has_changed:
+            if always or self._ledgers.flushing is not None or self._ledgers.has_changed:
                 awaited = self._checkpoints_begun + 1
                 self._checkpoint_wanted = True
                 self._begin_checkpoint()
@@ -499,10 +511,10 @@ class Storage:
             since = time.monotonic()
             self._journal.sync()
             self.took("journal sync", time.monotonic() - since)
-            if self._journal.end >= self.settings.journal_max_size_mb * MIB:
-                self._journal.roll()
         if position and not self._failure:
             self.synced(position)
+        if self._journal.end >= self.settings.journal_max_size_mb * MIB:  # the next file proves the sync, which is told before
+            self._journal.roll()
 
     # -- the thread of checkpoints --------------------------------------------------------------------------------------
 

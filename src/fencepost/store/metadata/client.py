@@ -13,7 +13,7 @@ import enum
 import logging
 import math
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Self
 
 import msgspec
@@ -310,6 +310,27 @@ class MetadataClient:
                 ledger = paths.ledger_of(path)
                 if ledger is not None:
                     yield ledger
+
+    async def all_metadata(self, at_once: int = 100) -> AsyncIterator[tuple[int, LedgerMetadata]]:
+        """All ledgers with their metadata, in order, of which so many are read at once."""
+        some: list[int] = []
+        async for ledger in self.ledgers():
+            some.append(ledger)
+            if len(some) == at_once:
+                for found in await self._read_some(some):
+                    yield found
+                some.clear()
+        for found in await self._read_some(some):
+            yield found
+
+    async def _read_some(self, ledgers: Sequence[int]) -> list[tuple[int, LedgerMetadata]]:
+        async def read(ledger: int) -> tuple[int, LedgerMetadata] | None:
+            try:
+                return ledger, (await self.read_ledger(ledger)).metadata
+            except NoSuchLedgerError:  # it was deleted meanwhile
+                return None
+
+        return [found for found in await asyncio.gather(*map(read, ledgers)) if found is not None]
 
     async def names_in(self, below: str, watch: Callable[[str], None]) -> list[str] | None:
         """The names of the nodes in a node, which is given by its path below the cluster's root, "" for the root; None if there is none.

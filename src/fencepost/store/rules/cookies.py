@@ -2,7 +2,8 @@
 
 A cookie says whose a directory is: of which bookie, of which cluster, and which other directories belong to it. It is stamped into every
 directory and into the metadata at the first start, into the directories first. A bookie whose cookies disagree does not start: it would
-answer that it lacks entries which it has confirmed.
+answer that it lacks entries which it has confirmed. If it is told to repair itself it may start all the same, as one that has lost a directory
+(:mod:`fencepost.store.rules.boot`).
 """
 
 from __future__ import annotations
@@ -14,21 +15,26 @@ from fencepost.spec.values import Record
 
 
 class Cookie(Record):
-    """Whose a directory is. ``instance_id``: that of the cluster, empty if the cluster has none."""
+    """Whose a directory is. ``instance_id``: that of the cluster, empty if the cluster has none.
+
+    ``token``: drawn at random whenever all directories are stamped. By it a directory is known that was away meanwhile. Empty in cookies of BookKeeper's.
+    """
 
     bookie_id: str
     journal_directories: tuple[str, ...]
     ledger_directories: tuple[str, ...]
     index_directories: tuple[str, ...] = ()
     instance_id: str = ""
+    token: str = ""
 
 
 class Stamped(Record):
-    """A directory: the cookie in it, None if it has none, and whether nothing else is in it."""
+    """A directory: the cookie in it, None if it has none, and whether nothing else is in it. ``is_under_repair``: a repair has begun to use it."""
 
     path: str
     cookie: Cookie | None
     is_empty: bool
+    is_under_repair: bool = False
 
 
 class Boot(enum.Enum):
@@ -42,6 +48,8 @@ class Boot(enum.Enum):
     OTHER_BOOKIE = "other bookie"
     OTHER_DIRECTORIES = "other directories"
     """It had other directories than those that it is given."""
+    OTHER_TIME = "other time"
+    """A directory was away while the bookie lost others, or is a copy from before that."""
     NOT_EMPTY = "not empty"
     """A directory has no cookie, and is not empty either."""
     DIRECTORY_LOST = "directory lost"
@@ -77,6 +85,20 @@ def may_boot(own: Cookie, in_metadata: Cookie | None, directories: Sequence[Stam
     return Decision(Boot.DIRECTORY_LOST, lost[0], in_metadata) if lost else Decision(Boot.READY)
 
 
+def may_repair(own: Cookie, in_metadata: Cookie | None, directories: Sequence[Stamped]) -> bool:
+    """Whether a bookie whose cookies disagree can start as one that has lost a directory: the metadata know it, no directory is another bookie's
+    or another cluster's, and those without a cookie are empty, or were when a repair began.
+
+    A bookie without a cookie in the metadata was removed from the cluster, and only an operator can say why.
+    """
+    if in_metadata is None:
+        return False
+    found = [in_metadata, *(each.cookie for each in directories if each.cookie is not None)]
+    return all((each.bookie_id, each.instance_id) == (own.bookie_id, own.instance_id) for each in found) and all(
+        each.is_empty or each.is_under_repair for each in directories if each.cookie is None
+    )
+
+
 def has_lost_all(is_first_start: bool, has_files: bool) -> bool:
     """Whether a bookie that has its cookies has lost all else. Only at its first start there is nothing yet."""
     return not has_files and not is_first_start
@@ -85,4 +107,6 @@ def has_lost_all(is_first_start: bool, has_files: bool) -> bool:
 def _difference(own: Cookie, other: Cookie) -> Boot:
     if other.instance_id != own.instance_id:
         return Boot.OTHER_CLUSTER
-    return Boot.OTHER_BOOKIE if other.bookie_id != own.bookie_id else Boot.OTHER_DIRECTORIES
+    if other.bookie_id != own.bookie_id:
+        return Boot.OTHER_BOOKIE
+    return Boot.OTHER_TIME if other.replace(token=own.token) == own else Boot.OTHER_DIRECTORIES

@@ -1,0 +1,188 @@
+"""What an operator does about a bookie: ``fencepost bookie cookie``, ``recover`` and ``decommission``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fencepost import errors, output
+from fencepost.errors import OptionError, SystemFailure
+from fencepost.store.bookie.settings import Settings
+
+if TYPE_CHECKING:
+    from fencepost.store.rules.cookies import Cookie
+
+VERBS = ("cookie", "recover", "decommission")
+
+COOKIE_VERBS = ("show", "validate", "fix", "delete")
+
+
+def run(given: argparse.Namespace, settings: Settings, verb: str, *about: str) -> int:
+    """Do what was typed; the exit code."""
+    if verb == "cookie":
+        verb, *rest = about
+        if verb not in COOKIE_VERBS:
+            raise OptionError(f"fencepost bookie cookie {verb}: there is {', '.join(COOKIE_VERBS)}")
+        takes, verb = "bookie" if verb == "delete" else "directory", f"cookie {verb}"
+    else:
+        takes, rest = "bookie", [*about]
+    if len(rest) != 1:
+        raise OptionError(f"fencepost bookie {verb} takes one {takes}")
+    if not settings.metadata_service_uri:
+        raise OptionError(f"bookie {verb} needs the metadata service: give --metadata zk://HOST:PORT/ledgers, or set metadataServiceUri")
+    logging.getLogger("fencepost.store.metadata.kazoo").setLevel(logging.ERROR)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(_DOES[verb](given, settings, rest[0]))
+
+
+def loop_factory() -> Any:
+    """uvloop's event loop, where that is installed."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _show(given: argparse.Namespace, settings: Settings, directory: str) -> int:
+    return await _show_cookies(given, settings, "show", directory)
+
+
+async def _validate(given: argparse.Namespace, settings: Settings, directory: str) -> int:
+    return await _show_cookies(given, settings, "validate", directory)
+
+
+async def _show_cookies(given: argparse.Namespace, settings: Settings, verb: str, directory: str) -> int:
+    from fencepost.store.bookie import by_hand
+    from fencepost.store.bookie.directories import Directories
+    from fencepost.store.metadata.client import MetadataClient
+
+    async with await MetadataClient.connect(settings.metadata_service_uri) as client:
+        found = await by_hand.look(client, Directories.of(directory, settings), settings)
+    problem = found.problem()
+    places = [*((each.path, each.cookie) for each in found.stamped), ("metadata", found.in_metadata)]
+    if given.json:
+        document = {
+            "bookie": found.own.bookie_id,
+            "cookies": {place: None if cookie is None else _fields(cookie) for place, cookie in places},
+            "problem": problem or None,
+            "can_be_fixed": bool(problem) and found.may_be_repaired,
+        }
+        output.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+    elif verb == "show":
+        for place, cookie in places:
+            output.say(f"{place}: {_cookie_told(cookie)}")
+    elif not problem:
+        output.say(f"bookie {found.own.bookie_id} starts: its cookies agree")
+    if problem and verb == "validate":
+        output.complain(problem, None, False)
+        return errors.SYSTEM_FAILED
+    return errors.HOLDS
+
+
+async def _fix_cookies(given: argparse.Namespace, settings: Settings, directory: str) -> int:
+    from fencepost.store.bookie import by_hand
+    from fencepost.store.bookie.directories import Directories
+    from fencepost.store.metadata.client import MetadataClient
+
+    directories = Directories.of(directory, settings)
+    async with await MetadataClient.connect(settings.metadata_service_uri) as client:
+        found = await by_hand.look(client, directories, settings)
+        if not found.problem():
+            output.say(f"bookie {found.own.bookie_id} starts: its cookies agree, and nothing is to be mended")
+            return errors.HOLDS
+        if not found.may_be_repaired:
+            raise SystemFailure(f"the cookies can not be mended: {found.problem()}")
+        stake = await by_hand.stake_of(client, found.own.bookie_id)
+        does = "would be" if given.dry_run else "are"
+        output.say(f"{len(stake.open):,} ledgers that are not closed {does} fenced and in limbo: each is closed by a recovery when the bookie serves")
+        output.say(f"{len(stake.closed):,} closed ledgers {does} fenced; entries of both that are missing are copied from other bookies")
+        if not given.dry_run:
+            await by_hand.fix(client, directories, settings)
+            output.say(f"bookie {found.own.bookie_id} has its cookies again, and starts")
+    return errors.HOLDS
+
+
+async def _delete_cookie(given: argparse.Namespace, settings: Settings, bookie_id: str) -> int:
+    from fencepost.store.bookie import by_hand
+    from fencepost.store.metadata.client import MetadataClient
+
+    async with await MetadataClient.connect(settings.metadata_service_uri) as client:
+        _, version = await client.read_cookie(bookie_id)
+        stake = await by_hand.stake_of(client, bookie_id)
+        has = f"{len(stake.open) + len(stake.closed):,} ledgers have entries on bookie {bookie_id}, of which {len(stake.open):,} are not closed"
+        if stake.is_registered:
+            raise SystemFailure(f"bookie {bookie_id} is registered: stop it first")
+        if given.dry_run:
+            output.say(f"{has}: so many copies would be lost")
+        elif (stake.open or stake.closed) and not given.force:
+            raise SystemFailure(f"{has}: have them copied to others first, or give --force to go without these copies")
+        else:
+            await client.delete_cookie(bookie_id, version)
+            output.say(f"bookie {bookie_id} is out of the cluster; {has}")
+    return errors.HOLDS
+
+
+def _fields(cookie: Cookie) -> dict[str, Any]:
+    return {name: getattr(cookie, name) for name in ("bookie_id", "instance_id", "journal_directories", "ledger_directories", "token")}
+
+
+def _cookie_told(cookie: Cookie | None) -> str:
+    if cookie is None:
+        return "no cookie"
+    directories = ", ".join(dict.fromkeys((*cookie.journal_directories, *cookie.ledger_directories)))
+    return f"bookie {cookie.bookie_id} of the cluster {cookie.instance_id}, in {directories}, {cookie.token[:8] or 'without a token'}"
+
+
+async def _recover(given: argparse.Namespace, settings: Settings, bookie_id: str) -> int:
+    """Give another bookie to every ledger that has entries on one that is gone; 0 if none has any more."""
+    from fencepost.store.bookie import by_hand
+    from fencepost.store.client.replication import Copied, Pace, replace
+    from fencepost.store.client.settings import ClientSettings
+    from fencepost.store.client.store import Store
+    from fencepost.store.errors import NoSuchLedgerError, StoreError
+
+    async with await Store.connect(settings.metadata_service_uri, ClientSettings()) as store:
+        stake = await by_hand.stake_of(store.metadata, bookie_id)
+        ledgers = sorted((*stake.open, *stake.closed))
+        told = f"{len(ledgers):,} ledgers have entries on bookie {bookie_id}, of which {len(stake.open):,} are not closed"
+        if stake.is_registered:
+            raise SystemFailure(f"bookie {bookie_id} is registered: stop it first, so that nothing is added to it meanwhile")
+        if given.dry_run:
+            output.say(f"{told}: those are closed by a recovery if they still write to it, and all get another bookie in its place")
+            return errors.HOLDS
+        output.say(told)
+        copied, pace, failed, replaced = Copied(), Pace(settings.replication_rate_by_bytes), 0, 0
+        for ledger in ledgers:
+            try:
+                replaced += await replace(store, ledger, bookie_id, pace, copied)
+            except NoSuchLedgerError:
+                continue
+            except StoreError as error:
+                failed += 1
+                output.complain(f"ledger {ledger} still has entries on bookie {bookie_id}: {error}", None, False)
+    output.say(f"{copied.entries:,} entries of {copied.bytes:,} bytes were copied, and {replaced:,} fragments have another bookie now")
+    return errors.SYSTEM_FAILED if failed else errors.HOLDS
+
+
+async def _decommission(given: argparse.Namespace, settings: Settings, bookie_id: str) -> int:
+    """Give a bookie's entries to others, and delete its cookie if that has gone well."""
+    code = await _recover(given, settings, bookie_id)
+    if code != errors.HOLDS or given.dry_run:
+        return code
+    return await _delete_cookie(given, settings, bookie_id)
+
+
+_DOES: dict[str, Callable[[argparse.Namespace, Settings, str], Coroutine[Any, Any, int]]] = {
+    "cookie show": _show,
+    "cookie validate": _validate,
+    "cookie fix": _fix_cookies,
+    "cookie delete": _delete_cookie,
+    "recover": _recover,
+    "decommission": _decommission,
+}

@@ -1,0 +1,132 @@
+"""The order in which a bookie boots that may have lost something. It counts: each step relies on the one before."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from store.bookie.serving import add, run
+from store.bookie.standing_bookies import bookie, metadata_service
+
+from fencepost.errors import SystemFailure
+from fencepost.store import messages as m
+from fencepost.store.bookie import cookies
+from fencepost.store.bookie.directories import Directories
+from fencepost.store.bookie.repair import Repair
+from fencepost.store.bookie.server import Server
+from fencepost.store.metadata.client import MetadataClient
+from fencepost.store.roles.bookie import Ledger
+from fencepost.store.rules.boot import Run
+from fencepost.store.rules.codes import Code
+from fencepost.store.rules.ensembles import Fragment
+from fencepost.store.rules.metadata import LedgerMetadata, closed
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with metadata_service(tmp_path_factory.mktemp("metadata")) as address:
+        yield address
+
+
+@pytest.fixture
+def uri(service: str, request: pytest.FixtureRequest) -> str:
+    """A cluster of its own for each test."""
+    return f"{service}-{request.node.name}"
+
+
+OPEN, CLOSED, ELSEWHERE = 1, 2, 3
+
+
+async def lose(tmp_path: Path, uri: str) -> tuple[str, int, Directories]:
+    """A bookie that had three ledgers, of which one has moved elsewhere meanwhile, and has lost its entries: its id, its port, its directories."""
+    async with bookie(tmp_path, uri) as running, await MetadataClient.connect(uri) as client:
+        bookie_id = running.bookie_id
+        connection = await running.client()
+        for ledger in (OPEN, CLOSED, ELSEWHERE):
+            assert (await connection.ask(add(ledger, 0))).code is Code.OK
+        ensembles = {OPEN: bookie_id, CLOSED: bookie_id, ELSEWHERE: "another:1"}
+        for ledger, each in ensembles.items():
+            metadata = LedgerMetadata(1, 1, 1, (Fragment(0, (each,)),))
+            await client.create_ledger(ledger, closed(metadata, 0, 4) if ledger == CLOSED else metadata)
+    shutil.rmtree(tmp_path / "ledgers")
+    return bookie_id, int(bookie_id.rpartition(":")[2]), Directories(str(tmp_path / "journal"), str(tmp_path / "ledgers"))
+
+
+def test_ledgers_are_marked_and_the_run_is_noted_before_anybody_is_served(
+    tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[tuple[dict[int, Ledger], bool, Run | None, bool]] = []
+    listen = Server.listen
+
+    async def listens(self: Server, bound: socket.socket) -> None:
+        run_of = cookies.run_of(str(tmp_path / "ledgers"))
+        stamped = [cookies.read(str(tmp_path / name)) for name in ("journal", "ledgers")]
+        is_whole = all(each.cookie is not None and each.is_under_repair for each in stamped)
+        found.append((dict(self.role.ledgers), self.role.synced == self.role.position, run_of, is_whole))
+        await listen(self, bound)
+
+    async def main() -> None:
+        _, port, _ = await lose(tmp_path, uri)
+        monkeypatch.setattr(Server, "listen", listens)
+        settings = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
+        async with bookie(tmp_path, uri, journalWriteData=False, **settings) as running:
+            ((ledgers, is_durable, run_of, is_whole),) = found
+            marks = {ledger: (known.fenced, known.limbo) for ledger, known in ledgers.items()}
+            assert marks == {OPEN: (True, True), CLOSED: (True, False)}
+            assert (is_durable, run_of, is_whole) == (True, Run(journals_adds=False), True)
+            connection = await running.client()
+            assert (await connection.ask(m.ReadEntry(OPEN, 0))).code is Code.UNKNOWN_LEDGER_STATE
+            assert (await connection.ask(add(CLOSED, 1))).code is Code.FENCED
+            assert (await connection.ask(add(OPEN, 0, recovery=True))).code is Code.OK
+            assert (await connection.ask(m.ReadEntry(OPEN, 0))).code is Code.OK
+
+    run(main())
+
+
+def test_cookies_are_written_only_after_all_ledgers_are_marked(
+    tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash in between leaves the bookie as one that has lost a directory."""
+
+    async def fails(self: Repair) -> None:
+        raise SystemFailure("the test ends it here")
+
+    async def main() -> None:
+        bookie_id, port, directories = await lose(tmp_path, uri)
+        settings = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
+        async with await MetadataClient.connect(uri) as client:
+            before = await cookies.in_metadata(client, bookie_id)
+            with monkeypatch.context() as patched, pytest.raises(SystemFailure, match="ends it here"):
+                patched.setattr(Repair, "mark_ledgers", fails)
+                async with bookie(tmp_path, uri, **settings):
+                    pass
+            assert await cookies.in_metadata(client, bookie_id) == before
+            assert cookies.read(directories.ledgers).cookie is None
+            assert cookies.run_of(directories.ledgers) is None
+            with pytest.raises(SystemFailure, match="lost"):
+                async with bookie(tmp_path, uri, bookiePort=port):
+                    pass
+            async with bookie(tmp_path, uri, **settings) as running:
+                assert (await (await running.client()).ask(m.ReadEntry(OPEN, 0))).code is Code.UNKNOWN_LEDGER_STATE
+            after = await cookies.in_metadata(client, bookie_id)
+            assert after is not None and before is not None and after.token != before.token
+
+    run(main())
+
+
+def test_what_no_other_bookie_has_stays_in_limbo_for_good(tmp_path: Path, uri: str) -> None:
+    """The only copy of a closed ledger and of one that is not is gone, and nobody is told that there was none."""
+
+    async def main() -> None:
+        _, port, directories = await lose(tmp_path, uri)
+        settings = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
+        for _ in range(2):
+            async with bookie(tmp_path, uri, **settings) as running:
+                connection = await running.client()
+                assert (await connection.ask(m.ReadEntry(OPEN, 0))).code is Code.UNKNOWN_LEDGER_STATE
+                assert all(each.is_under_repair for each in directories.stamped())
+
+    run(main())
