@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import uvloop
 from store.client.standins import QUICK, Cluster
 from store.client.test_ledgers import contents, run, until
 
@@ -325,6 +326,27 @@ def test_connections_go_on_under_tls() -> None:
         assert link.transport.get_extra_info("cipher")
 
     run(test)
+
+
+@pytest.mark.parametrize("under_tls", [False, True])
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_large_entries_arrive_as_they_were_appended(loop_factory: Callable[[], Any], under_tls: bool) -> None:
+    """They go out in more pieces than a system call takes, and their memory is used again for others."""
+    of_bookie, of_client = contexts()
+
+    async def test(cluster: Cluster) -> None:
+        if under_tls:
+            for bookie in cluster.bookies.values():
+                bookie.tls = of_bookie
+        store = await cluster.connect(tls=of_client if under_tls else None)
+        data = [number.to_bytes(2) * (8_500 + number) for number in range(600)]
+        async with store.create_ledger(in_flight=len(data)) as ledger:
+            await ledger.append_many(data)
+            await ledger.append_many([entry[1:] for entry in data[:100]])
+        async with store.open_ledger(ledger.id) as reader:
+            assert await contents(reader) == data + [entry[1:] for entry in data[:100]]
+
+    run(test, loop_factory=loop_factory)
 
 
 @pytest.mark.parametrize("trusts", [True, False])

@@ -18,7 +18,7 @@ from fencepost.store.rules.codes import Code
 from fencepost.store.rules.metadata import DigestType, LedgerStatus
 
 
-def run(test: Callable[[Cluster], Awaitable[None]], bookies: int = 3) -> None:
+def run(test: Callable[[Cluster], Awaitable[None]], bookies: int = 3, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
     """Run a test on a cluster of its own."""
 
     async def on_cluster() -> None:
@@ -26,7 +26,8 @@ def run(test: Callable[[Cluster], Awaitable[None]], bookies: int = 3) -> None:
             async with asyncio.timeout(120):
                 await test(cluster)
 
-    asyncio.run(on_cluster())
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(on_cluster())
 
 
 async def until(condition: Callable[[], Any], what: str) -> None:

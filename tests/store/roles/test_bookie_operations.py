@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from test_bookie import KEY, OTHER_KEY, Story, add, body, fence
 
 from fencepost.store import messages as m
-from fencepost.store.records import LedgerFenced
+from fencepost.store.records import EntryAdded, LedgerFenced
 from fencepost.store.roles import interface as i
 from fencepost.store.roles.bookie import Limits
 from fencepost.store.rules.codes import Code
@@ -254,3 +254,16 @@ def test_too_many_polls_are_refused_and_none_waits_too_long() -> None:
     assert response(story, m.ReadEntry(3, -1, previous_lac=5, wait=1)).code is Code.TOO_MANY_REQUESTS
     story.happen(i.TimerFired(timer.key))  # type: ignore[attr-defined]
     assert isinstance(story.ask(m.ReadEntry(3, -1, previous_lac=5, wait=1))[0], i.SetTimer)
+
+
+def test_a_copied_entry_is_stored_whatever_the_ledger_is_and_said_to_be_when_it_is_durable() -> None:
+    story = Story()
+    story.happen(i.Call(1, "enter limbo", (1,)))
+    story.sync()
+    effects = story.happen(i.Call(2, "store entry", (1, 0, -1, body(0))))
+    assert effects == [i.Journal(3, EntryAdded(1, 0, -1, body(0))), i.Store(1, 0, body(0))]
+    assert story.ask(m.ReadEntry(1, 0)) == []
+    told, answered = story.sync()
+    assert told == i.Result(2)
+    assert answered.response.body == body(0)  # type: ignore[attr-defined]
+    assert story.ask(add(0))[-1].response.code is Code.FENCED  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import chain, count
 from typing import Any, Protocol
 
-from fencepost.store.client.loops import LOOPS, AddRows
+from fencepost.store.client.loops import LARGE, LOOPS, AddRows
 from fencepost.store.client.pipeline import Pipeline
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.errors import StoreError
@@ -169,7 +169,7 @@ class Connection:
         if type(request) is ReadEntry:
             deadline += request.wait / 1_000_000
         self.waiting[number] = (asking, txn, deadline, size, type(request) is AddEntry)
-        self._write(frame, size)
+        self._write([frame], size)
 
     def send_adds(self, asking: AskingForAdds, send: SendAdds) -> None:
         """Send adds. What comes of each is told later, never before this returns."""
@@ -179,8 +179,7 @@ class Connection:
         elif type(adds) is AddRows and not self._pipeline().is_full(len(adds)):
             deadline = self.now() + self.request_timeout
             place = send.place, send.ensemble_size, send.write_quorum
-            frames = self._pipeline().adds(asking, adds, *place, deadline)
-            self._write(frames, len(frames))
+            self._write(*self._pipeline().adds(asking, adds, *place, deadline))
         else:
             assert bookie == send.bookie
             plain = _PlainAdds(asking)
@@ -197,7 +196,7 @@ class Connection:
         else:
             deadline = self.now() + self.request_timeout
             frames = self._pipeline().reads(asking, ledger, entry_ids, deadline)
-            self._write(frames, len(frames), at_once=True)
+            self._write([frames], len(frames), at_once=True)
 
     def _entries_of(self, send: SendAdds) -> list[int]:
         """The entries of a batch that this bookie is sent."""
@@ -210,17 +209,17 @@ class Connection:
             self.pipeline = Pipeline(LOOPS.module)
         return self.pipeline
 
-    def _write(self, frames: bytes | memoryview, size: int, at_once: bool = False) -> None:
+    def _write(self, frames: Sequence[bytes | memoryview], size: int, at_once: bool = False) -> None:
         """Write frames: at once where nothing is under way that others could be written with, and large ones, so that nobody puts them together
         with others; and those that have others with them already."""
         at_once = at_once or not self.unanswered_size or size >= _LARGE
         self.unanswered_size += size
         if at_once and self.link is not None and not self.outgoing:
-            self.link.write([frames])
+            self.link.write(frames)
             if self.sweeping is None:
                 self._sweep_later()
             return
-        self.outgoing.append(frames)
+        self.outgoing += frames
         if not self.is_flushing:
             self._flush_later()
 
@@ -490,9 +489,14 @@ class _Link(asyncio.BufferedProtocol):
         if of_socket is not None and of_socket.family != getattr(socket, "AF_UNIX", None):
             of_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
-    def write(self, frames: list[bytes | memoryview]) -> None:
-        """Write frames at once."""
-        self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+    def write(self, frames: Sequence[bytes | memoryview]) -> None:
+        """Write frames, or pieces of them, at once."""
+        if len(frames) == 1:
+            self.transport.write(frames[0])
+        elif sum(map(len, frames)) >= len(frames) * LARGE // 4:
+            self.transport.writelines(frames)
+        else:
+            self.transport.write(b"".join(frames))
 
     # -- what arrives --------------------------------------------------------------------------------------------------
 

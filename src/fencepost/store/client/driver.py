@@ -278,7 +278,7 @@ class Actor:
         }
         if driver.trace is not None:
             self._name, self._emit = driver.name_in_trace(role), driver.trace.emit
-            self._carry[Trace] = self._trace
+            self._carry[Trace] = self.tell_trace
         driver.actors.add(self)
         self.deliver(driver.candidates())
 
@@ -343,7 +343,8 @@ class Actor:
         assert self._told is not None
         self._told(confirmed)
 
-    def _trace(self, effect: Trace) -> None:
+    def tell_trace(self, effect: Trace) -> None:
+        """Write what the role says it does; only if there is a trace."""
         self._emit(effect.action, effect.ledger, effect.fields, actor=self._name)
 
     def _set_timer(self, timer: SetTimer) -> None:

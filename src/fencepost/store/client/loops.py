@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+LARGE = 16 * 1024
+"""Bytes of an entry, from which on it takes less time to look at it by itself where it lies than to copy it among others."""
+
 WORTH = 2_000
 """Entries that a process has carried when it is worth to load the loops."""
 
@@ -90,14 +93,15 @@ class Blocks:
             self._blocks.append(block)
             if is_free:
                 return block
-        made: NDArray[np.uint8] = np.empty(1 << (size - 1).bit_length(), np.uint8)
+        step = 1 << size.bit_length() - 4  # so that sizes that differ a little have blocks in common, and little of them is room for nothing
+        made: NDArray[np.uint8] = np.empty(-(-size // step) * step, np.uint8)
         if len(made) <= self.room:
             self.room -= len(made)
             self._blocks.append(made)
         return made
 
 
-BLOCKS = Blocks(64 << 20)
+BLOCKS = Blocks(80 << 20)
 
 
 class AddRows:
@@ -151,28 +155,24 @@ class RowLoops:
             return PLAIN.batch(digests, first, length, entries)
         np, key = loops.np, first.master_key
         count, is_crc32c = len(entries), digests.digest_type is DigestType.CRC32C
-        data = bytearray().join(entries)
         sizes = np.fromiter(map(len, entries), np.int64, count)
+        total = int(sizes.sum())
         if is_crc32c or not digests.size:
             made = np.empty((0, digests.size), np.uint8)
         else:
             made = _digests(np, digests, first, length, entries)
-        parts = BLOCKS.take(np, len(data) + count * (loops.PART_LIMIT + len(key)))
-        table = np.empty((count, loops.ADD_COLUMNS), np.int64)
-        size = loops.add_parts(
-            np.frombuffer(data, np.uint8),
-            sizes,
-            made,
-            is_crc32c,
-            first.ledger,
-            first.entry_id,
-            first.lac,
-            length,
-            np.frombuffer(bytearray(key), np.uint8),
-            first.deferred_sync,
-            parts,
-            table,
-        )
+        parts = BLOCKS.take(np, total + count * (loops.PART_LIMIT + len(key)))
+        table, of_key = np.empty((count, loops.ADD_COLUMNS), np.int64), np.frombuffer(bytearray(key), np.uint8)
+        are_large = total >= count * LARGE
+        portions = [(row, row + 1, data) for row, data in enumerate(entries)] if are_large else [(0, count, b"".join(entries))]
+        size = 0
+        for start, stop, data in portions:
+            end = loops.add_parts(
+                np.frombuffer(data, np.uint8), sizes[start:stop], made[start:stop], is_crc32c, first.ledger, first.entry_id + start, first.lac,
+                length, of_key, first.deferred_sync, parts[size:], table[start:stop],
+            )  # fmt: skip
+            table[start:stop, [loops.PART, loops.BODY]] += size
+            size, length = size + end, int(table[stop - 1, loops.LENGTH])
         return AddRows(first, parts, table, size + count * loops.HEAD)
 
     def confirm(

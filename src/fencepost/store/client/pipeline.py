@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fencepost.store.client.loops import BLOCKS, AddRows
+from fencepost.store.client.loops import BLOCKS, LARGE, AddRows
+from fencepost.store.rules.quorums import is_in_write_set
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,14 +58,19 @@ class Pipeline:
             return False
         return True
 
-    def adds(self, owner: Any, adds: AddRows, place: int, ensemble_size: int, write_quorum: int, deadline: float) -> memoryview:
-        """The frames of those adds that are for the bookie at a place of the ensemble, which have no answer from now on."""
+    def adds(
+        self, owner: Any, adds: AddRows, place: int, ensemble_size: int, write_quorum: int, deadline: float
+    ) -> tuple[list[memoryview], int]:
+        """The frames of those adds that are for the bookie at a place of the ensemble, which have no answer from now on, in one piece or several, and
+        their bytes. Large parts, which all bookies are sent, are not copied for each."""
+        loops, first = self.loops, adds.first
         self._make_room(len(adds))
-        out = BLOCKS.take(self.np, adds.size)
-        size, after = self.loops.add_frames(
+        are_large = adds.size >= len(adds) * LARGE
+        out = BLOCKS.take(self.np, len(adds) * loops.HEAD if are_large else adds.size)
+        size, after = loops.add_frames(
             adds.parts,
             adds.table,
-            adds.first,
+            first,
             place,
             ensemble_size,
             write_quorum,
@@ -72,8 +78,18 @@ class Pipeline:
             self._number(owner),
             self.ring,
             out,
+            are_large,
         )
-        return self._sent(out, size, after, deadline, 1)
+        frames = self._sent(out, size, after, deadline, 1)
+        if not are_large:
+            return [frames], size
+        pieces, head, parts = [], 0, adds.parts.data
+        for entry_id, (start, part, *_) in enumerate(adds.table.tolist(), first):
+            if is_in_write_set(place, entry_id, ensemble_size, write_quorum):
+                pieces += [frames[head : head + loops.HEAD], parts[start : start + part]]
+                head += loops.HEAD
+                size += part
+        return pieces, size
 
     def reads(self, owner: Any, ledger: int, entry_ids: Sequence[int], deadline: float) -> memoryview:
         """The frames of the reads of entries, which have no answer from now on."""

@@ -36,7 +36,7 @@ class LedgerReader:
     def __init__(self, driver: Driver, ledger: int, settings: ReaderSettings, prefetch: int, prefetch_bytes: int) -> None:
         self.id = ledger
         """The ledger."""
-        self._role = Reader(ledger, settings)
+        self._role = Reader(ledger, settings, traces=driver.trace is not None)
         self._calls = Calls(driver, ledger, self._role)
         self._readings = Readings(self._calls, self._role)
         self._driver = driver

@@ -11,9 +11,10 @@ import msgspec
 
 from fencepost.store.client.calls import Calls
 from fencepost.store.client.loops import BLOCKS, LOOPS
+from fencepost.store.entries import runs_of
 from fencepost.store.errors import StoreError
 from fencepost.store.messages import NO_ENTRY_YET, ReadEntryResponse
-from fencepost.store.roles.interface import EntriesRead, ReadOn
+from fencepost.store.roles.interface import EntriesRead, ReadOn, Trace
 from fencepost.store.roles.reader import Reader
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import fragment_of
@@ -319,6 +320,9 @@ class Reading:
         refused, lac = self.take(view, responses, entry_ids, rows)
         self.told(bookie, len(rows), refused)
         role = readings.role
+        if role.traces and refused < len(rows):
+            fields = {"bookie": bookie, "entries": runs_of(entry_ids[rows >= 0])}
+            readings.calls.actor.tell_trace(Trace("reader_receives_entry", role.ledger, fields))
         if lac > role.lac or bookie in role.suspects:
             readings.calls.actor.deliver(EntriesRead(bookie, lac))
         if not refused:
@@ -397,7 +401,9 @@ class Stretch(Reading):
         self.first = first
         self.missing = last - first + 1
         self.batch: asyncio.Future[tuple[EntryBatch | None, BaseException | None]] = readings.loop.create_future()
-        self.block: NDArray[np.uint8] = BLOCKS.take(self.np, self.missing * (mean + 64))
+        self.block: NDArray[np.uint8] = self.np.empty(0, self.np.uint8)
+        """There is none until entries arrive: those that only wait need no memory."""
+        self.expected = self.missing * (mean + 64)
         self.end = 0
         self.table: NDArray[np.int64] = self.np.full((self.missing, self.loops.ENTRY_COLUMNS), -1, self.np.int64)
         self.error: BaseException | None = None
@@ -409,7 +415,7 @@ class Stretch(Reading):
 
     def _make_room(self, size: int) -> None:
         if self.end + size > len(self.block):
-            block = BLOCKS.take(self.np, max(self.end + size, 2 * len(self.block)))
+            block = BLOCKS.take(self.np, max(self.end + size, 2 * len(self.block) or self.expected))
             block[: self.end] = self.block[: self.end]
             self.block = block
 

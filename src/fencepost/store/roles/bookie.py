@@ -126,7 +126,7 @@ class Bookie:
     """One bookie. ``read_only``: it takes entries from recoveries alone. ``traces``: it says what it does, see :class:`Trace`.
 
     It answers these calls when what they change is durable: ``fence``, ``enter limbo`` (which fences too) and ``leave limbo``, each
-    with a ledger. It answers these at once: ``read only``, with whether it is to be that, and ``forget``, with a ledger that was deleted.
+    with a ledger; ``store entry``, with a ledger, an entry id, its LAC and its body, which were copied from another bookie. It answers these at once: ``read only``, with whether it is to be that, and ``forget``, with a ledger that was deleted.
     """
 
     def __init__(self, protections: Protections = ALL, limits: Limits | None = None, traces: bool = False) -> None:
@@ -308,6 +308,8 @@ class Bookie:
 
     def _force(self, asked: Asked, request: ForceLedger, effects: list[Effect]) -> None:
         response = ForceLedgerResponse(request.ledger, Code.OK)
+        if self.traces:
+            effects.append(Trace("bookie_forces_ledger", request.ledger, {"position": self.position}, asked.connection))
         self._reply(Answer(asked.connection, asked.txn, response), self.position, effects)
 
     def _list_entries(self, asked: Asked, request: ListEntries, effects: list[Effect]) -> None:
@@ -487,6 +489,15 @@ class Bookie:
             (of_ledger,) = event.arguments
             self._forget(of_ledger, effects)
             effects.append(Result(event.token))
+        elif event.operation == "store entry":
+            of_ledger, entry_id, lac, body = event.arguments
+            ledger = self._learn(of_ledger, None, effects)
+            self._journal(EntryAdded(of_ledger, entry_id, lac, body), effects)
+            effects.append(Store(of_ledger, entry_id, body))
+            self.unsynced[of_ledger, entry_id] = self.position
+            self.adds_under_way += 1
+            self.waiting.append((self.position, Result(event.token), (of_ledger, entry_id)))
+            self._hear_of_lac(ledger, lac, effects)
         elif event.operation in ("fence", "enter limbo", "leave limbo"):
             (of_ledger,) = event.arguments
             ledger = self.ledgers.setdefault(of_ledger, Ledger())

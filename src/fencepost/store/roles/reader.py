@@ -41,6 +41,7 @@ from fencepost.store.roles.interface import (
     SessionExpired,
     SetTimer,
     TimerFired,
+    Trace,
     Unanswered,
 )
 from fencepost.store.roles.metadata import MetadataView, Seen
@@ -118,7 +119,7 @@ class Poll(msgspec.Struct):
 
 
 class Reader:
-    """A client that reads one ledger.
+    """A client that reads one ledger. ``traces``: it says what it is told, see :class:`Trace`.
 
     Calls: ``open`` and ``lac`` (give the LAC, or the last entry of a closed ledger), ``read`` of an entry (its data) and ``tail`` of an
     entry: its data as soon as it is confirmed, or None when the ledger has ended before it.
@@ -127,10 +128,14 @@ class Reader:
     not come of it as it should comes here (:class:`ReadOn`).
     """
 
-    def __init__(self, ledger: int, settings: ReaderSettings, protections: Protections = ALL) -> None:
+    def __init__(
+        self, ledger: int, settings: ReaderSettings, protections: Protections = ALL, traces: bool = False
+    ) -> None:
         self.ledger = ledger
         self.settings = settings
         self.protections = protections
+        self.traces = traces
+        self.traced_lac = NO_ENTRY_YET
         self.digests = Digests(DigestType.DUMMY, settings.password)
         self.view = MetadataView(ledger, settings.metadata_retry_delay, watches=True)
         self.status = ReaderStatus.NEW
@@ -199,6 +204,8 @@ class Reader:
 
     def _metadata_answered(self, event: MetadataAnswer | TimerFired, now: int, effects: list[Effect]) -> None:
         seen = self.view.take(event, effects)
+        if self.traces and seen is Seen.READ:
+            effects.append(Trace("reader_reads_metadata", self.ledger, self.view.fields()))
         if seen is Seen.GONE:
             self._gone(effects)
         elif seen is Seen.READ and self.status is ReaderStatus.OPENING:
@@ -255,7 +262,7 @@ class Reader:
             if type(operation) is Read:
                 self._read_answered(operation, event.bookie, response, now, effects)
             elif operation is self.poll:
-                self._poll_answered(response, now, effects)
+                self._poll_answered(response, now, effects, event.bookie)
 
     # -- entries that were asked for by the batch -----------------------------------------------------------------------
 
@@ -308,6 +315,8 @@ class Reader:
             return
         entry = self.digests.open_entry(response.body, self.ledger, read.entry_id) if response else None
         outcome = outcome_of_read(response.code if response else None, entry is not None)
+        if self.traces and outcome in (ReadOutcome.FOUND, ReadOutcome.NEGATIVE):
+            self._trace_told(bookie, read.entry_id, outcome is ReadOutcome.FOUND, effects)
         if outcome is not ReadOutcome.FOUND:
             (read.negative if outcome is ReadOutcome.NEGATIVE else read.failed).append(bookie)
             read.is_damaged |= response is not None and response.body is not None
@@ -331,6 +340,8 @@ class Reader:
             if may_be_elsewhere(read.asked, self._write_set(read.entry_id)):
                 self._read(read.token, read.entry_id, effects)
             elif ordinary_read(False, read.negative, read.failed, read.write_set) is Verdict.NEGATIVE:
+                if self.traces:
+                    effects.append(Trace("reader_finds_no_entry", self.ledger, {"entry": read.entry_id}))
                 effects.append(Result(read.token, error=Error.NO_ENTRY))
             elif read.is_damaged:
                 effects.append(Result(read.token, error=Error.DIGEST_MISMATCH))
@@ -342,7 +353,18 @@ class Reader:
     def _learn(self, lac: int, now: int, effects: list[Effect]) -> None:
         before, self.lac = self.lac, lac_of_reader(self.lac, lac)
         if is_beyond(self.lac, before):
+            if self.traces:
+                self._trace_lac(self.lac, effects)
             self._serve_tails(now, effects)
+
+    def _trace_lac(self, lac: int, effects: list[Effect]) -> None:
+        if is_beyond(lac, self.traced_lac):
+            self.traced_lac = lac
+            effects.append(Trace("reader_learns_lac", self.ledger, {"lac": lac}))
+
+    def _trace_told(self, bookie: str, entry_id: int, found: bool, effects: list[Effect]) -> None:
+        action = "reader_receives_entry" if found else "reader_receives_no_entry"
+        effects.append(Trace(action, self.ledger, {"bookie": bookie, "entries": ((entry_id, entry_id),)}))
 
     def _ask_for_lac(self, tokens: list[int], effects: list[Effect]) -> None:
         if self.end is not None:
@@ -389,6 +411,8 @@ class Reader:
                 for token in self.tails.pop(entry_id):
                     self._read(token, entry_id, effects)
             elif self.end is not None:
+                if self.traces:
+                    effects.append(Trace("reader_finds_end", self.ledger, {"entry": entry_id}))
                 effects.extend(Result(token) for token in self.tails.pop(entry_id))
         if self.tails and self.poll is None:
             self._ask_to_poll(now, effects)
@@ -401,12 +425,15 @@ class Reader:
         request = ReadEntry(self.ledger, NO_ENTRY_YET, previous_lac=self.lac, wait=wait)
         self._send(bookie, request, self.poll, effects)
 
-    def _poll_answered(self, response: ReadEntryResponse | None, now: int, effects: list[Effect]) -> None:
+    def _poll_answered(self, response: ReadEntryResponse | None, now: int, effects: list[Effect], bookie: str = "") -> None:
         poll, self.poll = self.poll, None
         assert poll is not None
         if response is not None and says_lac(response.code):
             entry = self.digests.open_entry(response.body, self.ledger)
             if entry is not None and is_readable(entry.entry_id, response.lac, self.end):
+                if self.traces:
+                    self._trace_lac(response.lac, effects)
+                    self._trace_told(bookie, entry.entry_id, True, effects)
                 effects.extend(Result(token, entry.data) for token in self.tails.pop(entry.entry_id, ()))
             self._learn(response.lac, now, effects)
         if self.poll is not None or not self.tails:

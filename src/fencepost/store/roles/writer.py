@@ -116,8 +116,10 @@ class WriterStatus(enum.Enum):
 
 
 class Force(msgspec.Struct):
-    """A force that is under way: up to which entry, and which bookies have done it. It is the writer's own before it closes."""
+    """A force that is under way: up to which entry, and which bookies have done it. It is the writer's own before it closes. ``number``: of all that it has
+    begun."""
 
+    number: int
     token: int | None
     entry_id: int
     length: int
@@ -174,6 +176,7 @@ class Writer:
         """The token of the call that creates the ledger, or adopts it."""
         self.adopts = False
         self.forced, self.forced_length = NO_ENTRY_YET, 0
+        self.forces_begun = 0
         self.forces: dict[int, Force] = {}
         """Forces by each of their requests that is not answered."""
         self.told = NO_ENTRY_YET
@@ -364,7 +367,11 @@ class Writer:
         if token is not None and not is_beyond(self.adds.confirmed, self.lac):
             effects.append(Result(token, self.lac))
             return
-        force = Force(token, self.adds.confirmed, self.adds.length, [])
+        self.forces_begun += 1
+        force = Force(self.forces_begun, token, self.adds.confirmed, self.adds.length, [])
+        if self.traces:
+            fields = {"force": force.number, "entry": force.entry_id, "bookies": list(self.adds.ensemble)}
+            effects.append(Trace("client_forces_ledger", self.ledger, fields))
         for bookie in self.adds.ensemble:
             txn = next(self.txns)
             self.forces[txn] = force
@@ -374,6 +381,10 @@ class Writer:
         outcome = outcome_of_add(event.response.code if type(event) is Received else None)
         if outcome is not AddOutcome.CONFIRMED:
             self.forces = {txn: other for txn, other in self.forces.items() if other is not force}
+            if self.traces:
+                code = event.response.code.name if type(event) is Received else None
+                fields = {"force": force.number, "bookie": event.bookie, "code": code}
+                effects.append(Trace("client_gives_up_on_force", self.ledger, fields))
             if force.token is None:
                 self._fail(Error.WRITE_FAILED, effects)
             else:
@@ -381,9 +392,13 @@ class Writer:
                 self._close_when_drained(effects)
             return
         force.forced.append(event.bookie)
-        if is_forced(force.forced, self.adds.ensemble):
-            if is_beyond(force.entry_id, self.forced):
-                self.forced, self.forced_length = force.entry_id, force.length
+        is_done = is_forced(force.forced, self.adds.ensemble)
+        if is_done and is_beyond(force.entry_id, self.forced):
+            self.forced, self.forced_length = force.entry_id, force.length
+        if self.traces:
+            fields = {"force": force.number, "bookie": event.bookie, "lac": self.lac}
+            effects.append(Trace("client_receives_force_response", self.ledger, fields))
+        if is_done:
             self._lac_moved(effects)
             if force.token is not None:
                 effects.append(Result(force.token, self.lac))

@@ -10,6 +10,7 @@ be without an answer, at its number modulo the length of the ring, a power of tw
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from fencepost.store.rows.fields import put_varint, read_number, varint
 from fencepost.store.rows.native import copy, crc32c, inner, load_int32, load_int64, njit, store_int32, store_int64
@@ -83,7 +84,12 @@ def _put_head(out, at, size, operation, txn):
 # -- adds -------------------------------------------------------------------------------------------------------------
 
 
-@njit("int64(uint8[::1], int64[::1], uint8[:, ::1], boolean, int64, int64, int64, int64, uint8[::1], boolean, uint8[::1], int64[:, ::1])")
+@njit(
+    types.int64(
+        types.Array(types.uint8, 1, "C", readonly=True), types.int64[::1], types.uint8[:, ::1], types.boolean, types.int64, types.int64, types.int64,
+        types.int64, types.uint8[::1], types.boolean, types.uint8[::1], types.int64[:, ::1],
+    )
+)  # fmt: skip
 def add_parts(data, sizes, digests, is_crc32c, ledger, first, lac, length, key, deferred_sync, parts, table):
     """Write what all bookies are sent of the adds of entries that follow one another, and a row for each; the bytes that are written.
 
@@ -133,20 +139,26 @@ def add_parts(data, sizes, digests, is_crc32c, ledger, first, lac, length, key, 
     return at
 
 
-@njit("Tuple((int64, int64))(uint8[::1], int64[:, ::1], int64, int64, int64, int64, int64, int64, int64[:, ::1], uint8[::1])")
-def add_frames(parts, table, first, place, ensemble_size, write_quorum, txn, owner, ring, out):
+@njit("Tuple((int64, int64))(uint8[::1], int64[:, ::1], int64, int64, int64, int64, int64, int64, int64[:, ::1], uint8[::1], boolean)")
+def add_frames(parts, table, first, place, ensemble_size, write_quorum, txn, owner, ring, out, heads_only):
     """Write the frames of the adds of a batch that are for the bookie at a place, numbered from ``txn`` on, and put them into the ring; the bytes
-    that are written, and the number after the last. ``out``: room for all the parts, and for ``HEAD`` bytes for each."""
+    that are written, and the number after the last. ``out``: room for all the parts, and for ``HEAD`` bytes for each.
+
+    ``heads_only``: the parts are not copied behind the heads of their frames.
+    """
     at, mask = np.int64(0), len(ring) - 1
     for row in range(len(table)):
         if not _is_in_write_set(place, first + row, ensemble_size, write_quorum):
             continue
         size = table[row, PART_SIZE]
         after = _put_head(out, at, HEAD - 4 + size, 2, txn)
-        copy(out, after, parts, table[row, PART], size)
+        if heads_only:
+            at = after
+        else:
+            copy(out, after, parts, table[row, PART], size)
+            at = after + size
         slot = txn & mask
         ring[slot, OWNER], ring[slot, ASKED], ring[slot, FRAME_BYTES] = owner, first + row, HEAD + size
-        at = after + size
         txn += 1
     return at, txn
 

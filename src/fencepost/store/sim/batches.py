@@ -10,7 +10,7 @@ from itertools import count, groupby
 from typing import TYPE_CHECKING
 
 from fencepost.store.messages import NO_ENTRY_YET, ReadEntry, ReadEntryResponse, Response
-from fencepost.store.roles.interface import AddsAnswered, EntriesRead, ReadOn, Result, SendAdds
+from fencepost.store.roles.interface import AddsAnswered, EntriesRead, ReadOn, Result, SendAdds, Trace
 from fencepost.store.roles.reader import Reader
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import fragment_of
@@ -106,6 +106,9 @@ class Reading:
         if response is None:
             self.process.deliver(EntriesRead(bookie, None))
         elif response.code is Code.OK and entry is not None:
+            if role.traces:
+                fields = {"bookie": bookie, "entries": ((entry_id, entry_id),)}
+                self.process.tell_trace(Trace("reader_receives_entry", role.ledger, fields))
             lac = lac_of_reader(entry.lac, response.lac)
             if bookie in role.suspects or lac > role.lac:
                 self.process.deliver(EntriesRead(bookie, lac))

@@ -67,7 +67,7 @@ class ClientProcess:
             CreateMetadata: self._metadata,
             ReadMetadata: self._metadata,
             WriteMetadata: self._metadata,
-            Trace: self._trace,
+            Trace: self.tell_trace,
         }
         if cluster.trace is not None:
             cluster.trace.started(name, "client")
@@ -145,7 +145,7 @@ class ClientProcess:
     def _metadata(self, operation: CreateMetadata | ReadMetadata | WriteMetadata) -> None:
         self.cluster.metadata.request(self, operation)
 
-    def _trace(self, effect: Trace) -> None:
+    def tell_trace(self, effect: Trace) -> None:
         assert self.cluster.trace is not None
         self.cluster.trace.role_did(self.name, effect)
 

@@ -202,7 +202,7 @@ class Follower:
         settings = ReaderSettings(
             PASSWORD, speculation_delay=2_000 + int(self.random() * 20_000), poll_wait=50_000, metadata_retry_delay=AGAIN
         )
-        self.role = Reader(LEDGER, settings, cluster.case.protections)
+        self.role = Reader(LEDGER, settings, cluster.case.protections, traces=cluster.traces)
         self.process = ClientProcess(name, cluster, random, self.role, self._result)
         self.batches = cluster.case.stream(f"{name} batches").random
         self.whole = whole
