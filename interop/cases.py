@@ -16,6 +16,7 @@ from fencepost import tracing
 from interop.clients import Client, Ledger, Refused, decoded, encoded
 from interop.clusters import JAVA, Bookie, Cluster, java_uri, recorder
 from interop.processes import stop_all
+from interop.validation import told, verdicts
 
 DIGESTS = ("CRC32C", "CRC32", "MAC", "DUMMY")
 
@@ -531,6 +532,38 @@ def _check_trace(folder: Path, ledger: int, metadata: dict[str, Any], count: int
     equal({str(first): bookies for first, bookies in last["fragments"]}, dict(ensembles), "ensembles in the trace")
 
 
+@_among(ALONE, "validated")
+def validated(setting: Setting, **settings: object) -> None:
+    """Cases through a recorder: what it has seen of each ledger is a behaviour of the protocol."""
+    folder = setting.cluster.folder / f"validated-{setting.writer.kind}-{'-'.join(settings) or 'plain'}"
+    server = recorder(setting.cluster.uri, folder, ())
+    server.start()
+    try:
+        clients = [setting.connect(kind, **settings) for kind in (setting.writer.kind, setting.reader.kind)]
+        seen = dataclasses.replace(setting, writer=clients[0], reader=clients[1])
+        _patient(lambda: clients[0].create())  # its bookies come one after another
+        for case in THROUGH_A_RECORDER if not settings else THROUGH_A_RECORDER[:-1]:
+            try:
+                case(seen)
+            except (AssertionError, Refused) as failure:
+                raise AssertionError(f"{case.__name__}: {failure}") from failure
+        for client in clients:
+            client.close()
+    finally:
+        stop_all([server])
+    found = verdicts(folder)
+    wrong = {ledger: told(outcome) for ledger, outcome in found.items() if not outcome.accepted}
+    if wrong or len(found) < len(THROUGH_A_RECORDER):
+        raise AssertionError(f"{len(wrong)} of {len(found)} ledgers are not accepted:\n" + "\n".join(f"{ledger}: {why}" for ledger, why in wrong.items()))
+
+
+THROUGH_A_RECORDER = (
+    create, write_and_read, empty, large, last_confirmed, recover, fence, recovery_under_load, digests, wrong_password, delete, ensemble_change,
+    recover_with_a_bookie_lost, hanging_bookie, force,
+)  # fmt: skip
+"""The last of them is for version 3 alone."""
+
+
 # -- for what the Java client alone has -------------------------------------------------------------------------------
 
 
@@ -573,6 +606,12 @@ def version_2(setting: Setting) -> None:
 def version_2_recorded(setting: Setting) -> None:
     """The same through a proxy, by the Java client speaking version 2."""
     recorded(setting, useV2WireProtocol="true")
+
+
+@_among(JAVA_CLIENT, "version 2: validated")
+def version_2_validated(setting: Setting) -> None:
+    """The same held to the protocol, by the Java client speaking version 2."""
+    validated(setting, useV2WireProtocol="true")
 
 
 @_among(JAVA_CLIENT, "version 2: ensemble change")

@@ -8,16 +8,27 @@ from pathlib import Path
 
 import pytest
 from conform.counting import Counting, CountingConformance
+from conform.plain_space import plain, walked, ways
 from conform.traces_of_runs import BAD, GOOD, write_counters
 
 import fencepost
-from fencepost import tracing
+from fencepost import constraint, tracing
 from fencepost.cli import main
 from fencepost.conform.conformance import TraceEvent
-from fencepost.conform.coverage import Coverage, InSpace, Visited, in_space
+from fencepost.conform.coverage import Coverage
+from fencepost.conform.space import InSpace, Visited, in_space
 from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator
 from fencepost.states.manifest import StateSpace
+
+
+class Bounded(Counting):
+    """The counter, looked at up to 4."""
+
+    @constraint
+    def few(self) -> bool:
+        return self.counter < 4
+
 
 HERE = str(Path(__file__).parent / "counting.py")
 
@@ -58,22 +69,46 @@ def test_actions_effects_and_refusals_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("edges", [True, False])
 def test_the_states_of_a_trace_are_found_in_the_table(tmp_path: Path, space: Callable[..., StateSpace], edges: bool) -> None:
     within = InSpace(CountingConformance, space(edges))
-    within.note("7", events_of(tmp_path, GOOD))
-    within.note("7", events_of(tmp_path, BAD))
+    within.note("7", lambda: events_of(tmp_path, GOOD))
+    within.note("7", lambda: events_of(tmp_path, BAD))
     found = in_space(space(edges), within.visited)
     assert (found.traces, found.fitting, found.visited, found.taken) == (2, 1, 6, 5 if edges else 0)
-    assert found.never == [], "every action of both writers was taken"
+    assert all(unvisited.elsewhere for unvisited in found.never), "every action of both writers was taken"
+    assert [level.visited for level in found.levels][:2] == [1, 1] and sum(level.states for level in found.levels) == found.states
 
 
 def test_what_was_never_done_is_told_nearest_first(tmp_path: Path, space: Callable[..., StateSpace]) -> None:
     within = InSpace(CountingConformance, space())
-    within.note("7", events_of(tmp_path, [("b", "writes", 1)]))  # which is w1
+    within.note("7", lambda: events_of(tmp_path, [("b", "writes", 1)]))  # which is w1
     found = in_space(space(), within.visited)
-    assert [(u.distance, u.action, u.parameters) for u in found.never] == [(1, "writes", "w=w2"), (1, "reads", "w=w2"), (2, "reads", "w=w1")]
+    told = [(u.distance, u.action, u.parameters, u.elsewhere) for u in found.never]
+    assert told == [(1, "writes", "w=w2", False), (1, "reads", "w=w2", False), (2, "reads", "w=w1", False), (1, "writes", "w=w1", True)]
     nothing = in_space(space(), Visited())
     assert nothing.visited == 0
     assert {(u.distance, u.depth, u.action, u.parameters) for u in nothing.never[:2]} == {(2, 2, "writes", "w=w1"), (2, 2, "writes", "w=w2")}
     assert len(nothing.never) == 4
+
+
+@pytest.mark.parametrize("edges", [True, False])
+@pytest.mark.parametrize("limit", [3, 5])
+def test_the_numbers_are_those_of_the_plain_way(tmp_path: Path, edges: bool, limit: int) -> None:
+    fencepost.check(Counting(limit=limit), engine="reference", states=tmp_path / "space", edges=edges)
+    space = StateSpace(tmp_path / "space")
+    for seed in range(20):
+        visited = walked(space, seed, walks=seed % 4, length=seed)
+        for most in (1, 20):
+            found, expected = in_space(space, visited, most)._asdict(), plain(space, visited, most)
+            assert {name: found[name] for name in expected} == expected
+
+
+def test_steps_that_leave_a_constraint_are_counted_and_not_told(tmp_path: Path) -> None:
+    fencepost.check(Bounded(limit=9), engine="reference", states=tmp_path / "space", edges=True)
+    space = StateSpace(tmp_path / "space")
+    found = in_space(space, Visited())
+    outside = {target for _, target, _, _ in ways(space)} - set(space.dataset("states").to_table(["fingerprint"])["fingerprint"].to_pylist())
+    assert outside and found.steps == space.manifest.edges
+    expected = plain(space, Visited())
+    assert {name: found._asdict()[name] for name in expected} == expected
 
 
 def test_the_command_tells_coverage(capsys: pytest.CaptureFixture[str], tmp_path: Path, space: Callable[..., StateSpace]) -> None:

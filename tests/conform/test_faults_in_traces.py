@@ -41,7 +41,7 @@ PROTECTIONS: list[tuple[str, str, int, str, str]] = [
     ("confirmed_in_order", "races", 14, "client_confirms", ".lac is"),
     ("lac_waits_for_change", "everything", 1, "client_confirms", ".lac is"),
     ("recovery_freezes_lac", "races", 25, "client_writes_back_entry", "the protocol sends Add"),
-    ("limbo_is_unknown", "everything", 15, "bookie_answers_read", "require(found or not ("),
+    ("limbo_is_unknown", "everything", 15, "bookie_answers_reader", "require(found or not ("),
     ("keys_are_checked", "races", 3, "bookie_sends_add_confirmed_response", "nobody has sent"),
 ]
 FAULTS: list[tuple[str, str, int, str, str]] = [
@@ -53,8 +53,8 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
         "the protocol sends Add",
     ),
     ("recovery reads do not ask to be fenced", "everything", 1, "bookie_sends_read_response", "there is no fence=False"),
-    ("a ledger leaves limbo at once", "everything", 15, "bookie_answers_read", "require(found or not ("),
-    ("a bookie denies an entry that it has", "everything", 1, "bookie_answers_read", "require(found == "),
+    ("a ledger leaves limbo at once", "everything", 15, "bookie_answers_reader", "require(found or not ("),
+    ("a bookie denies an entry that it has", "everything", 1, "bookie_answers_reader", "require(found == "),
     ("a recovery closes the ledger on a newer version", "everything", 21, "metadata_written", "there is no metadata="),
     (
         "recovery tells the LAC that it has come to",
@@ -136,7 +136,7 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
         "nobody has sent",
     ),
     ("what failed counts as lacking it", "everything", 6, "recovery_client_closes_ledger", "require(may_close("),
-    ("an entry that can not be read is denied", "disks", 218, "bookie_answers_read", "require(found == "),
+    ("an entry that can not be read is denied", "disks", 218, "bookie_answers_reader", "require(found == "),
     (
         "the owner changes the ensemble in recovery",
         "everything",
@@ -169,7 +169,7 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
         "a bookie does not journal that a ledger is in limbo",
         "everything",
         35,
-        "bookie_answers_read",
+        "bookie_answers_reader",
         "require(found == ",
     ),
     (
@@ -201,26 +201,38 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
         "client_receives_fencing_read_lac_response",
         "nobody has sent",
     ),
+    (
+        "the LAC of deferred adds does not wait for a force",
+        "everything",
+        4,
+        "client_sends_add_entry_requests",
+        "the protocol sends Add",
+    ),
+    ("a force is done when one bookie has done it", "everything", 65, "client_receives_force_response", "forced.c1 is"),
+    (
+        "deferred adds outlive the connection that they came by",
+        "disks",
+        8,
+        "client_sends_add_entry_requests",
+        "require(recovery or not self.done_adding",
+    ),
+    ("readers of a closed ledger miss its last entry", "everything", 1, "reader_finds_end", "not self._may_read("),
+    ("readers read one entry beyond the LAC", "everything", 12, "reader_receives_entry", "require(self._may_read("),
 ]
 UNSEEN: dict[str, str] = {
     "a client forgets that its write may yet come": "a write must be given up, and arrive after the client has gone on: no seed has shown it yet",
     "a bookie forgets the key when it starts": "an impostor must come just then: none of the few seeds that were tried has shown it",
     "a bookie goes on after its journal failed": "the power must fail, too: none of the few seeds that were tried has shown it",
-    "a force is done when one bookie has done it": "deferred sync is not covered",
     "confirmations of bookies that have left count": "the client raises where it looks for the bookie that has left, and does nothing more",
-    "deferred adds outlive the connection that they came by": "deferred sync is not covered",
     "entries are opened without their digest": "what an entry holds is not in the protocol",
     "fencing never ends": "a recovery that does nothing more is a behaviour",
     "a ledger is closed with the length of nothing": "the length of a ledger is not in the protocol",
     "new bookies are not sent what they lack": "it looks as if what they were sent was lost, and so nothing is confirmed",
     "one bookie that lacks an entry is believed": "readers write no trace",
-    "readers of a closed ledger miss its last entry": "readers write no trace",
-    "readers read one entry beyond the LAC": "readers write no trace",
-    "a reader believes that a poll has ended the ledger": "readers write no trace",
+    "a reader believes that a poll has ended the ledger": "the reader tells its caller alone: what it says for a trace is as if it waited",
     "recovery leaves a ledger to who recovers it already": "a client that does nothing is a behaviour",
     "recovery writes nothing back": "it looks as if all that it wrote was lost, and so it never closes the ledger",
     "the LAC of a bookie is the last that it was told": "no event tells the LAC with which a bookie answers readers",
-    "the LAC of deferred adds does not wait for a force": "deferred sync is not covered",
 }
 """Faults that no trace shows, and why."""
 

@@ -10,8 +10,23 @@ from counters import Counters, Told
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost import FencepostError, ModelValue, Protocol, Record, action, constant, initial, one_of, require, state
+from fencepost import (
+    FencepostError,
+    ModelValue,
+    NotAProtocol,
+    PerKey,
+    Protocol,
+    Record,
+    action,
+    constant,
+    initial,
+    one_of,
+    per_key,
+    require,
+    state,
+)
 from fencepost.conform.follow import Follower, Like, Refused, Taken, like
+from fencepost.step.state import Store
 
 N1, N2 = ModelValue("n1"), ModelValue("n2")
 TELLS = ("tells", (("n", N1), ("m", N2)), ())
@@ -301,3 +316,43 @@ def test_what_is_walked_is_what_python_says(steps: list[Any]) -> None:
             assert walked == run
         assert state_of(WALKED, row) == state_of(plain, plain_row)
     assert plain.walked == 0
+
+
+class Long(Protocol):
+    """More parts of the state, and more options, than anybody could explore."""
+
+    size: int = constant(1_000_000)
+    before: int = state(0)
+    done: PerKey[int, bool] = per_key(lambda protocol: range(protocol.size), False)
+    after: int = state(0)
+
+    @action()
+    def does(self) -> None:
+        number = one_of(range(self.size))
+        require(not self.done[number])
+        self.after = number
+        self.done[number] = True
+        self.before = number
+
+
+def test_a_protocol_is_followed_that_is_too_large_to_explore() -> None:
+    follower = Follower(Long())
+    row = follower.initial()
+    assert follower.value(row, ("done", 999_999)) is False
+    before = follower.state(row)
+    do(follower, row, ("does", (), (999_999,)))
+    assert follower.value(row, ("done", 999_999)) is True
+    changes = follower.in_order(follower.state(row).changes(before))
+    assert [slot.name for slot, _, _ in changes] == ["before", "done.999999", "after"]
+    with pytest.raises(KeyError):
+        follower.value(row, ("done", True))
+    with pytest.raises(NotAProtocol, match="more than 65,536 members"):
+        Store(Long())
+
+
+def test_what_was_learnt_is_forgotten_within_a_trace() -> None:
+    follower = Follower(Long(), most_learnt=3)
+    row = follower.initial()
+    for number in (*range(5), *range(5)):
+        assert isinstance(follower.step(row, "does", (), (number,)), Taken)
+    assert follower.evaluations == 10

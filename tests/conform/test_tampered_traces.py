@@ -29,6 +29,8 @@ CARRIED = (
 TOLD = "the LAC that a bookie tells is that of some entry; which one, and whether there is one, is not in the protocol"
 SHOWN = "an entry that a bookie shows after a crash has survived it, whether the bookie says so or not"
 PART = "of a run of answers some are lost"
+LESS = "a reader may be told less, or later, as long as it does nothing that takes more"
+UNWRITTEN = "the metadata service never had what was to be written, and a bookie that was to be replaced may work again"
 END = "nothing after it is needed by anybody else"
 
 REMOVED = {
@@ -55,6 +57,13 @@ REMOVED = {
     SAME: ("client_resends_pending_add_op",),
     AGAIN: ("bookie_crashes",),
     SHOWN: ("bookie_recovers",),
+    LESS: (
+        "reader_finds_end",
+        "reader_learns_lac",
+        "reader_reads_metadata",
+        "reader_receives_entry",
+        "reader_receives_no_entry",
+    ),
 }
 DOUBLED = {
     IGNORED: (
@@ -76,6 +85,8 @@ DOUBLED = {
         "client_receives_metadata",
         "client_sends_add_again",
         "client_starts_recovery",
+        "reader_finds_end",
+        "reader_reads_metadata",
         "recovery_client_closes_ledger",
     ),
     SAME: ("client_resends_pending_add_op",),
@@ -85,7 +96,6 @@ CUT = {
         "bookie_crashes",
         "bookie_refuses_add",
         "bookie_sends_add_confirmed_response",
-        "bookie_sends_add_fenced_response",
         "bookie_sends_fencing_read_lac_response",
         "bookie_sends_read_response",
         "client_changes_ensemble",
@@ -95,6 +105,11 @@ CUT = {
         "client_receives_add_confirmed_response",
         "client_receives_add_fenced_response",
         "client_receives_metadata",
+        "reader_finds_end",
+        "reader_learns_lac",
+        "reader_reads_metadata",
+        "reader_receives_entry",
+        "reader_receives_no_entry",
         "recovery_client_gives_up_on_add",
         "recovery_client_receives_add_confirmed_response",
     )
@@ -109,6 +124,8 @@ ALTERED = {
         ("client_opens_ledger", "written (False)"),
     ),
     SHOWN: (("bookie_recovers", "*"),),
+    LESS: (("reader_finds_end", "entry (later)"), ("reader_learns_lac", "lac (lower)")),
+    UNWRITTEN: (("client_changes_ensemble", "metadata (ensemble)"),),
     CARRIED: (
         ("bookie_sends_add_confirmed_response", "lac (higher)"),
         ("bookie_sends_add_confirmed_response", "lac (lower)"),

@@ -49,7 +49,8 @@ def test_an_expression_that_never_ends(lamp: Explorer, expression: str) -> None:
     assert lamp.search is None
 
 
-def test_an_expression_that_takes_all_memory(lamp: Explorer) -> None:
+def test_an_expression_that_takes_all_memory(lamp: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost.explorer.watch.SECONDS", 60)  # it is memory that ends it, however slowly that is given
     assert watched(lamp, "[bytes(10 ** 6) for _ in range(10 ** 6)]", "on") == [("(out of memory)", None), ("False", None)]
 
 

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,11 @@ import pytest
 from patience import PATIENCE, until
 
 from fencepost import check
+from fencepost.errors import SAFETY_VIOLATED
 from fencepost.protocols import shipped
+from fencepost.tracing import TraceWriter
+
+COUNTING = Path(__file__).parents[1] / "conform" / "counting.py"
 
 CONSTANTS: dict[str, Any] = {"bookies": 2, "write_quorum": 2, "ack_quorum": 1, "recovery_reads_fence": True}
 
@@ -150,6 +155,36 @@ def has_all(folder: Path) -> bool:
     assert [got["distinct_states"], got["generated_states"], got["depth"]] == figures
     assert [[a["name"], a["taken"], a["new_states"]] for a in got["actions"]] == actions
     return bool(got["verdict"] == "holds")
+
+
+def test_a_violation_is_told_while_the_system_goes_on(daemons: Daemons, tmp_path: Path) -> None:
+    folder, output = tmp_path / "traces", tmp_path / "output"
+    folder.mkdir()
+    a, b = (TraceWriter(folder, node=node, run="r") for node in "ab")
+    command = [
+        sys.executable, "-m", "fencepost", "validate", str(folder), "--conformance", str(COUNTING), "--follow", "--patience", "1",
+        "--master", daemons.master,
+    ]  # fmt: skip
+    with open(output, "ab") as file:
+        driver = subprocess.Popen(command, stdout=file, stderr=file, env=daemons.environment)
+
+    def is_told(subject: str) -> bool:
+        return f"subject {subject}" in output.read_text() or driver.poll() is not None
+
+    b.emit("reads", "early", {"value": 1})
+    until(lambda: is_told("early"), "the stream to be under way")
+    a.emit("writes", "late", {"value": 1})
+    b.emit("reads", "late", {"value": 1})
+    b.emit("writes", "late", {"value": 3})
+    began = time.monotonic()
+    until(lambda: is_told("late"), "the violation to be told")
+    seconds = time.monotonic() - began
+    assert driver.poll() is None, output.read_text()
+    print(f"told after {seconds:.1f} s")
+    driver.send_signal(signal.SIGINT)
+    assert driver.wait(PATIENCE) == SAFETY_VIOLATED, output.read_text()
+    a.close()
+    b.close()
 
 
 def test_a_driver_is_killed_and_the_search_goes_on(daemons: Daemons, tmp_path: Path) -> None:

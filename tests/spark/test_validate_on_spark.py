@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from conform.counting import Counting
+from conform.plain_space import walked
 from conform.traces_of_runs import BAD, GOOD, write_counters, write_runs
 
 import fencepost
 from fencepost import loading, tracing
 from fencepost.conform import registry
-from fencepost.conform.coverage import Coverage, InSpace, noting
+from fencepost.conform.coverage import Coverage, noting
 from fencepost.conform.outcome import Outcome, judged
+from fencepost.conform.space import InSpace, in_space
 from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator
 from fencepost.errors import OptionError
 from fencepost.report.validation import explaining
-from fencepost.spark.validate import Given, Task, outcome_of, traces_of, validated
+from fencepost.spark import coverage as on_spark
+from fencepost.spark.cluster import Cluster
+from fencepost.spark.validate import Given, Task, outcome_of, stretches_of, subjects_of, traces_of, validated
 from fencepost.states.manifest import StateSpace
 from fencepost.tracing import RunsFile, TraceError, TraceWriter
 
@@ -113,12 +119,54 @@ def test_an_outcome_and_its_row_are_the_same(asked: Callable[[int], list[tuple[s
 
 
 def test_coverage_is_that_of_one_process(spark: object, tmp_path: Path) -> None:
-    fencepost.check(loading.configured(loading.load(f"{CONFORMANCE}:Counting"), None), engine="reference", states=tmp_path / "space")
+    fencepost.check(loading.configured(loading.load(f"{CONFORMANCE}:Counting"), None), engine="reference", states=tmp_path / "space", edges=True)
     write_counters(tmp_path / "t.parquet", {"one": GOOD, "two": BAD, "three": GOOD[:2], "four": GOOD})
-    coverage, within = Coverage(), InSpace(registry.found(CONFORMANCE), StateSpace(tmp_path / "space"))
+    space = StateSpace(tmp_path / "space")
+    coverage, within = Coverage(), InSpace(registry.found(CONFORMANCE), space)
     traces, validator = Traces(tracing.read(tmp_path / "t.parquet")), Validator(registry.found(CONFORMANCE))
     for name in traces.names():
-        judged(validator, *name, lambda name=name: traces.events(name), notes=noting(coverage, within))  # type: ignore[misc]
-    _, visits, visited = validated([str(tmp_path / "t.parquet")], Given(CONFORMANCE, coverage=True, states=str(tmp_path / "space")))
-    assert (visits, visited) == (coverage.visits, within.visited)
-    assert visited.fitting == 3 and len(visited.states) == 6
+        judged(validator, *name, lambda name=name: traces.events(name), notes=noting(coverage))  # type: ignore[misc]
+        within.note(name[1], lambda name=name: traces.events(name))  # type: ignore[misc]
+    _, visits, found = validated([str(tmp_path / "t.parquet")], Given(CONFORMANCE, coverage=True, states=str(tmp_path / "space")))
+    assert visits == coverage.visits
+    assert found == in_space(space, within.visited)
+    assert found is not None and (found.traces, found.fitting, found.visited, found.taken) == (4, 3, 6, 5)
+
+
+@pytest.mark.parametrize("edges", [True, False])
+def test_a_join_with_the_table_counts_as_one_process_does(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edges: bool) -> None:
+    fencepost.check(Counting(limit=5), engine="reference", states=tmp_path / "space", edges=edges)
+    space = StateSpace(tmp_path / "space")
+    cluster = Cluster()
+    spark = cluster.session_with({"spark.sql.shuffle.partitions": "3", "spark.sql.adaptive.enabled": "false"})
+    for seed, small in ((0, 10**6), (5, 0)):
+        monkeypatch.setattr(on_spark, "SMALL", small)
+        visited = walked(space, seed, walks=seed % 4, length=seed)
+        emitted = spark.createDataFrame(pa.Table.from_batches([on_spark.rows_of(visited)] * 2)).repartition(3)
+        emitted = emitted.withColumn("traces", emitted.traces / 2).withColumn("fitting", emitted.fitting / 2)
+        found = on_spark.in_space(cluster, spark, space, emitted, lambda doing: None, 4)
+        assert found == in_space(space, visited, 4)
+    cluster.close()
+
+
+def test_what_is_visited_is_emitted_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_spark, "MOST_HELD", 3)
+    fencepost.check(loading.configured(loading.load(f"{CONFORMANCE}:Counting"), None), engine="reference", states=tmp_path / "space")
+    rows = [("r1", subject, "a", 1, n, "", "writes", subject, f'{{"value": {n}}}') for subject in "123" for n in (1, 2, 3)]
+    visiting = on_spark.Visiting(subjects_of, Given(CONFORMANCE).find, str(tmp_path / "space"))
+    told = [row for batch in visiting(batches(rows, 2)) for row in batch.to_pylist()]
+    assert sum(row["traces"] or 0 for row in told) == sum(row["fitting"] or 0 for row in told) == 3
+    assert len([row for row in told if row["action"]]) == 9 and len({row["target"] for row in told if row["target"]}) == 4
+
+
+def test_numbers_are_told_in_stretches() -> None:
+    events = [("r", "b", 1, 3), ("r", "a", 1, 2), ("r", "a", 1, 1), ("r", "a", 1, 2), ("r", "a", 2, 3), ("r", "a", 1, 6), ("r", "b", 1, 4)]
+    names = ("run", "node", "incarnation", "seq")
+    stopped = [False, False, False, False, False, True, False]
+    columns = [pa.array([event[place] for event in events], pa.string() if place < 2 else pa.int64()) for place in range(4)]
+    batch = pa.RecordBatch.from_arrays([*columns, pa.array(stopped)], [*names, "stopped"])
+    (found,) = stretches_of(iter([batch, batch.slice(0, 0)]))
+    assert [tuple(row.values()) for row in found.to_pylist()] == [
+        ("r", "a", 1, 1, 2, 2, None), ("r", "a", 1, 2, 2, 1, None), ("r", "a", 1, 6, 6, 1, 6), ("r", "a", 2, 3, 3, 1, None),
+        ("r", "b", 1, 3, 4, 2, None),
+    ]  # fmt: skip

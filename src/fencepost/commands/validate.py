@@ -16,13 +16,15 @@ from fencepost.conform.conformance import Conformance
 from fencepost.conform.outcome import NOT_COVERED, REJECTED, Explain, Notes, Outcome, judged
 from fencepost.conform.tail import Tail
 from fencepost.conform.traces import Traces
-from fencepost.conform.validate import Validator
+from fencepost.conform.validate import Validator, collect_rarely
 from fencepost.conform.watch import Limits
 from fencepost.errors import OptionError
 from fencepost.progress import TracesLine
+from fencepost.storage import open_storage
 
 if TYPE_CHECKING:
-    from fencepost.conform.coverage import SpaceCoverage, Visited, Visits
+    from fencepost.conform.coverage import Visits
+    from fencepost.conform.space import SpaceCoverage
     from fencepost.states.manifest import StateSpace
 
 HERE, SPARK, AUTO = "local", "spark", "auto"
@@ -80,7 +82,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     visited = parser.add_argument_group("what was visited")
     visited.add_argument("--coverage", action="store_true", help="tell which actions the traces have taken, to which effects, and which they never took")
     visited.add_argument(
-        "--states", metavar="DIR", type=Path,
+        "--states", metavar="DIR", type=arguments.place,
         help="with --coverage: tell which states and steps of this state space, which check --states wrote, and which are the nearest that were not",
     )  # fmt: skip
     told = parser.add_argument_group("results")
@@ -111,7 +113,8 @@ def _conformance(given: argparse.Namespace) -> type[Conformance]:
             raise OptionError("--protocol and --conformance both say what traces are held to: leave one out")
         return registry.from_file(given.conformance)
     if given.protocol is None:
-        raise OptionError(f"say what traces are held to: --protocol {' or '.join(registry.SHIPPED)}, or --conformance FILE.py")
+        names = ", ".join(registry.SHIPPED)
+        raise OptionError(f"say what traces are held to: --protocol with one of {names}, or --conformance FILE.py")
     return registry.shipped(given.protocol)
 
 
@@ -152,29 +155,37 @@ def _outcomes(given: argparse.Namespace, conformance: type[Conformance]) -> tupl
 
     space = StateSpace(given.states) if given.states is not None else None
     if _is_on_spark(given):
-        outcomes, visits, visited = _on_spark(given)
+        outcomes, visits, in_space = _on_spark(given)
     else:
-        outcomes, visits, visited = _here(given, conformance, space)
-    if not given.coverage:
-        return outcomes, None
-    from fencepost.conform.coverage import in_space
-
-    return outcomes, (visits, in_space(space, visited) if space is not None else None)
+        outcomes, visits, in_space = _here(given, conformance, space)
+    return outcomes, (visits, in_space) if given.coverage else None
 
 
-def _here(given: argparse.Namespace, conformance: type[Conformance], space: StateSpace | None) -> tuple[list[Outcome], Visits, Visited]:
-    from fencepost.conform.coverage import Coverage, InSpace, Visited, noting
+def _here(
+    given: argparse.Namespace, conformance: type[Conformance], space: StateSpace | None
+) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
+    from fencepost.conform.coverage import Coverage, noting
     from fencepost.report.validation import explaining
 
+    collect_rarely()
     traces = Traces(tracing.read(given.traces), given.runs, given.subjects)
     explain = explaining(given.last, output.width())
     coverage = Coverage()
-    within = InSpace(conformance, space) if space is not None else None
-    notes = noting(coverage, within) if given.coverage else None
+    notes = noting(coverage) if given.coverage else None
     with _line() as line:
         report = line.report if line is not None else lambda done, steps, of: None
         outcomes = _judged(traces, Validator(conformance), given.shuffle, explain, notes, report)
-    return outcomes, coverage.visits, within.visited if within is not None else Visited()
+    return outcomes, coverage.visits, _in_space(traces, conformance, space) if space is not None else None
+
+
+def _in_space(traces: Traces, conformance: type[Conformance], space: StateSpace) -> SpaceCoverage:
+    from fencepost.conform.space import InSpace, in_space
+
+    within = InSpace(conformance, space)
+    for run, subject in traces.names():
+        if subject:
+            within.note(subject, lambda name=(run, subject): traces.events(name))  # type: ignore[misc]
+    return in_space(space, within.visited)
 
 
 def _judged(traces: Traces, validator: Validator, shuffle: int | None, explain: Explain, notes: Notes | None, report: Report) -> list[Outcome]:
@@ -188,10 +199,10 @@ def _judged(traces: Traces, validator: Validator, shuffle: int | None, explain: 
     return found
 
 
-def _on_spark(given: argparse.Namespace) -> tuple[list[Outcome], Visits, Visited]:
+def _on_spark(given: argparse.Namespace) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
     with extras.named("Spark"):
         from fencepost.spark import validate
-    states = str(given.states.absolute()) if given.states is not None else None
+    states = open_storage(given.states).place if given.states is not None else None
     asked = validate.Given(_named(given), given.shuffle, given.last, output.width(), given.coverage, states)
     with _line() as line:
         tell = line.doing if line is not None else lambda doing: None
@@ -254,7 +265,7 @@ def _tell(
     if given.json is not None:
         from fencepost.trace.json import dumps
 
-        document: dict[str, Any] = validation.data(outcomes, conformance.protocol.name, conformance.name, seconds)
+        document: dict[str, Any] = validation.data(outcomes, _protocol(conformance, outcomes), conformance.name, seconds)
         if covered is not None:
             document["coverage"] = coverage.data(conformance.protocol, *covered)
         output.write_lines("json", given.json, iter([dumps(document, indent=2), "\n"]))
@@ -264,7 +275,7 @@ def _tell(
     if given.json != "-":
         if given.follow and outcomes:
             output.say("")
-        output.say(validation.text(outcomes, _what(given, conformance), seconds))
+        output.say(validation.text(outcomes, _what(given, _protocol(conformance, outcomes)), seconds))
         if covered is not None:
             output.say("\n" + coverage.text(conformance.protocol, *covered))
         if given.sequence is not None:
@@ -272,9 +283,13 @@ def _tell(
             output.say(f"\n{told}")
 
 
-def _what(given: argparse.Namespace, conformance: type[Conformance]) -> str:
+def _protocol(conformance: type[Conformance], outcomes: Sequence[Outcome]) -> str:
+    """What traces were held to: it may depend on who wrote them."""
+    found = sorted({outcome.protocol for outcome in outcomes if outcome.protocol})
+    return " and ".join(found) or conformance.protocol.name
+
+
+def _what(given: argparse.Namespace, protocol: str) -> str:
     """What was held to what."""
-    wanted = given.protocol or conformance.name
-    protocol = conformance.protocol.name
-    refined = f"{protocol}, for {wanted}" if given.protocol == "bookkeeper" else protocol
+    refined = f"{protocol}, for {given.protocol}" if given.protocol == "bookkeeper" else protocol
     return f"validate  {', '.join(given.traces)}  against {refined}"

@@ -28,7 +28,8 @@ def behaviour_of(follower: Follower, path: Path, last: int) -> behaviour.Trace:
         after = State(follower.store, row)
         parameters = dict(step.parameters)
         by = _actor(follower, step.action, parameters)
-        steps.append(behaviour.Step(step.action, parameters, by, taken.labels, taken.events, after, after.changes(before)))
+        changes = follower.in_order(after.changes(before))
+        steps.append(behaviour.Step(step.action, parameters, by, taken.labels, taken.events, after, changes))
         before = after
     return behaviour.Trace(follower.protocol, initial, tuple(steps))
 

@@ -86,6 +86,11 @@ class Conformance(ABC):
         self.subject = subject
         self.events = events
 
+    @classmethod
+    def of(cls, subject: str, events: Sequence[TraceEvent]) -> Conformance:
+        """How this trace is held to a protocol: by this conformance, or by another one that knows better who has written it."""
+        return cls(subject, events)
+
     @abstractmethod
     def constants(self) -> Mapping[str, Any]:
         """The constants of the protocol for this trace. Traces with the same constants are followed faster together."""
@@ -101,6 +106,10 @@ class Conformance(ABC):
     def in_order(self) -> Sequence[TraceEvent]:
         """The events in the order in which each node did what they tell of, where that differs from the one in which it told of them."""
         return self.events
+
+    def is_untouched(self) -> bool:
+        """Whether nothing was done to the subject, as far as its events tell. Asked of a trace without a step, which is a behaviour only then."""
+        return False
 
     def names(self) -> Mapping[str, str]:
         """What model values stand for, for people."""

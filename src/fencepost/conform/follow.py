@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import linecache
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from math import inf
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from fencepost.errors import FencepostError
 from fencepost.spec.context import Disabled, Event, Slot, current
+from fencepost.spec.fields import EachOf, Leaf, PerKeyShape, Shape, Struct
 from fencepost.spec.protocol import Declared, Protocol
 from fencepost.spec.values import NotAValue, Record, Value, freeze, show
 from fencepost.step.state import State, Store, encode_path
+
+MOST_LEARNT = 500_000
+"""Evaluations of the author's Python after which what was learnt is forgotten: of the store, each takes some 3 KiB."""
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LANGUAGE = tuple(os.path.join(_PACKAGE, room, "") for room in ("spec", "conform", "step"))
@@ -41,6 +48,9 @@ class Like:
                 return False
         return True
 
+    def __hash__(self) -> int:
+        return hash(self.fields)
+
     def __str__(self) -> str:
         return " and ".join(f"{path}={show(value)}" for path, value in self.fields)
 
@@ -61,7 +71,12 @@ class Has:
 
 def like(**fields: Value) -> Like:
     """Picks the record with these fields; ``entry__id`` names the field ``id`` of ``entry``."""
-    return Like(tuple((name.replace("__", "."), value) for name, value in sorted(fields.items())))
+    return Like(tuple([(_path(name), fields[name]) for name in sorted(fields)]))
+
+
+@cache
+def _path(name: str) -> str:
+    return name.replace("__", ".")
 
 
 Pick: TypeAlias = Hashable
@@ -80,7 +95,7 @@ class Refused:
         return f"{self.reason}{f' at {self.where}' if self.where else ''}{f': {self.asked}' if self.asked else ''}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Taken:
     """What a step does: the slots that it writes, with their new values by number; what it chose, and what it told."""
 
@@ -89,8 +104,11 @@ class Taken:
     events: tuple[Event, ...]
 
 
-class _Unhashed(Store):
-    """Slots and values without fingerprints, which nobody asks for here."""
+class _AsTouched(Store):
+    """Slots that are numbered when a step touches them, of thousands that a trace may never touch; without fingerprints, which nobody asks for."""
+
+    def _declare(self) -> None:
+        pass
 
     def _hash(self, slot: Slot, value: Value) -> int:
         return 0
@@ -111,6 +129,7 @@ class _Cursor:
 
     def __init__(self, store: Store, row: list[int], picks: Sequence[Pick]) -> None:
         self.store = store
+        self.numbered = store.numbered
         self.row = row
         self.picks = picks
         self.disabled = False
@@ -120,18 +139,20 @@ class _Cursor:
         self.events: list[Event] = []
 
     def read(self, slot: Slot) -> Value:
-        index = self.store.slot(slot)
+        known = self.numbered.get(id(slot))
+        index = known[0] if known is not None else self.store.slot(slot)
         number = self.writes.get(index)
         if number is None:
             row = self.row
-            if index >= len(row):
-                row.extend([0] * (len(self.store.slots) - len(row)))
-            number = self.trail[index] = row[index]
+            number = self.trail[index] = row[index] if index < len(row) else 0
         return self.store.values[index][number]
 
     def write(self, slot: Slot, value: Value) -> None:
-        self.read(slot)
-        index = self.store.slot(slot)
+        known = self.numbered.get(id(slot))
+        index = known[0] if known is not None else self.store.slot(slot)
+        if index not in self.writes:
+            row = self.row
+            self.trail[index] = row[index] if index < len(row) else 0
         try:
             self.writes[index] = self.store.intern(index, freeze(value))
         except NotAValue as error:
@@ -170,15 +191,19 @@ def _some(options: Sequence[Value]) -> str:
 class Follower:
     """A protocol with its constants, and all that was learnt of its steps. It can follow one trace after another.
 
-    ``evaluations``: how often the author's Python was run; ``walked``: how often it was not. ``fingerprints``: whether somebody will ask for those of states.
+    ``evaluations``: how often the author's Python was run; ``walked``: how often it was not. What was learnt is forgotten after ``most_learnt`` evaluations,
+    also within a trace. ``fingerprints``: whether somebody will ask for those of states.
     """
 
-    def __init__(self, protocol: Protocol, fingerprints: bool = False) -> None:
+    def __init__(self, protocol: Protocol, fingerprints: bool = False, most_learnt: int = MOST_LEARNT) -> None:
         self.protocol = protocol
-        self.store: Store = Store(protocol) if fingerprints else _Unhashed(protocol)
+        self.store: Store = Store(protocol) if fingerprints else _AsTouched(protocol)
         self.actions: dict[str, Declared] = {declared.name: declared for declared in protocol.declared("action")}
         self.evaluations = self.walked = 0
+        self.most_learnt = most_learnt
+        self._learnt = 0
         self._tries: dict[Hashable, Any] = {}
+        self._readers: dict[tuple[int, ...], tuple[tuple[int, ...], Callable[[list[int]], Any]]] = {}
         self._places: dict[tuple[Any, ...], int] = {}
 
     def initial(self) -> list[int]:
@@ -198,17 +223,16 @@ class Follower:
         Raises :class:`fencepost.FencepostError` if there is no such action.
         """
         key = (action, parameters, picks)
+        if len(row) < len(self.store.slots):
+            row.extend([0] * (len(self.store.slots) - len(row)))
         node = self._tries.get(key)
         while type(node) is _Node:
-            slot = node.slot
-            child = node.children.get(row[slot] if slot < len(row) else 0)
-            if child is None:
-                break
-            node = child
-        else:
-            if node is not None:
-                self.walked += 1
-                return node  # type: ignore[no-any-return]
+            node = node.children.get(row[node.slot])
+        if type(node) is _Chain:
+            node = node.leaf if node.read(row) == node.numbers else None
+        if node is not None:
+            self.walked += 1
+            return node  # type: ignore[no-any-return]
         declared = self.actions.get(action)
         if declared is None:
             raise FencepostError(f"{self.protocol.name} has no action {action}")
@@ -233,30 +257,79 @@ class Follower:
         """What a part of a state holds; ``path`` names it, as in ``("client", c1, "lac")``. Raises ``KeyError`` if there is none."""
         index = self._places.get(path)
         if index is None:
-            index = self._places[path] = self.store._index[encode_path(path)]
+            known = self.store._index.get(encode_path(path))
+            index = self._places[path] = known if known is not None else self.store.slot(self._slot(path))
         return self.store.values[index][row[index] if index < len(row) else 0]
 
     def state(self, row: list[int]) -> State:
         """A row as a state for people."""
         return State(self.store, row)
 
+    def in_order(self, changes: Iterable[tuple[Slot, Value, Value]]) -> list[tuple[Slot, Value, Value]]:
+        """Changes of a state with its parts as they are declared. Those that appear when they are touched come last, in that order."""
+        return sorted(changes, key=lambda change: self._rank(change[0].path))
+
+    def _rank(self, path: tuple[Any, ...]) -> tuple[float, ...]:
+        """The place of a part of the state among all that are declared."""
+        names = list(self.protocol.shapes)
+        if path[0] not in names:
+            return (inf,)
+        rank: list[float] = [names.index(path[0])]
+        shape, depth = self.protocol.shapes[path[0]], 1
+        while isinstance(shape, PerKeyShape | Struct):
+            parts = shape.elements if isinstance(shape, PerKeyShape) else shape.parts
+            keys = parts.keys_of if isinstance(parts, EachOf) else list(parts)
+            rank.append(keys.index(path[depth]))
+            shape, depth = parts[path[depth]], depth + 1
+        if depth < len(path):
+            places = {encode_path(slot.path): place for place, slot in enumerate(shape.slots(path[:depth]))}
+            place = places.get(encode_path(path))
+            return (inf,) if place is None else (*rank, place)
+        return tuple(rank)
+
+    def _slot(self, path: tuple[Any, ...]) -> Slot:
+        """A part of the state that every state has. Raises ``KeyError`` if there is none of this path."""
+        shape: Shape = self.protocol.shapes[path[0]]
+        for key in path[1:]:
+            part = shape.element(key) if isinstance(shape, PerKeyShape) else shape.parts.get(key) if isinstance(shape, Struct) else None
+            if part is None:
+                raise KeyError(path)
+            shape = part
+        if not isinstance(shape, Leaf):
+            raise KeyError(path)
+        return next(shape.slots(path))
+
     def _learn(self, key: Hashable, leaf: Taken | Refused, trail: Mapping[int, int]) -> None:
         """Enter a path into its trie."""
-        if not trail:
-            self._tries[key] = leaf
-            return
-        read = list(trail.items())
-        node: Any = self._tries.get(key)
-        if node is None:
-            node = self._tries[key] = _Node(read[0][0])
-        for depth, (slot, number) in enumerate(read):
-            if node.slot != slot:
+        self._learnt += 1
+        if self._learnt > self.most_learnt:
+            self._tries.clear()
+            self._readers.clear()
+            self._learnt = 1
+        slots, numbers = tuple(trail), tuple(trail.values())
+        children: dict[Any, Any] = self._tries
+        at: Any = key
+        depth = 0
+        while (node := children.get(at)) is not None:
+            if type(node) is _Chain:
+                rest = self._chain(node.slots[1:], node.numbers[1:] if len(node.slots) > 1 else (), node.leaf)
+                first = node.numbers[0] if len(node.slots) > 1 else node.numbers
+                node = children[at] = _Node(node.slots[0])
+                node.children[first] = rest
+            if type(node) is not _Node or depth == len(slots) or node.slot != slots[depth]:
                 raise FencepostError(f"{key} is not deterministic: it must depend on the state alone")
-            child = node.children.get(number)
-            if child is None:
-                child = _Node(read[depth + 1][0]) if depth + 1 < len(read) else leaf
-                node.children[number] = child
-            node = child
+            children, at = node.children, numbers[depth]
+            depth += 1
+        children[at] = self._chain(slots[depth:], numbers[depth:], leaf)
+
+    def _chain(self, slots: tuple[int, ...], numbers: tuple[int, ...], leaf: Taken | Refused) -> _Chain | Taken | Refused:
+        """What is left of a path that nobody else has come."""
+        if not slots:
+            return leaf
+        known = self._readers.get(slots)
+        if known is None:
+            known = self._readers[slots] = (slots, itemgetter(*slots))
+        return _Chain(*known, numbers if len(slots) > 1 else numbers[0], leaf)
 
     def _evaluate(
         self, declared: Declared, row: list[int], parameters: dict[str, Value], picks: tuple[Pick, ...]
@@ -288,6 +361,18 @@ class _Node:
     def __init__(self, slot: int) -> None:
         self.slot = slot
         self.children: dict[int, Any] = {}
+
+
+class _Chain:
+    """The rest of a path that only one evaluation has come: slots with the numbers of their values (of one slot, the number), and the end."""
+
+    __slots__ = ("leaf", "numbers", "read", "slots")
+
+    def __init__(self, slots: tuple[int, ...], read: Callable[[list[int]], Any], numbers: Any, leaf: Taken | Refused) -> None:
+        self.slots = slots
+        self.read = read
+        self.numbers = numbers
+        self.leaf = leaf
 
 
 def _refusal(raised: BaseException, reason: str) -> Refused:

@@ -36,7 +36,7 @@ class Outcome(msgspec.Struct):
 
     ``taken``: how many of its ``steps`` the protocol takes; ``skipped``: those that the system may have ignored, and has. ``problem``: why it could not be
     followed at all. ``refusals``: everything that could have come next, none of which can. ``story``: the last steps before, in words; ``sequence``: as a
-    sequence diagram; both empty where nobody asked for them. ``finished``: whether the trace came to its end.
+    sequence diagram; both empty where nobody asked for them. ``finished``: whether the trace came to its end. ``protocol``: the name of the one that it was held to, if it came to that.
     """
 
     run: str
@@ -52,6 +52,7 @@ class Outcome(msgspec.Struct):
     story: str = ""
     sequence: str = ""
     finished: bool = True
+    protocol: str = ""
 
     @property
     def verdict(self) -> str:
@@ -101,7 +102,7 @@ def outcome_of(verdict: Verdict, run: str, explain: Explain | None = None) -> Ou
     ]  # fmt: skip
     return Outcome(
         run, verdict.subject, verdict.accepted, verdict.covered, verdict.events, verdict.steps, verdict.taken, verdict.skipped, verdict.problem,
-        refusals, story, sequence,
+        refusals, story, sequence, protocol=verdict.follower.protocol.name if verdict.follower is not None else "",
     )  # fmt: skip
 
 

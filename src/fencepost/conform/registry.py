@@ -11,10 +11,13 @@ from fencepost.conform.conformance import Conformance
 from fencepost.errors import NotAProtocol
 
 SHIPPED = {
-    "store": "fencepost.store.checked.conformance:StoreConformance",
-    "bookkeeper": "fencepost.store.checked.conformance:StoreConformance",
+    "store": "fencepost.store.checked.recorded_conformance:AnyStoreConformance",
+    "bookkeeper": "fencepost.store.checked.recorded_conformance:AnyStoreConformance",
+    "running-store": "fencepost.store.checked.conformance:StoreConformance",
+    "recorded-store": "fencepost.store.checked.recorded_conformance:RecordedConformance",
 }
-"""By the name of a protocol, where its conformance is. `store` refines `bookkeeper`: a trace of the one is a behaviour of the other."""
+"""By the name of a protocol, where its conformance is. `store` refines `bookkeeper`: a trace of the one is a behaviour of the other. Both are held to
+`running-store` or `recorded-store`, by who has written them."""
 
 
 def found(given: str) -> type[Conformance]:

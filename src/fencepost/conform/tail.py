@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
-from fencepost import extras
 from fencepost.tracing.event import STOPPED, TraceError, TraceEvent, named
-from fencepost.tracing.reading import files_of
-from fencepost.tracing.spool import Contents
+from fencepost.tracing.reading import events_of_parquet, events_of_spool, files_of
 
 
 class Tail:
@@ -30,7 +27,7 @@ class Tail:
             if path.stem in self._done and not is_spool:
                 continue
             try:
-                for event in _rows(path) if is_spool else _parquet(path):
+                for event in events_of_spool(path) if is_spool else events_of_parquet(path):
                     if self._is_new(event):
                         found.append(event)
             except FileNotFoundError:  # it has become a Parquet file meanwhile, which is read next time
@@ -52,20 +49,3 @@ class Tail:
             raise TraceError(f"the trace of {named(*key)} stopped with event {event.seq:,}: {event.parameters}")
         self._last[key] = event.seq
         return True
-
-
-def _rows(path: Path) -> Iterable[TraceEvent]:
-    contents = Contents(path)
-    if contents.whose is None:
-        return
-    run, node, incarnation, _ = contents.whose
-    for seq, actor, action, subject, parameters, state in contents.rows():
-        yield TraceEvent(
-            run, node, incarnation, seq, actor, action, subject, parameters.decode(), None if state is None else state.decode()
-        )
-
-
-def _parquet(path: Path) -> Iterable[TraceEvent]:
-    with extras.named(f"reading {path}", "query"):
-        from fencepost.tracing import parquet
-    yield from parquet.events(path)

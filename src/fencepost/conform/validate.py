@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from random import Random
 from typing import Any
 
 from fencepost.conform.conformance import Conformance, NotCovered, Step, TraceEvent
-from fencepost.conform.follow import Follower, Has, Refused, Taken
+from fencepost.conform.follow import MOST_LEARNT, Follower, Has, Refused, Taken
 from fencepost.conform.order import PartialOrder, lines_of
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import show
@@ -50,8 +51,9 @@ class Verdict:
     names: Mapping[str, str] = field(default_factory=dict)
 
 
-MOST_LEARNT = 200_000
-"""Evaluations of the author's Python after which what was learnt is forgotten: of the store, each takes some 6 KiB."""
+def collect_rarely() -> None:
+    """Let this process look for cycles of garbage less often than Python does: what is learnt stays, and looking through all of it takes a third of the time."""
+    gc.set_threshold(100_000, 50, 100)
 
 
 class Validator:
@@ -67,19 +69,20 @@ class Validator:
         self.keep_path = keep_path
         self.most_learnt = MOST_LEARNT
         self._fixed = follower
-        self.followers: dict[tuple[tuple[str, Any], ...], Follower] = {}
+        self.followers: dict[tuple[Any, ...], Follower] = {}
 
-    def follower(self, constants: dict[str, Any]) -> Follower:
-        """The protocol with some constants, or the one with those that were given."""
+    def follower(self, constants: dict[str, Any], conformance: type[Conformance] | None = None) -> Follower:
+        """The protocol of a conformance, by default of this one, with some constants; or the one with those that were given."""
         if self._fixed is not None:
             return self._fixed
         if sum(follower.evaluations for follower in self.followers.values()) > self.most_learnt:
             self.followers.clear()
-        key = tuple(sorted(constants.items()))
+        made = (conformance or self.conformance).protocol
+        key = (made, *sorted(constants.items()))
         follower = self.followers.get(key)
         if follower is None:
-            protocol: Protocol = self.conformance.protocol(**constants)
-            follower = self.followers[key] = Follower(protocol)
+            protocol: Protocol = made(**constants)
+            follower = self.followers[key] = Follower(protocol, most_learnt=self.most_learnt)
         return follower
 
     def validate(self, subject: str, events: Sequence[TraceEvent], shuffle: int | None = None) -> Verdict:
@@ -92,8 +95,8 @@ class Validator:
             return Verdict(subject, False, len(events), 0, problem=str(problem), covered=False)
 
     def _validate(self, subject: str, events: Sequence[TraceEvent], shuffle: int | None) -> Verdict:
-        conformance = self.conformance(subject, events)
-        follower = self.follower(dict(conformance.constants()))
+        conformance = self.conformance.of(subject, events)
+        follower = self.follower(dict(conformance.constants()), type(conformance))
         conformance.bind(follower.protocol)
         verdict = Verdict(subject, False, len(events), 0, follower=follower, names=conformance.names())
         steps: list[Step] = []
@@ -103,7 +106,7 @@ class Validator:
                 steps.append(step)
                 sources.append(event)
         verdict.steps = sum(step.action is not None for step in steps)
-        if not verdict.steps:
+        if not verdict.steps and not conformance.is_untouched():
             verdict.problem = "no event of the trace is a step of the protocol"
             return verdict
         order = PartialOrder(steps, list(lines_of([event.node for event in sources])))

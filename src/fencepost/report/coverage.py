@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from fencepost.conform.coverage import SpaceCoverage, Visits
+from fencepost.conform.coverage import Visits
+from fencepost.conform.lines import Line, Ran, lines_of
+from fencepost.conform.space import SpaceCoverage, Unvisited
 from fencepost.report import numbers
 from fencepost.report.rows import aligned
 from fencepost.spec.protocol import Protocol
@@ -16,30 +20,98 @@ def text(protocol: type[Protocol], visits: Visits, space: SpaceCoverage | None) 
     """A table of actions, those that no trace has taken, and the part of a state space that was visited."""
     names = [declared.name for declared in protocol.declared("action")]
     taken = [name for name in names if name in visits.taken]
+    there = _places(protocol)
     rows = [
-        (name, visits.taken[name], len(visits.parameters.get(name, ())), len(visits.effects.get(name, ())), len(visits.refused.get(name, ())))
+        (
+            name,
+            visits.taken[name],
+            len(visits.parameters.get(name, ())),
+            len(visits.effects.get(name, ())),
+            f"{len(visits.lines.get(name, ()))} of {len(there[name])}",
+            len(visits.refused.get(name, ())),
+        )
         for name in taken
     ]
     parts = [f"Coverage of {protocol.name}: {len(taken)} of {numbers.plural(len(names), 'action')} taken"]
     if rows:
-        parts.append(aligned(("action", "taken", "parameters", "effects", "refused by lines"), rows))
+        parts.append(aligned(("action", "taken", "parameters", "effects", "lines run", "refused by lines"), rows))
     never = [name for name in names if name not in visits.taken]
     if never:
         parts.append("\n".join(["Never taken:", *(f"  {name}" for name in never)]))
+    not_run = _not_run(protocol, visits)
+    if taken and not_run:
+        parts.append("\n".join([f"Lines of actions that were taken, which no step has run: {len(not_run):,}", *(f"  {place}" for place in not_run[:MOST_LINES])]))
+        if len(not_run) > MOST_LINES:
+            parts[-1] += f"\n  and {len(not_run) - MOST_LINES:,} more"
+    passed_over = {place: [option for option, count in options.items() if not count] for place, options in visits.choices.items()}
+    if any(passed_over.values()):
+        parts.append("\n".join(["Options of choices that no step has taken:", *(f"  {place}\n    {_some(of)}" for place, of in passed_over.items() if of)]))
     if space is not None:
         parts += _of_space(space)
     return "\n\n".join(parts)
+
+
+MOST_LINES = 20
+"""Lines that no step has run, and options that none has taken, that are told as text."""
+
+
+def _some(options: Sequence[str]) -> str:
+    return ", ".join(options[:MOST_LINES]) + (f", and {len(options) - MOST_LINES:,} more" if len(options) > MOST_LINES else "")
+
+
+def _places(protocol: type[Protocol]) -> dict[str, list[str]]:
+    """The statements of each action, in their order."""
+    ran = Ran(protocol)
+    return {action: list(dict.fromkeys(ran.place(line) for line in lines)) for action, lines in lines_of(protocol).items()}
+
+
+def _not_run(protocol: type[Protocol], visits: Visits) -> list[str]:
+    """The statements of actions that were taken, which no step has run, whatever its action."""
+    ran = {place for lines in visits.lines.values() for place in lines}
+    of_taken = dict.fromkeys(place for action, places in _places(protocol).items() if action in visits.taken for place in places)
+    return [place for place in of_taken if place not in ran]
 
 
 def _of_space(space: SpaceCoverage) -> list[str]:
     steps = f", {_share(space.taken, space.steps, 'step')}" if space.steps is not None else ""
     whose = f"{space.fitting:,} of {numbers.plural(space.traces, 'trace')} {'stays' if space.traces == 1 else 'stay'} within its bounds"
     parts = [f"The state space {space.directory}, of {space.title}: {whose}.\nVisited: {_share(space.visited, space.states, 'state')}{steps}."]
-    if space.never:
-        rows = [(u.distance, f"{u.action}({u.parameters})", u.depth, u.fingerprint) for u in space.never]
-        parts.append("Steps that no trace has taken, the nearest to what was visited first:")
-        parts.append(aligned(("steps away", "step", "depth", "fingerprint"), rows))
+    if any(level.visited for level in space.levels):
+        rows = [(level.depth, level.states, level.visited, numbers.percent(level.visited, level.states)) for level in space.levels]
+        parts.append(aligned(("depth", "states", "visited", ""), rows))
+    if space.actions:
+        what = "steps" if space.steps is not None else "discovering steps"
+        parts.append(aligned(("action", "parameters", "taken", what, "taken"), [tuple(action) for action in space.actions]))
+    parts += _never([step for step in space.never if not step.elsewhere], "Steps that no trace has taken anywhere, the nearest to what was visited first:")
+    parts += _never([step for step in space.never if step.elsewhere], "Steps that no trace has taken from states that were visited, but elsewhere:")
     return parts
+
+
+def _never(steps: Sequence[Unvisited], title: str) -> list[str]:
+    if not steps:
+        return []
+    rows = [(u.distance, f"{u.action}({u.parameters})", u.depth, u.fingerprint) for u in steps]
+    return [title, aligned(("steps away", "step", "depth", "fingerprint"), rows)]
+
+
+def _requirements(protocol: type[Protocol], visits: Visits) -> dict[str, dict[str, int]]:
+    """For each line that asks for something how many steps it has let pass, and how often it has refused one."""
+    ran, found = Ran(protocol), dict[str, dict[str, int]]()
+    for action, lines in lines_of(protocol).items():
+        refused = visits.refused.get(action, {})
+        for line in lines:
+            if line.asks:
+                counts = found.setdefault(place := ran.place(line), {"passed": 0, "refused": 0})
+                counts["passed"] += visits.lines.get(action, {}).get(place, 0)
+                counts["refused"] += sum(count for where, count in refused.items() if _is_at(where, line))
+    return found
+
+
+def _is_at(where: str, line: Line) -> bool:
+    """Whether a refusal, which names a file as it is found from here, was at a statement."""
+    file, _, rest = where.partition(".py:")
+    number = rest.partition(":")[0]
+    return number.isdigit() and line.first <= int(number) <= line.last and os.path.basename(line.file) == f"{os.path.basename(file)}.py"
 
 
 def _share(part: int, whole: int, what: str) -> str:
@@ -50,6 +122,8 @@ def data(protocol: type[Protocol], visits: Visits, space: SpaceCoverage | None) 
     """The same for programs."""
     names = [declared.name for declared in protocol.declared("action")]
     found: dict[str, Any] = {**msgspec.to_builtins(visits), "never_taken": [name for name in names if name not in visits.taken]}
+    found["never_run"] = _not_run(protocol, visits)
+    found["requirements"] = _requirements(protocol, visits)
     if space is not None:
-        found["state_space"] = {**space._asdict(), "never": [unvisited._asdict() for unvisited in space.never]}
+        found["state_space"] = {**space._asdict(), **{name: [row._asdict() for row in getattr(space, name)] for name in ("levels", "actions", "never")}}
     return found

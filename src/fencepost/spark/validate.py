@@ -6,24 +6,27 @@ what it has learnt of a protocol from one trace to the next, and from one task t
 
 from __future__ import annotations
 
-import gc
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fencepost import tracing
 from fencepost.conform import registry
 from fencepost.conform.conformance import TraceEvent
-from fencepost.conform.coverage import Coverage, InSpace, Visited, Visits, noting
+from fencepost.conform.coverage import Coverage, Visits, noting
 from fencepost.conform.outcome import Alternative, Explain, Notes, Outcome, judged
+from fencepost.conform.space import SpaceCoverage
 from fencepost.conform.traces import must_be_there, natural
-from fencepost.conform.validate import Validator
+from fencepost.conform.validate import Validator, collect_rarely
 from fencepost.report.validation import explaining
 from fencepost.spark.cluster import Cluster
+from fencepost.spark.coverage import VISITS, Visiting, in_space
 from fencepost.states.manifest import StateSpace
 from fencepost.tracing.event import STOPPED, TraceError, named
 from fencepost.tracing.folder import SPOOL
@@ -52,6 +55,7 @@ SCHEMA = pa.schema(
         ("story", pa.string()),
         ("sequence", pa.string()),
         ("finished", pa.bool_()),
+        ("protocol", pa.string()),
         ("covered_by", pa.binary()),
     ]
 )
@@ -90,9 +94,9 @@ def validated(
     conf: Mapping[str, str] | None = None,
     debug: bool = False,
     tell: Callable[[str], None] = lambda doing: None,
-) -> tuple[list[Outcome], Visits, Visited]:
+) -> tuple[list[Outcome], Visits, SpaceCoverage | None]:
     """The outcomes of all traces in folders and files, which may be at URLs; ``runs``, ``subjects``: those that are wanted, empty for all. And what they have
-    visited, if that is asked for.
+    visited, of the protocol and of a state space, if that is asked for.
 
     Raises :class:`fencepost.tracing.TraceError` if there are none or events are missing, :class:`fencepost.OptionError` if a run or subject is not there, and
     :class:`fencepost.SystemFailure` if Spark fails.
@@ -107,22 +111,24 @@ def validated(
         }
         spark = cluster.session_with(settings)
         whole = events(spark, paths)
-        there = cluster.collect(spark, lambda: whole.groupBy("run").count(), "validate: what there is", ("reading",), tell)
+        known = lives(whole).cache()
+        there = cluster.collect(spark, lambda: known.select("run").distinct(), "validate: what there is", ("reading",) * 2, tell)
         must_be_there("run", runs, {row.run for row in there})
         if not there:
             raise TraceError(f"there is no event in {', '.join(paths)}")
-        must_be_whole(cluster.collect(spark, lambda: gaps(whole), "validate: whether they are whole", ("looking for gaps",) * 3, tell))
+        must_be_whole(cluster.collect(spark, lambda: gaps(known), "validate: whether they are whole", ("looking for gaps",) * 3, tell))
         found = cluster.collect(spark, lambda: verdicts(whole, given, runs, subjects), "validate: step by step", ("reading", "sorting", "validating"), tell)
         outcomes = [outcome_of(row) for row in found if row.run is not None]
-        visits, visited = Visits(), Visited()
+        visits = Visits()
         for row in found:
             if row.run is None:
-                one, other = _covered.decode(bytes(row.covered_by))
-                visits.add(one)
-                visited.add(other)
+                visits.add(_covered.decode(bytes(row.covered_by)))
         if subjects:
             must_be_there("subject", subjects, {outcome.subject for outcome in outcomes})
-        return sorted(outcomes, key=lambda outcome: (natural(outcome.run), natural(outcome.subject))), visits, visited
+        space = None
+        if given.states is not None:
+            space = in_space(cluster, spark, StateSpace(given.states), visited(whole, given, runs, subjects), tell)
+        return sorted(outcomes, key=lambda outcome: (natural(outcome.run), natural(outcome.subject))), visits, space
     finally:
         cluster.close()
 
@@ -159,16 +165,53 @@ def events(spark: Any, paths: Sequence[str]) -> Any:
     return found
 
 
-def gaps(whole: Any) -> Any:
+def lives(whole: Any) -> Any:
+    """A row for each incarnation: the ``count`` of its events and how many numbers they have (``distinct``), the ``last`` number, and that of an event that its
+    trace ``stopped`` with.
+    """
+    from pyspark.sql import functions as f
+
+    stretches = whole.select("run", "node", "incarnation", "seq", (f.col("action") == STOPPED).alias("stopped")).mapInArrow(stretches_of, STRETCHES)
+    # The numbers that are there are the union of the stretches, which are few.
+    covered = """aggregate(
+        array_sort(collect_list(struct(first, last))),
+        struct(cast(0 as bigint) as end, cast(0 as bigint) as total),
+        (so_far, one) -> struct(greatest(so_far.end, one.last) as end,
+            so_far.total + greatest(cast(0 as bigint), one.last - greatest(so_far.end, one.first - 1)) as total)
+    ).total"""
+    return stretches.groupBy("run", "node", "incarnation").agg(
+        f.sum("count").alias("count"), f.max("last").alias("last"), f.expr(covered).alias("distinct"), f.max("stopped").alias("stopped")
+    )
+
+
+STRETCHES = "run string, node string, incarnation int, first bigint, last bigint, count bigint, stopped bigint"
+
+
+def stretches_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Of some events, the stretches of numbers without a gap: a row for each, which is one for each incarnation where all is as it should be."""
+    for batch in batches:
+        table = pa.Table.from_batches([batch]).sort_by([(name, "ascending") for name in ("run", "node", "incarnation", "seq")])
+        if not table.num_rows:
+            continue
+        seq = table["seq"].to_numpy()
+        begins = np.ones(len(seq), np.bool_)
+        begins[1:] = np.diff(seq) != 1
+        for name in ("run", "node", "incarnation"):
+            column = table[name].combine_chunks()
+            begins[1:] |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
+        first = np.flatnonzero(begins)
+        last = np.append(first[1:], len(seq)) - 1
+        stopped = np.maximum.reduceat(np.where(table["stopped"].to_numpy(), seq, -1), first)
+        told = pa.array(stopped, pa.int64(), mask=stopped < 0)
+        names = [table[name].combine_chunks().take(pa.array(first)) for name in ("run", "node", "incarnation")]
+        columns = [*names, pa.array(seq[first]), pa.array(seq[last]), pa.array(last - first + 1), told]
+        yield pa.RecordBatch.from_arrays(columns, ["run", "node", "incarnation", "first", "last", "count", "stopped"])
+
+
+def gaps(lives: Any) -> Any:
     """The incarnations of which something is missing: a row for each, and one for the nodes of which an incarnation is missing."""
     from pyspark.sql import functions as f
 
-    lives = whole.groupBy("run", "node", "incarnation").agg(
-        f.count("seq").alias("count"),
-        f.max("seq").alias("last"),
-        f.count_distinct("seq").alias("distinct"),
-        f.max(f.when(f.col("action") == STOPPED, f.col("seq"))).alias("stopped"),
-    )
     broken = lives.where("count != last or distinct != last or stopped is not null").selectExpr(
         "run", "node", "incarnation", "count", "last", "distinct", "stopped"
     )
@@ -199,6 +242,17 @@ def must_be_whole(rows: Sequence[Any]) -> None:
 
 def verdicts(whole: Any, given: Given, runs: Collection[str] = (), subjects: Collection[str] = ()) -> Any:
     """A row for each trace, with the columns of :data:`SCHEMA`."""
+    return traces(whole, runs, subjects).mapInArrow(Task(given), VERDICTS)
+
+
+def visited(whole: Any, given: Given, runs: Collection[str] = (), subjects: Collection[str] = ()) -> Any:
+    """What the traces visit of a state space, as :mod:`fencepost.spark.coverage` has it."""
+    assert given.states is not None
+    return traces(whole, runs, subjects).mapInArrow(Visiting(subjects_of, given.find, given.states), VISITS)
+
+
+def traces(whole: Any, runs: Collection[str], subjects: Collection[str]) -> Any:
+    """Events with the subject whose trace they belong to (``of``), the traces one after the other in each partition."""
     from pyspark.sql import functions as f
 
     if runs:
@@ -206,13 +260,13 @@ def verdicts(whole: Any, given: Given, runs: Collection[str] = (), subjects: Col
     about_one = whole.where("subject is not null")
     if subjects:
         about_one = about_one.where(f.col("subject").isin(list(subjects)))
-    traces = about_one.select("run", f.col("subject").alias("of")).distinct()
-    about_all = whole.where("subject is null").join(traces, "run", "inner" if subjects else "left")
+    names = about_one.select("run", f.col("subject").alias("of")).distinct()
+    about_all = whole.where("subject is null").join(names, "run", "inner" if subjects else "left")
     columns = ("run", "of", "node", "incarnation", "seq", "actor", "action", "subject", "parameters")
     together = about_one.withColumn("of", f.col("subject")).select(*columns).unionByName(
         about_all.withColumn("of", f.coalesce("of", f.lit(""))).select(*columns)
     )  # fmt: skip
-    return together.repartition("run", "of").sortWithinPartitions(*columns[:5]).mapInArrow(Task(given), VERDICTS)
+    return together.repartition("run", "of").sortWithinPartitions(*columns[:5])
 
 
 # -- tasks ------------------------------------------------------------------------------------------------------------
@@ -221,7 +275,7 @@ validators: dict[str, Validator] = {}
 """What this process has learnt."""
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-_covered = msgspec.msgpack.Decoder(tuple[Visits, Visited])
+_covered = msgspec.msgpack.Decoder(Visits)
 
 
 class Task:
@@ -232,20 +286,17 @@ class Task:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         given = self.given
-        # What is learnt stays: looking for cycles among it at Python's usual pace takes a part of the time.
-        gc.set_threshold(100_000, 50, 100)
+        collect_rarely()
         validator = validators.get(given.conformance)
         if validator is None:
             validator = validators[given.conformance] = Validator(given.find())
         explain = explaining(given.last, given.width)
         coverage = Coverage() if given.coverage else None
-        space = InSpace(validator.conformance, StateSpace(given.states)) if given.states is not None else None
-        notes = noting(coverage, space)
+        notes = noting(coverage)
         for run, subject, rows in traces_of(batches):
             yield row_of(judge(validator, run, subject, rows, given.shuffle, explain, notes))
         if coverage is not None:
-            visited = space.visited if space is not None else Visited()
-            yield _row({"covered_by": msgspec.msgpack.encode((coverage.visits, visited))})
+            yield _row({"covered_by": msgspec.msgpack.encode(coverage.visits)})
 
 
 def judge(
@@ -277,6 +328,13 @@ def traces_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, lis
             rows.append(tuple(row))
     if name is not None:
         yield *name, rows
+
+
+def subjects_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Callable[[], list[TraceEvent]]]]:
+    """The subjects of the traces in sorted events, each with its events."""
+    for _, subject, rows in traces_of(batches):
+        if subject:
+            yield subject, lambda rows=rows: [event_of(*row) for row in rows]  # type: ignore[misc]
 
 
 def row_of(outcome: Outcome) -> pa.RecordBatch:

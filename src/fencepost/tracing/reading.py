@@ -28,7 +28,7 @@ def read(paths: Paths, check: bool = True) -> Iterator[TraceEvent]:
     """
     checking, count = _Check() if check else None, 0
     for path in files_of(paths):
-        for event in _either(path, _events_of_parquet, _events_of_spool):
+        for event in _either(path, events_of_parquet, events_of_spool):
             count += 1
             if checking is not None:
                 checking.see(event, path)
@@ -47,7 +47,7 @@ def table(paths: Paths, check: bool = True) -> pa.Table:
         from fencepost.tracing import parquet
     parts: list[Any] = []
     for path in files_of(paths):
-        parts += _either(path, parquet.tables, lambda path: iter([parquet.table_of([*_events_of_spool(path)])]))
+        parts += _either(path, parquet.tables, lambda path: iter([parquet.table_of([*events_of_spool(path)])]))
     whole = pa.concat_tables(parts) if parts else parquet.SCHEMA.empty_table()
     if check:
         _check_table(whole, paths)
@@ -103,13 +103,15 @@ def _either(path: Path, of_parquet: Callable[[Path], Iterator[Found]], of_spool:
         raise TraceError(f"{path} can not be read: {error.strerror or error}") from error
 
 
-def _events_of_parquet(path: Path) -> Iterator[TraceEvent]:
+def events_of_parquet(path: Path) -> Iterator[TraceEvent]:
+    """The events of a Parquet file. Raises :class:`TraceError` if it is no trace, :class:`fencepost.OptionError` without PyArrow."""
     with extras.named(f"reading {path}", "query"):
         from fencepost.tracing import parquet
     yield from parquet.events(path)
 
 
-def _events_of_spool(path: Path) -> Iterator[TraceEvent]:
+def events_of_spool(path: Path) -> Iterator[TraceEvent]:
+    """The events of a spool, as far as it is written."""
     contents = Contents(path)
     if contents.whose is None:
         return

@@ -33,6 +33,7 @@ ACK_QUORUM = "all_committed_entries_reach_ack_quorum"
 FENCED = "reads_begin_when_the_owner_is_fenced_off"
 MISSING = "no_committed_entry_is_missing"
 END = "whoever_closes_the_ledger_knows_its_end"
+LAC_BEYOND = "no_lac_beyond_the_end"
 REFINEMENT = "refines_bookkeeper"
 
 Rule = Callable[..., Any]
@@ -70,7 +71,7 @@ FAULTS: list[tuple[str, Callable[[Rule], Rule], str, dict[str, Any], str]] = [
         instead(lambda known, carried: max(known, carried + 1)),
         "a bookie's LAC is the entry, and not what is before it",
         STRICT,
-        ACK_QUORUM,
+        LAC_BEYOND,
     ),
     ("may_append", always(True), "there is no limit to entries in flight", ONE_BOOKIE | {"send_limit": 2}, REFINEMENT),
     (

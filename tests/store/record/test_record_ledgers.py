@@ -80,7 +80,7 @@ def test_every_version_of_a_new_ledger_is_seen(service: str) -> None:
             for ledger in (3, 4, 2**33):
                 await f.client.create_ledger(ledger, METADATA)
                 await f.until(ledger, ("seen", 0))
-            assert f.trace.events[0][1:] == ("3", {"version": 0, "metadata": TOLD}, "metadata")
+            assert f.trace.events[0][1:] == ("3", {"version": 0, "metadata": TOLD, "new": True}, "metadata")
             await f.client.write_ledger(3, marked_in_recovery(METADATA), 0)
             await f.until(3, ("seen", 0), ("seen", 1))
             await f.client.write_ledger(3, closed(METADATA, 9, 1000), 1)

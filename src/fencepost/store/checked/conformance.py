@@ -16,7 +16,7 @@ from fencepost.conform.conformance import Conformance, NotCovered, Step, TraceEv
 from fencepost.conform.follow import Has, Like, like
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import ModelValue, Value
-from fencepost.store.checked.running import MetadataWrite, RunningStore
+from fencepost.store.checked.running import Force, MetadataWrite, RunningStore
 from fencepost.store.checked.store import Answer, Update
 from fencepost.store.rules.ensembles import Fragment
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
@@ -24,10 +24,11 @@ from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
 Client: TypeAlias = tuple[str, int, str, int]
 """A client of the protocol: node, incarnation, actor, attempt."""
 
+Reading: TypeAlias = tuple[str, int, str]
+"""A reader: node, incarnation, actor."""
+
 Place: TypeAlias = tuple[str, int, int]
 """An event: node, incarnation, number."""
-
-METADATA = "metadata"
 
 WRITES = (
     "client_adopts_ledger",
@@ -63,15 +64,27 @@ class StoreConformance(Conformance):
         self.clients: dict[Client, int] = {}
         self.attempts: Counter[tuple[str, int, str]] = Counter()
         self.client_of: dict[Place, Client] = {}
+        self.followers: dict[Reading, int] = {}
+        self.reading_nodes: set[tuple[str, int]] = set()
+        """Incarnations of clients of whose readers the trace tells."""
         self.ended: set[Client] = set()
         self.owners: set[Client] = set()
+        self.begun: dict[Client, int] = {}
+        """The numbers of the first event of each client, and (``over``) of that after which it is no more about adding entries."""
+        self.over: dict[Client, int] = {}
+        self.volatile: dict[tuple[str, int], list[int]] = defaultdict(list)
+        """Entries that an incarnation of a bookie has confirmed, and that are not there in the next one."""
         self.of_client: dict[Client, list[TraceEvent]] = {}
         """What clients have done about the metadata, in order."""
         self.last_of: dict[Client, TraceEvent] = {}
         self.next_of: dict[Place, str] = {}
         """What a client does right after it has learnt of the metadata, or has sent entries again."""
         self.last_entry = self.last_read = -1
+        self.deferring: set[Client] = set()
+        """The owners whose entries are confirmed before they are durable."""
+        self.forces = 0
         self.quorums = (0, 0, 0)
+        self.is_deleted = any(event.action == "metadata_deleted" and event.subject is not None for event in events)
         self.durable = self._durable()
         self.recovered = {
             (event.node, event.incarnation): event.parameters for event in events if event.action == "bookie_recovers"
@@ -81,7 +94,7 @@ class StoreConformance(Conformance):
         self.connections = self._connections()
         self.senders: dict[tuple[Any, ...], list[Client]] = defaultdict(list)
         self.lacs: dict[tuple[Any, ...], list[int | None]] = defaultdict(list)
-        """The LAC in each add as it was sent first; None in one that is sent anew."""
+        """The LAC in each add as it was sent first; None in one that is sent anew. Of a force its number."""
         self.received: dict[tuple[Any, ...], int] = defaultdict(int)
         # Whoever writes the ledger first, and its first ensemble, have the first names: so traces that are alike come the same way.
         for event in sorted(events, key=lambda event: event.action != "client_creates_ledger"):
@@ -94,6 +107,12 @@ class StoreConformance(Conformance):
         self.clients = {client: place for place, client in enumerate(sorted(self.clients, key=self._rank))}
         self._note_senders()
         self.writes = self._writes()
+        self.owner_of_connection = {
+            (bookie, name): (node, incarnation)
+            for (node, incarnation, bookie), known in self.connections.items()
+            for _, _, name in known
+        }
+        self.lac_learnt = self._lac_learnt()
 
     # -- looking ahead -----------------------------------------------------------------------------------------------
 
@@ -149,12 +168,18 @@ class StoreConformance(Conformance):
                 self._shown(event, entry_id)
         elif event.action == "bookie_sends_fencing_read_lac_response" and parameters["entry"] is not None:
             self._shown(event, parameters["entry"])
+        if event.action.startswith("reader_"):
+            self.followers.setdefault((event.node, event.incarnation, event.actor), len(self.followers))
+            self.reading_nodes.add((event.node, event.incarnation))
+            return
         if event.node not in self.kinds or self.kinds[event.node] == "client":
             self._enter_client(event)
         if event.action == "client_sends_add_entry_requests":
             if parameters.get("deferred_sync"):
-                raise NotCovered("entries with deferred sync are confirmed before they are durable; the protocol has none")
+                self.deferring.add(self.client_of[event.node, event.incarnation, event.seq])
             self.last_entry = max(self.last_entry, *(last for _, last in parameters["entries"]))
+        elif event.action == "client_forces_ledger":
+            self.forces = max(self.forces, parameters["force"])
         elif event.action == "client_sends_recovery_read_requests":
             self.last_read = max(self.last_read, parameters["entry"])
 
@@ -171,6 +196,9 @@ class StoreConformance(Conformance):
             attempt = self.attempts[who] = attempt + 1
         client = (*who, attempt)
         self.clients.setdefault(client, len(self.clients))
+        self.begun.setdefault(client, event.seq)
+        if event.action in ("client_ends", "client_closes_ledger"):
+            self.over.setdefault(client, event.seq)
         if event.action == "client_ends":
             self.ended.add(client)
         elif event.action in ("client_creates_ledger", "client_adopts_ledger"):
@@ -186,10 +214,28 @@ class StoreConformance(Conformance):
     def _note_senders(self) -> None:
         """Who has sent which request over which connection, in order: bookies know of connections alone."""
         for event in self.events:
-            if event.subject is not None and event.node not in (METADATA,):
+            if event.subject is not None and event.action in _SENT:
                 for message in self._sends(event):
                     self.senders[message].append(self.client_of[event.node, event.incarnation, event.seq])
-                    self.lacs[message].append(event.parameters.get("lac"))
+                    self.lacs[message].append(event.parameters.get("force" if message[1] == "force" else "lac"))
+
+    def _lac_learnt(self) -> dict[Place, list[tuple[Any, ...]]]:
+        """Readers learn LACs from owners: for each event in which an owner comes to its LAC, the readers who learn that one next."""
+        told: list[tuple[int, Place]] = []
+        for event in self.events:
+            if event.action in ("client_confirms", "client_receives_force_response"):
+                place = (event.node, event.incarnation, event.seq)
+                if (self.client_of[place] in self.deferring) == (event.action != "client_confirms"):
+                    told.append((event.parameters["lac"], place))
+        told.sort(key=lambda each: each[0])
+        lacs = [lac for lac, _ in told]
+        found: dict[Place, list[tuple[Any, ...]]] = defaultdict(list)
+        for event in self.events:
+            if event.action == "reader_learns_lac":
+                at = bisect_left(lacs, event.parameters["lac"])
+                if at < len(told):
+                    found[told[at][1]].append(("lac", event.node, event.incarnation, event.seq))
+        return found
 
     def _connection(self, event: TraceEvent, bookie: str) -> str:
         """The connection over which a request goes that an event tells of: the one there is, or the next."""
@@ -212,28 +258,34 @@ class StoreConformance(Conformance):
     def constants(self) -> Mapping[str, Any]:
         """See :class:`Conformance`."""
         ensemble_size, write_quorum, ack_quorum = self.quorums
-        if not ensemble_size:
+        if not ensemble_size and not self.is_untouched():
             raise NotCovered("no metadata of the ledger are in the trace")
         entries = _rounded(max(self.last_entry, self.last_read, 63) + 1)
         return {
             "bookies": _rounded(max(len(self.bookies), ensemble_size)),
             "clients": _rounded(len(self.clients) + 1),
-            "ensemble_size": ensemble_size,
-            "write_quorum": write_quorum,
-            "ack_quorum": ack_quorum,
+            "followers": _rounded(len(self.followers)) if self.followers else 0,
+            "ensemble_size": ensemble_size or 1,
+            "write_quorum": write_quorum or 1,
+            "ack_quorum": ack_quorum or 1,
             "send_limit": entries,
             "inflight_limit": entries,
             "reads_in_flight": entries,
             "crashes": -1,
             "failures": -1,
+            "deferred_sync": bool(self.deferring),
+            "force_limit": _rounded(self.forces),
+            "power_losses": -1,
         }
 
     def bind(self, protocol: Protocol) -> None:
         """See :class:`Conformance`."""
         assert isinstance(protocol, RunningStore)
+        self.follower_limit = protocol.readable_ids[-1] - 1
         self.b = {name: protocol.bookies[place] for name, place in self.bookies.items()}
         self.c = {client: protocol.clients[place] for client, place in self.clients.items()}
         self.unseen = protocol.clients[len(self.clients)]
+        self.f = {reading: protocol.followers[place] for reading, place in self.followers.items()}
 
     @classmethod
     def is_over(cls, events: Sequence[TraceEvent]) -> bool:
@@ -276,15 +328,25 @@ class StoreConformance(Conformance):
                 moved.setdefault(at, []).append(event)
         return [each for place, event in enumerate(events) for each in (*moved.get(place, ()), event)]
 
+    def is_untouched(self) -> bool:
+        """See :class:`Conformance`. Clients have wanted to create the ledger, which did not come to pass, or have looked for it and found none."""
+        of_ledger = [event for event in self.events if event.subject is not None]
+        return bool(of_ledger) and all(
+            event.action in ("client_creates_ledger", "client_ends")
+            or (event.action in _TELL_METADATA and event.parameters["metadata"] is None)
+            for event in of_ledger
+        )
+
     def names(self) -> Mapping[str, str]:
         """See :class:`Conformance`."""
         clients = {str(self.c[client]): " ".join(map(str, client)) for client in self.clients}
+        clients |= {str(self.f[reading]): " ".join(map(str, reading)) for reading in self.followers}
         return {**{str(value): name for name, value in self.b.items()}, **clients}
 
     def steps(self, event: TraceEvent) -> Iterable[Step]:
         """See :class:`Conformance`."""
         if event.subject is None:
-            return ()
+            return self._of_all_ledgers(event) if self.deferring else ()
         steps = _STEPS.get(event.action)
         return () if steps is None else steps(self, event)
 
@@ -313,6 +375,8 @@ class StoreConformance(Conformance):
             if not self._has_marked(event):
                 return []
             return [(self._connection(event, b), "fence") for b in parameters["metadata"]["fragments"][-1][1]]
+        if kind == "force":
+            return [(self._connection(event, b), kind) for b in parameters["bookies"]]
         if kind in ("read", "length"):
             return [(self._connection(event, b), kind, parameters["entry"]) for b in parameters["bookies"]]
         return []
@@ -340,10 +404,21 @@ class StoreConformance(Conformance):
         self.received[message] += 1
         return self.c[senders[place]]
 
-    def _lac_sent(self, message: tuple[Any, ...]) -> int | None:
-        """The LAC in an add that a bookie receives next, if that is known."""
+    def _lac_sent(self, message: tuple[Any, ...], ahead: int = 0) -> int | None:
+        """The LAC in an add that a bookie receives next, or ``ahead`` of others, if that is known."""
         lacs = self.lacs.get(message)
-        return lacs[min(self.received[message], len(lacs) - 1)] if lacs else None
+        return lacs[min(self.received[message] + ahead, len(lacs) - 1)] if lacs else None
+
+    def _is_highest_lac(self, event: TraceEvent) -> bool:
+        """Whether the LAC that a bookie tells is the highest of adds that have come together, as far as it is known with which they were sent."""
+        connection, recovery = event.parameters["connection"], event.parameters["recovery"]
+        seen: Counter[int] = Counter()
+        sent: list[int | None] = []
+        for entry_id in _entries(event):
+            sent.append(self._lac_sent((connection, "add", entry_id, recovery), seen[entry_id]))
+            seen[entry_id] += 1
+        highest, told = max((lac for lac in sent if lac is not None), default=None), event.parameters["lac"]
+        return highest is None or highest == told or (None in sent and highest < told)
 
     # -- bookies -----------------------------------------------------------------------------------------------------
 
@@ -363,6 +438,7 @@ class StoreConformance(Conformance):
         b, recovery = self.b[event.node], event.parameters["recovery"]
         is_confirmed = event.action == "bookie_sends_add_confirmed_response"
         is_durable = self._was_durable(event)
+        is_highest = is_confirmed and self._is_highest_lac(event)
         survived = set() if is_durable or not is_confirmed else {*_ids(self._survived(event)["entries"])}
         for entry_id in _entries(event):
             message = (event.parameters["connection"], "add", entry_id, recovery)
@@ -372,12 +448,16 @@ class StoreConformance(Conformance):
                 yield self._unasked(event, message, f"adds entry {entry_id}")
                 continue
             shown = (event.node, entry_id, event.incarnation) in self.outlived  # a checkpoint was faster than the journal
-            if not is_durable and not (is_confirmed and (shown or entry_id in survived)):
+            lives_on = is_durable or (is_confirmed and (shown or entry_id in survived))
+            if not lives_on and is_confirmed and not recovery and self.deferring:
+                self.volatile[event.node, event.incarnation].append(entry_id)
+            elif not lives_on:
                 yield Step(None, receives=message)  # it is as if it had never come
                 continue
             wanted = like(entry__id=entry_id + 1, recovery=recovery)
             if is_confirmed and lac is not None:
-                wanted = like(entry__id=entry_id + 1, recovery=recovery, lac=event.parameters["lac"] + 1)
+                told = lac if is_highest else event.parameters["lac"]
+                wanted = like(entry__id=entry_id + 1, recovery=recovery, lac=told + 1)
             yield Step(
                 event.action,
                 (("b", b), ("c", c)),
@@ -385,6 +465,30 @@ class StoreConformance(Conformance):
                 receives=message,
                 sends=(("added", event.node, c, entry_id, recovery, is_confirmed),),
             )
+
+    def _bookie_forces(self, event: TraceEvent) -> Iterator[Step]:
+        message = (event.parameters["connection"], "force")
+        number = self._lac_sent(message)
+        c = self._sender(event, message)
+        if c is None:
+            yield self._unasked(event, message, "is asked to force the ledger")
+        elif not self._was_durable(event):
+            yield Step(None, receives=message)
+        else:
+            sends = (("forced", event.node, c, number),)
+            yield Step(event.action, (("b", self.b[event.node]), ("c", c)), (number,), receives=message, sends=sends)
+
+    def _of_all_ledgers(self, event: TraceEvent) -> Iterator[Step]:
+        """With deferred sync it matters when bookies lose what is not durable, and when connections to them end."""
+        if event.action == "started" and event.node in self.b and event.incarnation > 1:
+            b = self.b[event.node]
+            yield Step("bookie_loses_power", (("b", b),))
+            for entry_id in dict.fromkeys(self.volatile.pop((event.node, event.incarnation - 1), ())):
+                yield Step("bookie_loses_entry", (("b", b),), (entry_id + 1,))
+        elif event.action == "disconnected" and event.parameters["bookie"] in self.b:
+            for client in self.deferring:
+                if client[:2] == (event.node, event.incarnation) and self.begun[client] < event.seq < self.over.get(client, 1 << 62):
+                    yield Step("client_loses_connection", (("c", self.c[client]), ("b", self.b[event.parameters["bookie"]])))
 
     def _unasked(self, event: TraceEvent, message: tuple[Any, ...], what: str) -> Step:
         """A bookie does something that nobody has asked for, as far as the trace knows: the trace of a client may be missing."""
@@ -442,7 +546,10 @@ class StoreConformance(Conformance):
         for entry_id in _entries(event):
             if not event.parameters["fence"] and not self._is_asked_to_fence(event, entry_id):
                 if entry_id <= self.last_entry and is_certain:
-                    yield Step("bookie_answers_read", (("b", b),), (entry_id + 1, found))
+                    reader = self._is_asked_by(event, entry_id)
+                    action = "bookie_answers_read" if reader is None else "bookie_answers_reader"
+                    sends = () if reader is None else (("shown", event.node, reader, entry_id, found),)
+                    yield Step(action, (("b", b),), (entry_id + 1, found), sends=sends)
                 continue
             message = (event.parameters["connection"], "read", entry_id)
             c = self._sender(event, message)
@@ -459,6 +566,14 @@ class StoreConformance(Conformance):
                     before=self._fenced(event),
                     tells=(("send", wanted),),
                 )
+
+    def _is_asked_by(self, event: TraceEvent, entry_id: int) -> tuple[str, int] | None:
+        """The client of which a reader asks a bookie, if its readers are traced."""
+        connection = event.parameters["connection"]
+        if (connection, "length", entry_id) in self.senders:
+            return None
+        client = self.owner_of_connection.get((event.node, connection))
+        return client if client in self.reading_nodes else None
 
     def _is_asked_to_fence(self, event: TraceEvent, entry_id: int) -> bool:
         """Whether what a bookie answers is a recovery read, whatever the bookie takes it for."""
@@ -578,7 +693,7 @@ class StoreConformance(Conformance):
         """The metadata are as a client has read them."""
         version, metadata = event.parameters["version"], event.parameters["metadata"]
         if metadata is None:
-            return ()
+            return () if self.is_deleted else ((("meta", "metadata"), None),)
         return ((("meta", "version"), version + 1), (("meta", "metadata"), self._metadata(metadata)))
 
     def _writes_again(self, write: TraceEvent) -> bool:
@@ -586,11 +701,25 @@ class StoreConformance(Conformance):
         return any(event.action == write.action for event in self._earlier(write))
 
     def _gives_up(self, event: TraceEvent, c: ModelValue) -> Iterator[Step]:
-        """The bookies that a change of the ensemble replaces have failed."""
+        """The bookies that a change of the ensemble replaces have failed. Those that an earlier one was to replace, and this does not, work again."""
         ensemble = event.parameters["metadata"]["fragments"][-1][1]
+        for bookie in self._given_up(event):
+            if bookie in ensemble:
+                yield Step("client_finds_bookie_working", (("c", c), ("b", self.b[bookie])), may_skip=True)
         for bookie in self._ensemble_before(event):
             if bookie not in ensemble:
                 yield Step("client_gives_up_on_add", (("c", c), ("b", self.b[bookie])), may_skip=True)
+
+    def _given_up(self, change: TraceEvent) -> Sequence[str]:
+        """The bookies that the last change of the ensemble was to replace, as far as the client did not hear that it was done."""
+        ensemble = self._ensemble_before(change)
+        for event in self._earlier(change):
+            if event.action == "client_receives_metadata" and event.parameters["written"]:
+                break
+            if event.action in _CHANGES:
+                kept = event.parameters["metadata"]["fragments"][-1][1]
+                return tuple(bookie for bookie in ensemble if bookie not in kept)
+        return ()
 
     def _replacements(self, event: TraceEvent) -> tuple[ModelValue, ...]:
         """The bookies that are new in an ensemble, by their places."""
@@ -699,9 +828,49 @@ class StoreConformance(Conformance):
                 may_skip=success or number > 0,
             )
 
+    def _client_forces(self, event: TraceEvent) -> Iterator[Step]:
+        c, number = self._client(event), event.parameters["force"]
+        to = frozenset(self.b[bookie] for bookie in event.parameters["bookies"])
+        tells = (("send", like(number=number)),)
+        after = ((("force", c, number), Force(event.parameters["entry"] + 1)),)
+        yield Step(event.action, (("c", c),), sends=tuple(self._sends(event)), to=to, tells=tells, after=after)
+
+    def _client_receives_force(self, event: TraceEvent) -> Iterator[Step]:
+        c, bookie, number = self._client(event), event.parameters["bookie"], event.parameters["force"]
+        after = ((("forced", c), event.parameters["lac"] + 1),)
+        receives = ("forced", bookie, c, number)
+        sends = tuple(self.lac_learnt.get((event.node, event.incarnation, event.seq), ()))
+        yield Step(event.action, (("c", c), ("b", self.b[bookie])), (number,), receives=receives, sends=sends, after=after)
+
     def _client_confirms(self, event: TraceEvent) -> Iterator[Step]:
         c = self._client(event)
-        yield Step(None, after=((("client", c, "lac"), event.parameters["lac"] + 1),))
+        sends = tuple(self.lac_learnt.get((event.node, event.incarnation, event.seq), ()))
+        yield Step(None, sends=sends, after=((("client", c, "lac"), event.parameters["lac"] + 1),))
+
+    # -- readers -----------------------------------------------------------------------------------------------------
+
+    def _follower(self, event: TraceEvent) -> ModelValue:
+        return self.f[event.node, event.incarnation, event.actor]
+
+    def _reader_reads_metadata(self, event: TraceEvent) -> Iterator[Step]:
+        reads, are = ("metadata", event.parameters["version"]), self._are(event)
+        yield Step(event.action, (("f", self._follower(event)),), reads=reads, before=are)
+
+    def _reader_learns_lac(self, event: TraceEvent) -> Iterator[Step]:
+        receives = ("lac", event.node, event.incarnation, event.seq)
+        yield Step(event.action, (("f", self._follower(event)),), (event.parameters["lac"] + 1,), receives=receives)
+
+    def _reader_is_told(self, event: TraceEvent) -> Iterator[Step]:
+        f, bookie, found = self._follower(event), event.parameters["bookie"], event.action == "reader_receives_entry"
+        for entry_id in _entries(event):
+            receives = ("shown", bookie, (event.node, event.incarnation), entry_id, found)
+            yield Step(event.action, (("f", f), ("b", self.b[bookie])), (entry_id + 1,), receives=receives)
+
+    def _reader_finds(self, event: TraceEvent) -> Iterator[Step]:
+        entry_id = event.parameters["entry"]
+        if event.action == "reader_finds_end":
+            entry_id = min(entry_id, self.follower_limit)
+        yield Step(event.action, (("f", self._follower(event)),), (entry_id + 1,))
 
     def _client_fenced(self, event: TraceEvent) -> Iterator[Step]:
         c, bookie, lac = self._client(event), event.parameters["bookie"], event.parameters["lac"]
@@ -752,12 +921,14 @@ _SENT: Mapping[str, str] = {
     "client_receives_metadata": "fence",
     "client_sends_recovery_read_requests": "read",
     "client_reads_length": "length",
+    "client_forces_ledger": "force",
 }
 
 _STEPS: Mapping[str, Callable[[StoreConformance, TraceEvent], Iterable[Step]]] = {
     "bookie_sends_add_confirmed_response": StoreConformance._bookie_adds,
     "bookie_sends_add_fenced_response": StoreConformance._bookie_adds,
     "bookie_refuses_add": StoreConformance._bookie_refuses,
+    "bookie_forces_ledger": StoreConformance._bookie_forces,
     "bookie_is_fenced": StoreConformance._bookie_fenced,
     "bookie_sends_fencing_read_lac_response": StoreConformance._bookie_fencing_read,
     "bookie_sends_read_response": StoreConformance._bookie_reads,
@@ -784,13 +955,23 @@ _STEPS: Mapping[str, Callable[[StoreConformance, TraceEvent], Iterable[Step]]] =
     "client_sends_add_again": StoreConformance._client_sends_again,
     "recovery_client_sends_add_again": StoreConformance._client_sends_again,
     "client_confirms": StoreConformance._client_confirms,
+    "client_forces_ledger": StoreConformance._client_forces,
+    "client_receives_force_response": StoreConformance._client_receives_force,
     "client_receives_fencing_read_lac_response": StoreConformance._client_fenced,
     "client_sends_recovery_read_requests": StoreConformance._client_sends_reads,
     "client_receives_recovery_read_response": StoreConformance._client_receives_read,
     "client_gives_up_on_read": StoreConformance._client_fails_read,
     "recovery_client_changes_ensemble": StoreConformance._recovery_changes,
+    "reader_reads_metadata": StoreConformance._reader_reads_metadata,
+    "reader_learns_lac": StoreConformance._reader_learns_lac,
+    "reader_receives_entry": StoreConformance._reader_is_told,
+    "reader_receives_no_entry": StoreConformance._reader_is_told,
+    "reader_finds_no_entry": StoreConformance._reader_finds,
+    "reader_finds_end": StoreConformance._reader_finds,
 }
 
+
+_CHANGES = ("client_changes_ensemble", "recovery_client_changes_ensemble")
 
 _STILL_CHANGING = ("client_resends_pending_add_op", "client_changes_ensemble", "client_keeps_ensemble")
 """What an owner does before its LAC goes on after a change of the ensemble."""

@@ -6,10 +6,12 @@ What differs is when things happen, and that nothing is asked which only a run c
 - Nobody knows that a message is lost. A client gives up on a bookie whenever it likes, and what it has sent may still arrive.
 - A message may be sent twice, and messages between two ends may overtake each other: a client opens a connection anew.
 - A write of metadata is sent, arrives or not, perhaps late, and is answered or not: each is a step of its own.
-- A bookie is fenced as soon as it is asked to be, and answers later. It tells of the LAC that came with its last entry, which need not
-  be the highest: entries that are sent anew carry the LAC that they carried before.
+- A bookie is fenced as soon as it is asked to be, and answers later, with what was its last entry meanwhile.
 - Bookies may fail without being replaced, and return to an ensemble that they have left.
 - Somebody reads, and is answered by what the bookie has.
+- Readers follow the ledger while it is written: they learn LACs, read the metadata, and are told of entries, or that there is none.
+- With deferred sync, entries of the owner are confirmed before they are durable, and its LAC goes on when it has forced them to be. A bookie that
+  loses power may lose those that nobody has forced.
 
 So there are more behaviours than those of `store`, and the same properties are checked of them, within small bounds.
 """
@@ -20,6 +22,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
 
 from fencepost import (
+    Message,
     ModelValue,
     Network,
     PerKey,
@@ -28,6 +31,7 @@ from fencepost import (
     configuration,
     constant,
     constraint,
+    invariant,
     model_values,
     network,
     one_of,
@@ -35,7 +39,7 @@ from fencepost import (
     require,
     state,
 )
-from fencepost.protocols.bookkeeper.current import ClientStatus, ReadRequest, ReadResponse
+from fencepost.protocols.bookkeeper.current import ClientStatus, PendingAddOp, ReadRequest, ReadResponse, RecoveryPhase
 from fencepost.protocols.bookkeeper.ledger import (
     Add,
     AddEntryRequest,
@@ -44,14 +48,25 @@ from fencepost.protocols.bookkeeper.ledger import (
     Entry,
     FenceRequest,
     FenceResponse,
-    PendingAddOp,
 )
-from fencepost.protocols.bookkeeper.limbo import LedgerOnBookie
-from fencepost.store.checked.store import LOSS, TWO_ENTRIES, WRITING, Answer, Ensemble, Read, Status, Store, Update
-from fencepost.store.rules.codes import Code
-from fencepost.store.rules.ensembles import chosen, replaced
-from fencepost.store.rules.fencing import answer_to_fence, is_fenced_by_read
-from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus, takes_update
+from fencepost.store.checked.store import (
+    LOSS,
+    TWO_ENTRIES,
+    WRITING,
+    Answer,
+    Ensemble,
+    LedgerOnBookie,
+    Read,
+    Status,
+    Store,
+    Update,
+)
+from fencepost.store.rules.adding import is_beyond, is_forced, lac_of_owner, may_replace_bookies, outlives_connection
+from fencepost.store.rules.codes import Verdict
+from fencepost.store.rules.ensembles import chosen, fragment_of, replaced
+from fencepost.store.rules.fencing import is_fenced_by_read
+from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus, end_of, takes_update
+from fencepost.store.rules.reading import is_readable, lac_of_reader, ordinary_read
 
 
 class MetadataWrite(Record):
@@ -65,6 +80,7 @@ class AddRequest(AddEntryRequest):
     """Of each entry a channel holds the requests by themselves: whoever receives one knows nothing of the others."""
 
     topic: ClassVar[str] = "entry"
+    connection: int = 0
 
 
 class AddResponse(AddEntryResponse):
@@ -85,6 +101,43 @@ class EntryReadResponse(ReadResponse):
     topic: ClassVar[str] = "entry_id"
 
 
+class ForceLedgerRequest(Message):
+    """Say when all that you have of the ledger is durable: the ``number``-th of a client, over its ``connection`` with that number."""
+
+    topic: ClassVar[str] = "number"
+    number: int
+    connection: int
+
+
+class ForceLedgerResponse(Message):
+    """It is."""
+
+    topic: ClassVar[str] = "number"
+    number: int
+
+
+class Force(Record):
+    """A force that is under way: up to which entry, and which bookies have done it."""
+
+    entry_id: int
+    forced: Bookies = frozenset()
+
+
+class Follower(Record):
+    """What a reader knows: the LAC, and the metadata as it has read them; and whether it has done so since a bookie last denied an entry."""
+
+    lac: int = 0
+    seen: LedgerMetadata | None = None
+    has_looked: bool = False
+
+
+class Denial(Record):
+    """A bookie has told a reader that it has no such entry."""
+
+    bookie: ModelValue
+    entry_id: int
+
+
 class FailedRead(Record):
     """A recovery read that a bookie did not answer, or not to any use."""
 
@@ -95,6 +148,7 @@ class FailedRead(Record):
 ONE_COPY: Mapping[str, Any] = {"write_quorum": 1, "ack_quorum": 1}
 OWNER: Mapping[str, Any] = {**ONE_COPY, "versions": 3}
 RECOVERED: Mapping[str, Any] = {**ONE_COPY, "clients": 2, "versions": 3}
+DEFERRED: Mapping[str, Any] = {**ONE_COPY, "bookies": 1, "versions": 3, "deferred_sync": True, "power_losses": 1}
 TWO_COPIES: Mapping[str, Any] = {"write_quorum": 2, "clients": 2, "failures": 0, "versions": 3}
 
 
@@ -103,8 +157,9 @@ class RunningStore(Store):
 
     name: ClassVar[str] = "running-store"
 
-    bookies: tuple[ModelValue, ...] = model_values("b", 2, "the bookies that there are")
-    clients: tuple[ModelValue, ...] = model_values("c", 1, "those who create the ledger, or recover it")
+    bookies: tuple[ModelValue, ...] = model_values("b", 2, "the bookies that there are", symmetric=True)
+    clients: tuple[ModelValue, ...] = model_values("c", 1, "those who create the ledger, or recover it", symmetric=True)
+    followers: tuple[ModelValue, ...] = model_values("f", 0, "those who read the ledger while it is written, and afterwards")
     message_loss: bool = constant(False, "whether losses are decided when a message is sent")
     choose_ensembles: bool = constant(True, "whether any valid ensemble may be chosen")
     metadata_answers_lost: bool = constant(True, "whether the answer to a write of metadata can be lost")
@@ -112,6 +167,9 @@ class RunningStore(Store):
     appends_while_changing: bool = constant(True, "whether the owner sends entries while the ensemble is being changed")
     crashes: int = constant(0, "how often a bookie loses what it had, or leaves limbo; -1: there is no limit")
     failures: int = constant(1, "how often clients give up on a bookie, or ask it again; -1: there is no limit")
+    deferred_sync: bool = constant(False, "whether entries of the owner are confirmed before they are durable")
+    force_limit: int = constant(1, "with deferred sync: how often a client forces its entries to be durable")
+    power_losses: int = constant(0, "with deferred sync: how often bookies lose power, and what is not durable; -1: there is no limit")
     versions: int = constant(0, "versions of the metadata up to which behaviours are explored; 0: as many as come")
 
     add_entry_request: ClassVar[type[AddEntryRequest]] = AddRequest
@@ -129,6 +187,47 @@ class RunningStore(Store):
     gave_up: PerKey[ModelValue, Bookies] = per_key(lambda protocol: protocol.clients, frozenset())
     failed_reads: PerKey[ModelValue, frozenset[FailedRead]] = per_key(lambda protocol: protocol.clients, frozenset())
     writes: PerKey[ModelValue, frozenset[MetadataWrite]] = per_key(lambda protocol: protocol.clients, frozenset())
+    without_power: int = state(0)
+    period: PerKey[ModelValue, int] = per_key(lambda protocol: protocol.bookies, 1)
+    """Periods of a bookie end when it has made all that it has durable, or loses power; ``lost_periods``: those that ended so."""
+    lost_periods: PerKey[ModelValue, frozenset[int]] = per_key(lambda protocol: protocol.bookies, frozenset())
+    added_in: PerKey[ModelValue, PerKey[int, int]] = per_key(
+        lambda protocol: protocol.bookies,
+        per_key(lambda protocol: protocol.entry_ids if protocol.deferred_sync else (), 0),
+    )
+    """The period in which a bookie has confirmed an entry that was not durable; 0: it is."""
+    connection: PerKey[ModelValue, PerKey[ModelValue, int]] = per_key(
+        lambda protocol: protocol.clients, per_key(lambda protocol: protocol.bookies, 0)
+    )
+    """The number of the connection of a client to a bookie; ``served``: the last one over which a bookie was asked, ``gone``: that ended when it lost power."""
+    served: PerKey[ModelValue, PerKey[ModelValue, int]] = per_key(
+        lambda protocol: protocol.bookies, per_key(lambda protocol: protocol.clients, -1)
+    )
+    gone: PerKey[ModelValue, PerKey[ModelValue, int]] = per_key(
+        lambda protocol: protocol.bookies, per_key(lambda protocol: protocol.clients, -1)
+    )
+    forces: PerKey[ModelValue, int] = per_key(lambda protocol: protocol.clients, 0)
+    force: PerKey[ModelValue, PerKey[int, Force | None]] = per_key(
+        lambda protocol: protocol.clients, per_key(lambda protocol: protocol.force_numbers, None)
+    )
+    forced: PerKey[ModelValue, int] = per_key(lambda protocol: protocol.clients, 0)
+    """Up to which entry an owner knows all to be durable."""
+    done_adding: PerKey[ModelValue, bool] = per_key(lambda protocol: protocol.clients, False)
+    """Whether an owner has lost a connection over which it had sent what it has not forced: it can only close the ledger."""
+    follower: PerKey[ModelValue, Follower] = per_key(lambda protocol: protocol.followers, Follower)
+    denials: PerKey[ModelValue, frozenset[Denial]] = per_key(lambda protocol: protocol.followers, frozenset())
+    read_up_to: PerKey[ModelValue, int] = per_key(lambda protocol: protocol.followers, 0)
+    misses: PerKey[ModelValue, bool] = per_key(lambda protocol: protocol.followers, False)
+    """Whether a reader was told that there is no entry which it had reason to take for committed."""
+    shown: PerKey[ModelValue, PerKey[int, bool]] = per_key(
+        lambda protocol: protocol.bookies,
+        per_key(lambda protocol: protocol.entry_ids if protocol.followers else (), False),
+    )
+    """Whether a bookie has ever sent an entry to a reader; ``denied``: whether it has said that it has none."""
+    denied: PerKey[ModelValue, PerKey[int, bool]] = per_key(
+        lambda protocol: protocol.bookies,
+        per_key(lambda protocol: protocol.entry_ids if protocol.followers else (), False),
+    )
     network: Network = network(
         {
             AddRequest: (Store.clients, Store.bookies),
@@ -137,6 +236,8 @@ class RunningStore(Store):
             FenceResponse: (Store.bookies, Store.clients),
             EntryRead: (Store.clients, Store.bookies),
             EntryReadResponse: (Store.bookies, Store.clients),
+            ForceLedgerRequest: (Store.clients, Store.bookies),
+            ForceLedgerResponse: (Store.bookies, Store.clients),
         },
         duplicates=True,
     )
@@ -150,6 +251,28 @@ class RunningStore(Store):
         "both-copies": configuration(**TWO_COPIES, ack_quorum=2, doc="two copies of each entry, and both are needed"),
         "crash": configuration(
             **ONE_COPY, clients=2, bookies=1, failures=0, crashes=1, versions=3, doc="a bookie crashes, and comes back in limbo"
+        ),
+        "two-failures": configuration(**{**RECOVERED, "failures": 2}, doc="one copy, and bookies are given up twice"),
+        "two-entries-recovered": configuration(**RECOVERED, **TWO_ENTRIES, doc="one copy of each of two entries, and a recovery"),
+        "two-recoveries": configuration(
+            **{**RECOVERED, "clients": 3, "failures": 0, "versions": 4},
+            **TWO_ENTRIES,
+            bookies=1,
+            doc="two entries on one bookie, and two recoveries besides the owner",
+        ),
+        "two-copies-crash": configuration(
+            **TWO_COPIES, ack_quorum=1, crashes=1, doc="two copies, one of which is enough, and a bookie crashes"
+        ),
+        "both-copies-crash": configuration(
+            **TWO_COPIES, ack_quorum=2, crashes=1, doc="two copies, both of which are needed, and a bookie crashes"
+        ),
+        "deferred-sync": configuration(
+            **DEFERRED, **TWO_ENTRIES, doc="entries are confirmed before they are durable, and a bookie loses power"
+        ),
+        "deferred-sync-recovered": configuration(**DEFERRED, clients=2, doc="the same with a recovery"),
+        "reader": configuration(**OWNER, followers=1, doc="somebody reads while the owner writes, and changes the ensemble"),
+        "reader-recovered": configuration(
+            **RECOVERED, bookies=1, failures=0, followers=1, doc="somebody reads while the ledger is written and recovered"
         ),
         "fenced-bookies-add": configuration(
             **RECOVERED, bookies=1, fenced_bookies_refuse=False, expect=LOSS, doc="a bookie that is fenced takes entries of the owner"
@@ -168,7 +291,7 @@ class RunningStore(Store):
             **RECOVERED, recovery_starts_at_fragment=False, expect=LOSS, doc="recovery believes a bookie that came late"
         ),
         "reads-move-on": configuration(
-            **RECOVERED, recovery_reads_stay=False, expect=LOSS, doc="recovery reads from the ensemble that it has changed to"
+            **RECOVERED, **TWO_ENTRIES, recovery_reads_stay=False, expect=LOSS, doc="recovery reads from the ensemble that it has changed to"
         ),
         "fragments-at-once": configuration(
             **RECOVERED,
@@ -252,11 +375,51 @@ class RunningStore(Store):
         entry_id = one_of(self.readable_ids)
         return self.network.receive(kind, source=source, to=to, topic=entry_id, where=where).message
 
-    def _store(self, b: ModelValue, entry: Entry) -> None:
-        self.stored[b][entry.id] = True
+    def _store(self, b: ModelValue, c: ModelValue, add: AddEntryRequest) -> None:
+        assert isinstance(add, AddRequest)
+        entry_id = add.entry.id
+        if self.deferred_sync and not add.recovery:
+            self._serve(b, c, add.connection)
+            if not self._is_durable(b, entry_id):
+                self.added_in[b][entry_id] = self.period[b]
+        elif self.deferred_sync:
+            self.added_in[b][entry_id] = 0
+        self.stored[b][entry_id] = True
+
+    def _is_durable(self, b: ModelValue, entry_id: int) -> bool:
+        """Whether a bookie keeps an entry when it loses power."""
+        period = self.added_in[b][entry_id]
+        return self.stored[b][entry_id] and period != self.period[b] and period not in self.lost_periods[b]
+
+    def _serve(self, b: ModelValue, c: ModelValue, connection: int) -> None:
+        """A bookie is asked over a connection. One that ended when it lost power is no more."""
+        require(connection > self.gone[b][c])
+        if connection > self.served[b][c]:
+            self.served[b][c] = connection
 
     def _stored(self, b: ModelValue, entry_id: int) -> Entry | None:
         return Entry(entry_id, entry_id) if entry_id in self.entry_ids and self.stored[b][entry_id] else None
+
+    def _stores_any(self, b: ModelValue) -> bool:
+        return any(self.stored[b][entry_id] for entry_id in self.entry_ids)
+
+    def _lac_of_last(self, b: ModelValue) -> int:
+        # Which entry is the last was looked up before the bookie answers. Its LAC is at most the highest that the bookie was told.
+        return one_of(range(self.bookie[b].lac + 1))
+
+    @property
+    def force_numbers(self) -> range:
+        """The numbers that forces of a client have."""
+        return range(1, self.force_limit + 1) if self.deferred_sync else range(1, 1)
+
+    def _add_request(self, c: ModelValue, b: ModelValue, entry: Entry, lac: int, recovery: bool) -> AddEntryRequest:
+        require(recovery or not self.done_adding[c])
+        connection = self.connection[c][b] if self.deferred_sync and not recovery else 0
+        return AddRequest(entry, lac, recovery, connection)
+
+    def _lac(self, c: ModelValue) -> int:
+        is_owner = self.client[c].recovery_phase is RecoveryPhase.NOT_STARTED
+        return lac_of_owner(self.client[c].lac, self.forced[c], self.deferred_sync and is_owner)
 
     def _pending_add_ops(self, c: ModelValue) -> list[PendingAddOp]:
         client, pending = self.client[c], self.pending[c]
@@ -329,11 +492,19 @@ class RunningStore(Store):
     def client_gives_up_on_add(self, c: ModelValue, b: ModelValue) -> None:
         """A bookie has not confirmed an add in time, or can not."""
         client = self.client[c]
-        require(client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE, Status.IN_RECOVERY))
+        recovery = client.status is Status.IN_RECOVERY
+        require(recovery or client.status in (Status.OPEN, Status.CHANGING_ENSEMBLE))
+        require(client.written_back if recovery else client.lap)
         require(b in self._ensemble(c))
         require(b not in self.gave_up[c])
         self._fail()
         self.gave_up[c] |= {b}
+
+    @action(c=Store.clients, b=Store.bookies)
+    def client_finds_bookie_working(self, c: ModelValue, b: ModelValue) -> None:
+        """A bookie that a client has given up on, and has not replaced, has confirmed what was sent later: it has not failed any more."""
+        require(b in self.gave_up[c])
+        self.gave_up[c] -= {b}
 
     @action(c=Store.clients, b=Store.bookies)
     def client_sends_add_again(self, c: ModelValue, b: ModelValue) -> None:
@@ -344,7 +515,7 @@ class RunningStore(Store):
         op = one_of(self._pending_add_ops(c))
         require(b in self._write_set(op.entry.id, self._ensemble(c)) and b not in client.confirmed[op.entry.id])
         self._fail()
-        self._send_add(c, op.entry, (b,), recovery)
+        self._send_add(c, op, (b,), recovery)
 
     @action(c=Store.clients, b=Store.bookies)
     def client_gives_up_on_read(self, c: ModelValue, b: ModelValue) -> None:
@@ -358,13 +529,11 @@ class RunningStore(Store):
         while client.last_read > client.lap and self._is_decided(c, client.lap + 1):
             pass
 
-    def _may_write_back(self, c: ModelValue) -> bool:
-        # One response may decide the reads of two entries: the first is found, and sent before the second ends the recovery.
-        return self.client[c].status in (Status.IN_RECOVERY, Status.ABORTED)
-
     def _may_change_ensemble(self, c: ModelValue) -> bool:
         client = self.client[c]
         unheard = client.update is None or client.update.answer is Answer.LOST
+        if not may_replace_bookies(self.deferred_sync):
+            return False
         return client.status is Status.OPEN or (client.status is Status.CHANGING_ENSEMBLE and unheard)
 
     def _end_change(self, c: ModelValue) -> None:
@@ -390,6 +559,75 @@ class RunningStore(Store):
         seen = client.seen
         assert seen is not None
         self._write(c, seen)
+
+    # -- deferred sync -----------------------------------------------------------------------------------------------
+
+    @action(c=Store.clients)
+    def client_forces_ledger(self, c: ModelValue) -> None:
+        """The owner asks all bookies to make durable what they have confirmed."""
+        client = self.client[c]
+        require(self.deferred_sync and client.status is Status.OPEN and not self.done_adding[c])
+        require(is_beyond(client.lac, self._lac(c)))
+        number = self.forces[c] + 1
+        require(number <= self.force_limit)
+        self.forces[c] = number
+        self.force[c][number] = Force(client.lac)
+        self.network.send_all([(ForceLedgerRequest(number, self.connection[c][b]), b) for b in self._ensemble(c)], c)
+
+    @action(b=Store.bookies, c=Store.clients, by="b")
+    def bookie_forces_ledger(self, b: ModelValue, c: ModelValue) -> None:
+        """All that a bookie has confirmed is durable, and it says so."""
+        require(self.deferred_sync)
+        number = one_of(self.force_numbers)
+        force = self.network.receive(ForceLedgerRequest, source=c, to=b, topic=number).message
+        self._serve(b, c, force.connection)
+        self.period[b] += 1
+        self.network.send(ForceLedgerResponse(number), b, c)
+
+    @action(c=Store.clients, b=Store.bookies)
+    def client_receives_force_response(self, c: ModelValue, b: ModelValue) -> None:
+        """What was confirmed before the force is durable once every bookie says so: then the LAC of the owner goes on."""
+        require(self.deferred_sync and self.client[c].status is Status.OPEN and not self.done_adding[c])
+        number = one_of(self.force_numbers)
+        self.network.receive(ForceLedgerResponse, source=b, to=c, topic=number)
+        force = self.force[c][number]
+        require(force is not None)
+        assert force is not None
+        force = force.replace(forced=force.forced | {b})
+        self.force[c][number] = force
+        if is_forced(force.forced, self._ensemble(c)) and is_beyond(force.entry_id, self.forced[c]):
+            self.forced[c] = force.entry_id
+
+    @action(c=Store.clients, b=Store.bookies)
+    def client_loses_connection(self, c: ModelValue, b: ModelValue) -> None:
+        """A connection is gone, and perhaps what the bookie had confirmed: a force over the next one would not tell."""
+        client = self.client[c]
+        require(self.deferred_sync and client.status is not None and client.recovery_phase is RecoveryPhase.NOT_STARTED)
+        self._fail()
+        self.connection[c][b] += 1
+        if client.status is Status.OPEN and b in self._ensemble(c):
+            if not outlives_connection(client.lap, self.forced[c], self.deferred_sync):
+                self.done_adding[c] = True
+
+    @action(b=Store.bookies)
+    def bookie_loses_power(self, b: ModelValue) -> None:
+        """A bookie loses power, and comes back. What was not durable may be lost, and all connections to it are."""
+        require(self.deferred_sync)
+        if self.power_losses >= 0:
+            require(self.without_power < self.power_losses)
+            self.without_power += 1
+        self.lost_periods[b] |= {self.period[b]}
+        self.period[b] += 1
+        for c in self.clients:
+            self.gone[b][c] = self.served[b][c]
+
+    @action(b=Store.bookies)
+    def bookie_loses_entry(self, b: ModelValue) -> None:
+        """An entry that was not durable when a bookie lost power is not there, and nobody has been shown it since."""
+        require(self.deferred_sync)
+        entry_id = one_of(self.entry_ids)
+        require(self.stored[b][entry_id] and self.added_in[b][entry_id] in self.lost_periods[b])
+        self.stored[b][entry_id] = False
 
     # -- metadata ----------------------------------------------------------------------------------------------------
 
@@ -469,7 +707,7 @@ class RunningStore(Store):
     def bookie_is_fenced(self, b: ModelValue, c: ModelValue) -> None:
         """A bookie that is asked to fences itself at once, and answers later."""
         require(not self.bookie[b].fenced)
-        entry_id = one_of((0, *self.readable_ids))
+        entry_id = one_of(range(self.readable_ids.stop))  # 0 stands for the last entry
         of_last = not entry_id
         asked = (
             self.network.in_flight(FenceRequest, c, b)
@@ -480,22 +718,114 @@ class RunningStore(Store):
         require(is_fenced_by_read(True, is_of_last_entry=of_last, protections=self.protections))
         self.bookie[b].fenced = True
 
-    @action(b=Store.bookies, c=Store.clients, by="b")
-    def bookie_sends_fencing_read_lac_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie is fenced, and answers with the LAC that came with its last entry."""
-        self.network.receive(FenceRequest, source=c, to=b)
-        require(answer_to_fence(key_matches=True, protections=self.protections) is Code.OK)
-        if is_fenced_by_read(True, is_of_last_entry=True, protections=self.protections):
-            self.bookie[b].fenced = True
-        self.network.send(FenceResponse(one_of(range(self.bookie[b].lac + 1))), b, c)
+    def _show(self, b: ModelValue, entry_id: int) -> None:
+        """A bookie shows an entry: it waits until that is durable."""
+        if self.deferred_sync:
+            self.added_in[b][entry_id] = 0
 
     @action(b=Store.bookies)
     def bookie_answers_read(self, b: ModelValue) -> None:
-        """Somebody reads, and gets the entry if the bookie has it. In limbo a bookie does not say that it has none."""
+        """Somebody reads of whom nothing more is told, and gets the entry if the bookie has it."""
+        self._answer_read(b)
+
+    def _answer_read(self, b: ModelValue) -> tuple[int, bool]:
+        """Which entry is read, and whether the bookie has it. In limbo it does not say that it has none."""
         entry_id = one_of(self.entry_ids)
         found = one_of((True, False))
         require(found == self.stored[b][entry_id])
         require(found or not (self.bookie[b].limbo and self.protections.limbo_is_unknown))
+        if found:
+            self._show(b, entry_id)
+        return entry_id, found
+
+    # -- readers -----------------------------------------------------------------------------------------------------
+
+    def _end_seen(self, f: ModelValue) -> int | None:
+        seen = self.follower[f].seen
+        return None if seen is None else end_of(seen)
+
+    def _may_read(self, f: ModelValue, entry_id: int) -> bool:
+        """Whether a reader has reason to take an entry for committed."""
+        follower = self.follower[f]
+        return follower.seen is not None and is_readable(entry_id, follower.lac, self._end_seen(f))
+
+    @action(f=followers)
+    def reader_reads_metadata(self, f: ModelValue) -> None:
+        """A reader reads the metadata as they are now."""
+        require(self.meta.metadata is not None)
+        self.follower[f].seen = self.meta.metadata
+        self.follower[f].has_looked = True
+
+    @action(f=followers)
+    def reader_learns_lac(self, f: ModelValue) -> None:
+        """A reader learns a higher LAC, which can only come from the owner of the ledger: whoever else writes tells one that the owner has told."""
+        follower = self.follower[f]
+        require(follower.seen is not None)
+        lac = one_of(self.entry_ids)
+        require(is_beyond(lac_of_reader(follower.lac, lac), follower.lac))
+        require(any(self._lac(c) >= lac for c in self.clients if self.client[c].recovery_phase is RecoveryPhase.NOT_STARTED))
+        follower.lac = lac_of_reader(follower.lac, lac)
+
+    @action(b=Store.bookies)
+    def bookie_answers_reader(self, b: ModelValue) -> None:
+        """A bookie answers a reader, who asks only for what it has reason to take for committed."""
+        require(self.followers)
+        entry_id, found = self._answer_read(b)
+        if found:
+            self.shown[b][entry_id] = True
+        else:
+            require(any(self._may_read(f, entry_id) for f in self.followers))
+            self.denied[b][entry_id] = True
+
+    @action(f=followers, b=Store.bookies)
+    def reader_receives_entry(self, f: ModelValue, b: ModelValue) -> None:
+        """A reader has an entry that it has asked for."""
+        entry_id = one_of(self.entry_ids)
+        require(self._may_read(f, entry_id))
+        require(self.shown[b][entry_id])
+        if entry_id > self.read_up_to[f]:
+            self.read_up_to[f] = entry_id
+
+    @action(f=followers, b=Store.bookies)
+    def reader_receives_no_entry(self, f: ModelValue, b: ModelValue) -> None:
+        """A bookie that a reader has asked for an entry has none."""
+        entry_id = one_of(self.entry_ids)
+        require(self._may_read(f, entry_id))
+        require(self.denied[b][entry_id])
+        self.denials[f] |= {Denial(b, entry_id)}
+        self.follower[f].has_looked = False
+
+    @action(f=followers)
+    def reader_finds_no_entry(self, f: ModelValue) -> None:
+        """All bookies that should have an entry, as the metadata say that the reader has read since, have denied it: there is none."""
+        entry_id = one_of(self.entry_ids)
+        seen = self.follower[f].seen
+        require(seen is not None and self.follower[f].has_looked)
+        assert seen is not None
+        write_set = self._write_set(entry_id, tuple(fragment_of(seen.fragments, entry_id).ensemble))
+        negative = frozenset(denial.bookie for denial in self.denials[f] if denial.entry_id == entry_id)
+        require(ordinary_read(False, negative, (), write_set) is Verdict.NEGATIVE)
+        self.misses[f] = True
+
+    @action(f=followers)
+    def reader_finds_end(self, f: ModelValue) -> None:
+        """A reader that waits for an entry is told that the ledger has ended before it."""
+        entry_id = one_of(self.readable_ids)
+        require(self._end_seen(f) is not None and not self._may_read(f, entry_id))
+
+    @invariant(f=followers, when=lambda protocol: not protocol.crashes)
+    def readers_find_what_is_committed(self, f: ModelValue) -> bool:
+        """No reader is told that there is no entry which is committed, as long as no bookie loses what is durable."""
+        return not self.misses[f]
+
+    @invariant(f=followers)
+    def nobody_has_read_what_is_cut_off(self, f: ModelValue) -> bool:
+        """What a reader has got is not cut off when the ledger is closed."""
+        metadata = self.meta.metadata
+        end = None if metadata is None else end_of(metadata)
+        return end is None or self.read_up_to[f] <= end
+
+    # -- bookies that lose what they had -------------------------------------------------------------------------------
 
     @action(b=Store.bookies)
     def bookie_crashes(self, b: ModelValue) -> None:

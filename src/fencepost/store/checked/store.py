@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 from fencepost import (
@@ -41,12 +42,13 @@ from fencepost import (
     state,
     subsets,
 )
-from fencepost.protocols.bookkeeper import ledger
+from fencepost.protocols.bookkeeper import current, ledger
 from fencepost.protocols.bookkeeper.current import (
     NOT_KNOWN,
     OWNERS,
     BookKeeper,
     ClientStatus,
+    PendingAddOp,
     ReadRequest,
     ReadResponse,
     ReadResult,
@@ -61,12 +63,10 @@ from fencepost.protocols.bookkeeper.ledger import (
     FenceRequest,
     FenceResponse,
     LedgerProtocol,
-    PendingAddOp,
     are_bookies,
     earliest_add,
     is_entry,
 )
-from fencepost.protocols.bookkeeper.limbo import LedgerOnBookie
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
 from fencepost.store.rules.adding import (
     AddOutcome,
@@ -87,7 +87,7 @@ from fencepost.store.rules.ensembles import (
     replaced,
     still_confirmed,
 )
-from fencepost.store.rules.fencing import answer_to_fence, fencing, is_fenced_by_read
+from fencepost.store.rules.fencing import answer_to_fence, fencing, is_fenced_by_read, says_fenced
 from fencepost.store.rules.metadata import (
     LedgerMetadata,
     LedgerStatus,
@@ -203,6 +203,12 @@ class Update(Record):
     answer: Answer
 
 
+class LedgerOnBookie(current.LedgerOnBookie):
+    """What a bookie knows of the ledger, and whether that is in limbo."""
+
+    limbo: bool = False
+
+
 class Client(Record):
     """What a client knows.
 
@@ -278,7 +284,7 @@ def _is_metadata(protocol: Any, metadata: LedgerMetadata) -> bool:
 
 
 def _is_pending(protocol: Any, op: PendingAddOp) -> bool:
-    return is_entry(protocol, op.entry) and op.fragment_id >= 1 and are_bookies(protocol, op.ensemble)
+    return is_entry(protocol, op.entry) and op.fragment_id >= 1 and are_bookies(protocol, op.ensemble) and op.lac >= 0
 
 
 TYPES: Mapping[str, Test] = {
@@ -287,6 +293,7 @@ TYPES: Mapping[str, Test] = {
     "bookie.entries": each(is_entry),
     "bookie.fenced": one_of_kind(bool),
     "bookie.lac": at_least(0),
+    "bookie.lac_of_last": at_least(0),
     "bookie.limbo": one_of_kind(bool),
     "client.status": or_none(one_of_kind(Status)),
     "client.seen": or_none(_is_metadata),
@@ -433,6 +440,11 @@ PUBLISHED: Mapping[str, Any] = {
     "reader.asked": lambda self, r: self.reader[r].asked - self.reader[r].answered,
 }
 """What the variables of `bookkeeper` are in a state of `store`. Those that are not named are the same in both."""
+
+
+@cache
+def _protections(switches: tuple[bool, ...]) -> Protections:
+    return Protections(**dict(zip(SWITCHES, switches, strict=True)))
 
 
 class Store(LedgerProtocol):
@@ -695,7 +707,7 @@ class Store(LedgerProtocol):
     @property
     def protections(self) -> Protections:
         """The protections that are switched on."""
-        return Protections(**{name: getattr(self, name) for name in SWITCHES})
+        return _protections(tuple([getattr(self, name) for name in SWITCHES]))
 
     # -- ensembles -----------------------------------------------------------------------------------------------------
 
@@ -755,13 +767,27 @@ class Store(LedgerProtocol):
 
     # -- what bookies keep ---------------------------------------------------------------------------------------------
 
-    def _store(self, b: ModelValue, entry: Entry) -> None:
-        """A bookie has an entry from now on."""
-        self.bookie[b].entries |= {entry}
+    def _store(self, b: ModelValue, c: ModelValue, add: AddEntryRequest) -> None:
+        """A bookie has an entry from now on, with the LAC that came with it."""
+        bookie = self.bookie[b]
+        bookie.entries |= {add.entry}
+        if bookie.is_last(add.entry.id):
+            bookie.lac_of_last = add.lac
+
+    def _show(self, b: ModelValue, entry_id: int) -> None:
+        """A bookie answers with an entry."""
 
     def _stored(self, b: ModelValue, entry_id: int) -> Entry | None:
         """The entry with this id, if a bookie has it."""
         return self.bookie[b].entry(entry_id)
+
+    def _stores_any(self, b: ModelValue) -> bool:
+        """Whether a bookie has any entry."""
+        return bool(self.bookie[b].entries)
+
+    def _lac_of_last(self, b: ModelValue) -> int:
+        """The LAC that came with the last entry of a bookie."""
+        return self.bookie[b].lac_of_last
 
     def _read_timed_out(self, c: ModelValue, b: ModelValue, entry_id: int) -> bool:
         """Whether the read of an entry, or the answer to it, was lost."""
@@ -776,7 +802,7 @@ class Store(LedgerProtocol):
         """A bookie stores an entry and the LAC that came with it."""
         add, code = self._receive_add(b, c)
         require(code is Code.OK)
-        self._store(b, add.entry)
+        self._store(b, c, add)
         self.bookie[b].lac = lac_of_bookie(self.bookie[b].lac, add.lac)
         self.network.send(self.add_entry_response(add.entry, add.recovery, success=True), b, c)
 
@@ -794,12 +820,17 @@ class Store(LedgerProtocol):
 
     @action(b=bookies, c=clients, by="b")
     def bookie_sends_fencing_read_lac_response(self, b: ModelValue, c: ModelValue) -> None:
-        """A bookie is fenced, and answers with its LAC. It need not have heard of the ledger before."""
+        """A bookie is fenced, and answers with its last entry, which tells a LAC. It need not have heard of the ledger before. In limbo it
+        does not say that it has none: then nobody takes it for fenced."""
         self.network.receive(FenceRequest, source=c, to=b)
         require(answer_to_fence(key_matches=True, protections=self.protections) is Code.OK)
+        bookie = self.bookie[b]
         if is_fenced_by_read(True, is_of_last_entry=True, protections=self.protections):
-            self.bookie[b].fenced = True
-        self.network.send(FenceResponse(self.bookie[b].lac), b, c)
+            bookie.fenced = True
+        lacks_all = bookie.limbo and not self._stores_any(b)
+        code = answer_to_read(stored=not lacks_all, known_ledger=True, limbo=bookie.limbo, protections=self.protections)
+        if says_fenced(code):
+            self.network.send(FenceResponse(self._lac_of_last(b)), b, c)
 
     @action(b=bookies, c=_clients_and_readers, by="b")
     def bookie_sends_read_response(self, b: ModelValue, c: ModelValue) -> None:
@@ -809,6 +840,8 @@ class Store(LedgerProtocol):
         if is_fenced_by_read(read.fence, protections=self.protections):
             bookie.fenced = True
         entry = self._stored(b, read.entry_id)
+        if entry is not None:
+            self._show(b, entry.id)
         code = answer_to_read(
             stored=entry is not None, known_ledger=True, limbo=bookie.limbo, protections=self.protections
         )
@@ -887,7 +920,7 @@ class Store(LedgerProtocol):
             else:
                 client.status = Status.OVERTAKEN
         elif client.status is Status.CLOSING:
-            if to_close(seen.status, ends_at(seen, client.lac, 0)) is not Next.DONE:
+            if to_close(seen.status, ends_at(seen, self._lac(c), 0)) is not Next.DONE:
                 client.status, client.version = Status.WITHDRAWN, None
             elif update.answer is Answer.REFUSED:
                 client.status, client.version = Status.FOUND_CLOSED, None
@@ -902,7 +935,7 @@ class Store(LedgerProtocol):
         """The ensemble was changed: bookies that left it no longer count for what is not committed."""
         client = self.client[c]
         left = frozenset(self._ensemble(c)) - frozenset(current_ensemble(metadata))
-        for entry_id in self.entry_ids[client.lac :]:
+        for entry_id in range(client.lac + 1, client.lap + 1):
             client.confirmed[entry_id] = still_confirmed(client.confirmed[entry_id], left, self.protections)
         client.seen, client.version = metadata, version
 
@@ -939,9 +972,8 @@ class Store(LedgerProtocol):
         require(client.status is Status.OPEN or changing)
         require(client.lap < self.send_limit)
         require(may_append(client.lap, client.lac, self.inflight_limit))
-        entry = Entry(client.lap + 1, client.lap + 1)
-        self._send_add(c, entry, self._write_set(entry.id, self._ensemble(c)), recovery=False)
-        self._push(c, entry)
+        op = self._push(c, Entry(client.lap + 1, client.lap + 1), recovery=False)
+        self._send_add(c, op, self._write_set(op.entry.id, self._ensemble(c)), recovery=False)
 
     @action(c=clients, b=bookies)
     def client_receives_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
@@ -986,7 +1018,7 @@ class Store(LedgerProtocol):
         assert client.seen is not None
         require(to_close(client.seen.status, ends_there=False) is Next.WRITE)
         client.status = Status.CLOSING
-        self._write(c, closed(client.seen, client.lac, 0))
+        self._write(c, closed(client.seen, self._lac(c), 0))
 
     # -- recovery ------------------------------------------------------------------------------------------------------
 
@@ -1010,7 +1042,7 @@ class Store(LedgerProtocol):
     def client_starts_recovery(self, c: ModelValue) -> None:
         """A client marks the ledger as in recovery, which it may be already."""
         client = self.client[c]
-        if not self.metadata_lags:
+        if not self.metadata_lags and client.status is None:
             self._open(c)
         require(client.status is Status.MARKING and client.update is None)
         assert client.seen is not None
@@ -1023,7 +1055,8 @@ class Store(LedgerProtocol):
         client.status = Status.IN_RECOVERY
         client.recovery_phase = RecoveryPhase.FENCING
         client.recovery_ensemble = self._ensemble(c)
-        self.network.send_all([(FenceRequest(), b) for b in client.recovery_ensemble], c)
+        request = FenceRequest()
+        self.network.send_all([(request, b) for b in client.recovery_ensemble], c)
 
     @action(c=clients, b=bookies)
     def client_receives_fencing_read_lac_response(self, c: ModelValue, b: ModelValue) -> None:
@@ -1060,7 +1093,8 @@ class Store(LedgerProtocol):
         client.last_read = entry_id
         client.fenced = frozenset()
         asked = self._write_set(entry_id, self._ensemble_to_read(c))
-        self.network.send_all([(self.read_request(entry_id, fence=True), b) for b in asked], c)
+        request = self.read_request(entry_id, fence=True)
+        self.network.send_all([(request, b) for b in asked], c)
 
     def _ensemble_to_read(self, c: ModelValue) -> Ensemble:
         return ensemble_to_read(self.client[c].recovery_ensemble, self._ensemble(c), self.protections)
@@ -1091,17 +1125,17 @@ class Store(LedgerProtocol):
         if entry is not None:
             client.no_such_entry[entry_id] = frozenset()
             client.found -= {entry}
-            self._push(c, Entry(entry_id, entry.data))
+            self._push(c, Entry(entry_id, entry.data), recovery=True)
             return True
         if is_end(verdict):
             client.last_recoverable_entry = entry_id - 1
         else:
             client.status = Status.ABORTED
         client.recovery_ensemble = ()
-        client.last_read = 0
         client.found = frozenset()
-        for other in self.readable_ids:
+        for other in range(entry_id, client.last_read + 1):
             client.no_such_entry[other] = frozenset()
+        client.last_read = 0
         return True
 
     @action(c=clients)
@@ -1109,15 +1143,17 @@ class Store(LedgerProtocol):
         """Recovery writes the first entry that it has sent to nobody yet to the current ensemble, whichever it was read from."""
         client = self.client[c]
         require(self._may_write_back(c))
-        unsent = [op.entry for op in self._pending_add_ops(c) if op.entry.id not in client.written_back]
+        unsent = [op for op in self._pending_add_ops(c) if op.entry.id not in client.written_back]
         require(unsent)
-        entry = min(unsent, key=lambda entry: entry.id)
-        self._send_add(c, entry, self._write_set(entry.id, self._ensemble(c)), recovery=True)
-        client.written_back |= {entry.id}
+        op = min(unsent, key=lambda op: op.entry.id)
+        self._send_add(c, op, self._write_set(op.entry.id, self._ensemble(c)), recovery=True)
+        client.written_back |= {op.entry.id}
 
     def _may_write_back(self, c: ModelValue) -> bool:
-        """Whether a client recovers the ledger."""
-        return self.client[c].status is Status.IN_RECOVERY
+        """Whether a client recovers the ledger. Where several entries are read at once, one answer may decide two reads: the first entry
+        is found and sent before the second ends the recovery."""
+        status = self.client[c].status
+        return status is Status.IN_RECOVERY or (status is Status.ABORTED and self.reads_in_flight > 1)
 
     @action(c=clients, b=bookies)
     def recovery_client_receives_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
@@ -1186,16 +1222,25 @@ class Store(LedgerProtocol):
         assert seen is not None
         return current_ensemble(seen)
 
-    def _push(self, c: ModelValue, entry: Entry) -> None:
+    def _push(self, c: ModelValue, entry: Entry, recovery: bool) -> PendingAddOp:
+        """An entry is to be committed. However often it is sent, it carries the LAC of now."""
         client = self.client[c]
         assert client.seen is not None
         client.lap = entry.id
-        self._add_pending(c, PendingAddOp(entry, len(client.seen.fragments), self._ensemble(c)))
+        lac = lac_to_carry(client.recovery_lac, client.lac, self.protections) if recovery else self._lac(c)
+        op = PendingAddOp(entry, len(client.seen.fragments), self._ensemble(c), lac)
+        self._add_pending(c, op)
+        return op
 
-    def _send_add(self, c: ModelValue, entry: Entry, to: Iterable[ModelValue], recovery: bool) -> None:
-        client = self.client[c]
-        lac = lac_to_carry(client.recovery_lac, client.lac, self.protections) if recovery else client.lac
-        self.network.send_all([(self.add_entry_request(entry, lac, recovery), b) for b in to], c)
+    def _send_add(self, c: ModelValue, op: PendingAddOp, to: Iterable[ModelValue], recovery: bool) -> None:
+        self.network.send_all([(self._add_request(c, b, op.entry, op.lac, recovery), b) for b in to], c)
+
+    def _add_request(self, c: ModelValue, b: ModelValue, entry: Entry, lac: int, recovery: bool) -> AddEntryRequest:
+        return self.add_entry_request(entry, lac, recovery)
+
+    def _lac(self, c: ModelValue) -> int:
+        """The LAC that a client tells: the last entry that is confirmed."""
+        return self.client[c].lac
 
     def _receive_add_confirmed_response(self, c: ModelValue, b: ModelValue) -> None:
         """Count in a confirmation.
@@ -1264,9 +1309,8 @@ class Store(LedgerProtocol):
         behind = [op for op in self._pending_add_ops(c) if self._is_behind(op, seen)]
         op = one_of([op for op in behind if not any(other.is_sent_before(op) for other in behind)])
         new = newly_asked(op.entry.id, op.ensemble, self._ensemble(c), self.write_quorum)
-        self._send_add(c, op.entry, new, recovery)
-        sent = PendingAddOp(op.entry, len(seen.fragments), self._ensemble(c))
-        self._replace_pending(c, op, sent)
+        self._send_add(c, op, new, recovery)
+        self._replace_pending(c, op, op.replace(fragment_id=len(seen.fragments), ensemble=self._ensemble(c)))
         if recovery:
             client.written_back |= {op.entry.id}
 
@@ -1347,7 +1391,7 @@ class Store(LedgerProtocol):
         if metadata is None or metadata.status is not LedgerStatus.CLOSED:
             return True
         statuses = {c: self.published_status(c) for c in self.clients}
-        lacs = {c: self.client[c].lac for c, status in statuses.items() if status in OWNERS}
+        lacs = {c: self._lac(c) for c, status in statuses.items() if status in OWNERS}
         closers = [c for c, lac in lacs.items() if statuses[c] is ClientStatus.CLOSED and lac == metadata.last_entry]
         return len(closers) == 1 and all(lac <= metadata.last_entry for lac in lacs.values())
 
@@ -1355,7 +1399,7 @@ class Store(LedgerProtocol):
     def all_acked_entries_are_readable(self, c: ModelValue, entry_id: int) -> bool:
         """What a client that owns the ledger or has closed it takes for committed is stored by a bookie of its ensemble,
         as long as no bookie loses its data."""
-        if self.client[c].lac < entry_id or self.published_status(c) not in (ClientStatus.OPEN, ClientStatus.CLOSED):
+        if self._lac(c) < entry_id or self.published_status(c) not in (ClientStatus.OPEN, ClientStatus.CLOSED):
             return True
         return any(self._stored(b, entry_id) is not None for b in self._write_set_of(entry_id))
 
@@ -1374,7 +1418,14 @@ class Store(LedgerProtocol):
         if self.client[c].status not in (Status.CLOSED, Status.FOUND_CLOSED):
             return True
         metadata = self.meta.metadata
-        return metadata is not None and ends_at(metadata, self.client[c].lac, 0)
+        return metadata is not None and ends_at(metadata, self._lac(c), 0)
+
+    @invariant(b=bookies)
+    def no_lac_beyond_the_end(self, b: ModelValue) -> bool:
+        """No bookie was told a LAC beyond the end of a ledger that is closed: a reader believes it, and reads what is cut off."""
+        metadata = self.meta.metadata
+        end = None if metadata is None else end_of(metadata)
+        return end is None or self.bookie[b].lac <= end
 
     @invariant(b=bookies)
     def no_out_of_order_entries(self, b: ModelValue) -> bool:
@@ -1413,6 +1464,8 @@ class Store(LedgerProtocol):
             "recovery_marks_first": lambda protocol: protocol.metadata_lags,
             "recovery_watches_metadata": False,
             "bookies_keep_highest_lac": True,
+            "bookies_tell_lac_of_last": True,
+            "adds_keep_lac": True,
             "strict_negative_reads": negatives_cover_quorum,
         },
         when=lambda protocol: protocol.is_published,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fencepost.protocols.bookkeeper.current import NOT_KNOWN, ReadRequest, ReadResponse, ReadResult, RecoveryPhase
-from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse, FenceRequest
+from fencepost.protocols.bookkeeper.ledger import AddEntryRequest, AddEntryResponse
 from fencepost.spec.context import Event
 from fencepost.spec.values import Message, ModelValue
 from fencepost.store.checked.store import Answer, Status
@@ -36,17 +36,14 @@ from fencepost.store.rules.ensembles import fragment_of, newly_asked, preferred
 from fencepost.store.rules.fencing import fencing
 from fencepost.store.rules.metadata import LedgerStatus, current_ensemble
 from fencepost.store.rules.quorums import write_set
-from fencepost.store.rules.recovery import lac_to_carry, may_close, may_read_ahead
+from fencepost.store.rules.recovery import may_close, may_read_ahead
 
 REASONS: Mapping[str, str] = {
     "late fence": "a recovery reads as soon as enough bookies are fenced: no higher LAC that comes later is heard",
-    "lac of resend": "an entry that is sent again, to other bookies, carries the LAC that it was first sent with",
-    "lac of last entry": "a bookie tells the LAC of its last entry, which may have been written back with a lower one",
-    "limbo and fencing": "a bookie in limbo that has no entry does not say that it is fenced",
     "order of bookies": "a client takes bookies that it has not replaced before, where the protocol takes any",
     "length": "a recovery needs the length of the ledger from the last entry, which no bookie has any more",
     "read elsewhere": "a reader that has found nothing looks at the metadata again, and then asks other bookies",
-    "lac of reader": "bookies in limbo do not tell a reader their LAC",
+    "lac of reader": "a reader that begins knows the LAC of bookies' last entries, and none of bookies in limbo",
 }
 """Why the roles do not follow a behaviour of the protocol that is right all the same."""
 
@@ -104,16 +101,12 @@ def _consume(system: System, step: Taken, c: ModelValue) -> None:
     to."""
     who = name(c)
     for b, message, lost in step.sent(c):
-        if isinstance(message, AddEntryRequest):
-            first = system.first_lac.setdefault((who, message.entry.id), message.lac)
-            if message.lac != first:
-                raise NotRealisable("lac of resend")
         system.send(who, name(b), message, lost)
     wanted, looked_at = system.outbox.get(who, ()), system.looked_at.get(who, 0)
     if not wanted or wanted[-1].txn <= looked_at:
         return
     system.looked_at[who] = wanted[-1].txn
-    expected, kept = owed(system, step.before, step.after, c), []
+    expected, kept = owed(step.before, step.after, c), []
     for each in wanted:
         message = each.message
         if each.txn > looked_at:
@@ -131,17 +124,16 @@ def _is_again(after: Protocol, c: ModelValue, b: str, message: Message) -> bool:
     return bool(after.network.is_known(message, c, to))
 
 
-def owed(system: System, before: Protocol, after: Protocol, c: ModelValue) -> set[tuple[str, Message]]:
+def owed(before: Protocol, after: Protocol, c: ModelValue) -> set[tuple[str, Message]]:
     """What a client may send by steps that a role takes at once, in this state, or might have in the one before."""
     client, found = after.client[c], set[tuple[str, Message]]()
-    # A recovery that aborts may have written back entries that it found before the one that nobody can tell of.
+    # A recovery that aborts has written back the entries that it found before the one that nobody can tell of.
     if client.status in (Status.OPEN, Status.IN_RECOVERY, Status.CLOSING_RECOVERED, Status.ABORTED):
         assert client.seen is not None
         recovery = client.status is not Status.OPEN
         ensemble = current_ensemble(client.seen)
         for op in {*client.pending_add_ops, *before.client[c].pending_add_ops}:
-            lac = lac_to_carry(client.recovery_lac, client.lac, after.protections) if recovery else client.lac
-            add = AddEntryRequest(op.entry, system.first_lac.get((name(c), op.entry.id), lac), recovery)
+            add = AddEntryRequest(op.entry, op.lac, recovery)
             bookies = newly_asked(op.entry.id, op.ensemble, ensemble, after.write_quorum)
             if recovery and op.entry.id not in client.written_back:
                 bookies = [*bookies, *write_set(op.entry.id, op.ensemble, after.write_quorum)]
@@ -177,13 +169,6 @@ def is_to_close(s: Protocol, c: ModelValue) -> bool:
 def _bookie_answers(system: System, step: Taken, b: ModelValue, c: ModelValue) -> None:
     source, to, message = step.received()
     txn, request = system.take(name(source), name(to), message)
-    before = step.before.bookie[b]
-    carried = system.carried[name(b)]
-    if isinstance(message, FenceRequest):
-        if before.limbo and not before.entries:
-            raise NotRealisable("limbo and fencing")
-        if (carried[max(carried)] if carried else 0) != before.lac:
-            raise NotRealisable("lac of last entry")
     response = system.ask(name(b), txn, request)
     try:
         told = response_told(message, response)
@@ -192,8 +177,6 @@ def _bookie_answers(system: System, step: Taken, b: ModelValue, c: ModelValue) -
     expected = next((sent for _, sent, _ in step.sent(b)), None)
     if told != expected:
         raise Difference(f"what {b} answers to {c}", expected, told)
-    if isinstance(message, AddEntryRequest) and step.action == "bookie_sends_add_confirmed_response":
-        system.carried[name(b)] = {**carried, message.entry.id: message.lac}
     for to, sent, lost in step.sent(b):
         system.answer(name(b), name(to), sent, txn, response, lost)
 
@@ -410,10 +393,9 @@ def _reader_sends(system: System, step: Taken, r: ModelValue, entry_id: int) -> 
     assert metadata is not None
     if metadata.status is not LedgerStatus.CLOSED:
         ensemble = current_ensemble(metadata)
-        if any(before.bookie[b].limbo for b in ensemble):
+        told = max(before.bookie[b].lac_of_last for b in ensemble)
+        if any(before.bookie[b].limbo for b in ensemble) or told < max(before.bookie[b].lac for b in ensemble):
             raise NotRealisable("lac of reader")
-        if max(system._lac_of(name(b)) for b in ensemble) < max(before.bookie[b].lac for b in ensemble):
-            raise NotRealisable("lac of last entry")
     system.add_reader(who)
     system.call(who, "open")
     system.answer_read(who)

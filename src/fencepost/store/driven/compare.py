@@ -79,6 +79,7 @@ def _bookie(system: System, after: Protocol, b: ModelValue) -> Iterator[tuple[st
     yield f"bookie.{b}.entries", frozenset(expected.entries), stored
     yield f"bookie.{b}.fenced", expected.fenced, ledger.fenced
     yield f"bookie.{b}.lac", expected.lac, ledger.lac + 1
+    yield f"bookie.{b}.lac_of_last", expected.lac_of_last, system.lac_of_last(who)
     yield f"bookie.{b}.limbo", expected.limbo, ledger.limbo
 
 

@@ -129,7 +129,7 @@ def request_told(request: Request) -> Message:
 
 def response_told(asked: Message, response: Response) -> Message | None:
     """What an answer is in the protocol, where such a message was ``asked``; None: one that leaves it open whether
-    there is the entry.
+    there is an entry.
 
     Raises :class:`NoCounterpart` if it is nothing there.
     """
@@ -147,7 +147,7 @@ def response_told(asked: Message, response: Response) -> Message | None:
         if isinstance(asked, ReadRequest) and response.entry_id == asked.entry_id - 1:
             return ReadResponse(asked.entry_id, entry_in(response.body, response.entry_id), asked.fence)
     elif (
-        isinstance(asked, ReadRequest)
+        isinstance(asked, (FenceRequest, ReadRequest))
         and isinstance(response, ReadAnswer)
         and response.code is Code.UNKNOWN_LEDGER_STATE
     ):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from fencepost.spec.values import Message
 from fencepost.store.driven.copies import Numbers, copied
 from fencepost.store.driven.mapping import CREATION_TOKEN, LEDGER, PASSWORD, NoCounterpart, request_told
+from fencepost.store.entries import header
 from fencepost.store.messages import NO_ENTRY_YET, ReadEntry, ReadLac, Request, Response
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.roles.interface import (
@@ -109,11 +110,8 @@ class System:
         self.results: dict[str, tuple[Result, ...]] = {}
         self.metadata: LedgerMetadata | None = None
         self.version = 0
-        self.carried: dict[str, dict[int, int]] = {b: {} for b in bookies}
-        """Of the behaviour: the LAC that each entry of a bookie last came with; ``first_lac``: that an entry was first
-        sent with by a client; ``left``: who has left its ensemble."""
-        self.first_lac: dict[tuple[str, int], int] = {}
         self.left: dict[str, frozenset[str]] = {}
+        """Of the behaviour: who has left the ensemble of a client."""
 
     def fork(self) -> System:
         """A system that is as this one is, and goes on by itself."""
@@ -167,7 +165,7 @@ class System:
         """A bookie has lost everything, and is back in limbo."""
         self.roles[b] = Bookie(self.protections)
         self.own.add(b)
-        self.stored[b], self.carried[b] = {}, {}
+        self.stored[b] = {}
         self._give_bookie(b, Call(1, "enter limbo", (LEDGER,)))
 
     # -- bookies -------------------------------------------------------------------------------------------------------
@@ -224,7 +222,7 @@ class System:
             else:
                 raise Difference(f"what {c} wants done", "nothing else", effect)
         # Whoever knows most answers first: a reader does not wait for all.
-        for send in sorted(detour, key=lambda send: self._lac_of(send.bookie), reverse=True):
+        for send in sorted(detour, key=lambda send: self.lac_of_last(send.bookie), reverse=True):
             self.give(c, Received(send.txn, send.bookie, self.ask(send.bookie, send.txn, send.request)))
 
     def _is_detour(self, c: str, request: Request) -> bool:
@@ -233,9 +231,10 @@ class System:
         reads_length = type(request) is ReadEntry and not request.fence and isinstance(self.roles[c], Recoverer)
         return reads_length or type(request) is ReadLac
 
-    def _lac_of(self, b: str) -> int:
-        carried = self.carried[b]
-        return carried[max(carried)] if carried else 0
+    def lac_of_last(self, b: str) -> int:
+        """The LAC in the last entry of a bookie, as the protocol counts."""
+        stored = self.stored[b]
+        return header(stored[max(stored)])[2] + 1 if stored else 0
 
     def _want(self, c: str, send: Send) -> None:
         try:

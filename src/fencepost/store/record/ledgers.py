@@ -149,7 +149,7 @@ class Ledgers:
 class _Followed:
     """One ledger, which is read whenever it has changed, one reading at a time."""
 
-    __slots__ = ("has_changed", "is_gone", "is_reading", "ledger", "ledgers", "version")
+    __slots__ = ("has_changed", "is_gone", "is_new", "is_reading", "ledger", "ledgers", "version")
 
     def __init__(self, ledgers: Ledgers, ledger: int, version: int | None) -> None:
         self.ledgers = ledgers
@@ -158,6 +158,7 @@ class _Followed:
         self.has_changed = False
         self.is_reading = False
         self.is_gone = False
+        self.is_new = version == _NEVER
 
     def read(self) -> None:
         """Read it, at once or once more after the reading that is under way."""
@@ -178,7 +179,7 @@ class _Followed:
                 except NoSuchLedgerError:
                     if not self.is_gone:
                         self._emit("metadata_gone", {"version": None if self.version == _NEVER else self.version})
-                    self.is_gone, self.version = True, _NEVER
+                    self.is_gone, self.is_new, self.version = True, True, _NEVER
                 except UnknownLayoutError as error:
                     self._emit("metadata_unreadable", {"reason": str(error)})
                 except MetadataServiceError as error:
@@ -198,7 +199,7 @@ class _Followed:
             self._emit("metadata_missed", {"first": known + 1, "last": version - 1})
         self.ledgers.seen += 1
         self.version = version
-        self._emit("metadata_seen", {"version": version, "metadata": described(found.metadata)})
+        self._emit("metadata_seen", {"version": version, "metadata": described(found.metadata), "new": self.is_new})
 
     def _emit(self, action: str, parameters: dict[str, Any]) -> None:
         self.ledgers.trace.emit(action, str(self.ledger), parameters, actor="metadata")
