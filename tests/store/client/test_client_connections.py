@@ -88,6 +88,23 @@ def test_a_bookie_that_is_not_there_leaves_everything_unanswered_and_is_tried_ag
     alone(test)
 
 
+def test_roles_hear_that_a_connection_is_gone_before_what_is_unanswered() -> None:
+    async def test() -> None:
+        home = Home(0)
+
+        class Told(Asker):
+            def unanswered(self, txn: int, bookie: str) -> None:
+                home.events.append("unanswered")
+
+        connection = Connection("b", home, QUICK)
+        connection.send(Told(), 1, ListEntries(1))
+        await until(lambda: "unanswered" in home.events, "the end of the attempt")
+        assert home.events == ["failed", "disconnected", "unanswered"]
+        connection.close()
+
+    alone(test)
+
+
 @pytest.mark.parametrize(
     "said",
     [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\0", frame(b"nonsense"), frame(b"\x0a\x02\x08\x03"), b"HTTP/1.1 400 Bad Request\r\n"],

@@ -89,7 +89,7 @@ def test_a_connection_that_breaks_loses_what_is_on_it_and_its_client_learns_that
     net.ask("one", 1, 2)
     net.network.lose(net.client.connections["one"], noticed=True)
     net.run(PATIENCE // 2)
-    assert (net.one.got, net.client.told) == ([], [-1, -2, "lost one"])
+    assert (net.one.got, net.client.told) == ([], ["lost one", -1, -2])
     net.ask("one", 3)
     net.run()
     assert net.client.told[3:] == [3]
@@ -104,7 +104,7 @@ def test_a_half_open_connection_is_noticed_when_no_answer_comes() -> None:
     net.run(PATIENCE // 2)
     assert net.client.told == [1]
     net.run()
-    assert net.client.told == [1, -2, "lost one"]
+    assert net.client.told == [1, "lost one", -2]
 
 
 def test_a_server_that_was_started_anew_tells_that_it_knows_nothing_of_a_connection() -> None:
@@ -115,7 +115,7 @@ def test_a_server_that_was_started_anew_tells_that_it_knows_nothing_of_a_connect
     net.one.starts += 1
     net.ask("one", 2)
     net.run(net.schedule.now + PATIENCE // 2)
-    assert net.client.told == [1, -2, "lost one"]
+    assert net.client.told == [1, "lost one", -2]
 
 
 def test_what_is_sent_over_a_clogged_link_comes_when_it_is_free() -> None:

@@ -439,7 +439,10 @@ class Connection:
             self.trace.emit(what, parameters={"bookie": self.bookie, "connection": link.address})
 
     def _break(self) -> None:
-        """All that was asked is unanswered."""
+        """All that was asked is unanswered. Roles are told of the connection first.
+
+        A writer that ends with its connection must not act on what is unanswered before it knows.
+        """
         if self.is_closed:
             return
         unanswered, self.waiting = self.waiting, {}
@@ -447,10 +450,10 @@ class Connection:
         self.outgoing = []
         self.unanswered_size -= sum(size for _, _, _, size, _ in unanswered.values())
         self.client.failed(self.bookie)
+        self.client.disconnected(self.bookie)
         self._unanswered_rows(unanswered_rows)
         for asking, txn, *_ in unanswered.values():
             asking.unanswered(txn, self.bookie)
-        self.client.disconnected(self.bookie)
 
     def close(self) -> None:
         """Close the connection; nothing more is told of requests."""

@@ -206,14 +206,14 @@ class SimNetwork:
             client.answered(txn, connection.server.name, response)
 
     def _reset(self, connection: Connection) -> None:
-        """The client learns that a connection is gone."""
+        """The client learns that a connection is gone, and then that what it asked is unanswered."""
         usable, connection.usable = connection.usable, False
+        unanswered = sorted(connection.waiting)
         if usable and connection.client.alive:
             self._tell("disconnected", connection)
-        for txn in sorted(connection.waiting):
-            self._give_up(connection, txn)
-        if usable and connection.client.alive:
             connection.client.disconnected(connection.server.name)
+        for txn in unanswered:
+            self._give_up(connection, txn)
 
     def _check(self, connection: Connection) -> None:
         """Give up the requests whose time is over. That shows a client that nothing comes through a half-open connection."""
