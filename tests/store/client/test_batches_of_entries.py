@@ -41,7 +41,7 @@ async def written(cluster: Cluster, store: Any, data: list[bytes] = DATA, **sett
 
 
 @pytest.mark.parametrize("sizes", [(3, 3, 2), (5, 3, 2), (4, 2, 2), (1, 1, 1)])
-@pytest.mark.parametrize("digest", ["crc32c", "hmac"])
+@pytest.mark.parametrize("digest", ["crc32c", "crc32", "hmac"])
 def test_batches_have_all_entries_in_order(sizes: tuple[int, int, int], digest: str) -> None:
     async def test(cluster: Cluster) -> None:
         store = await cluster.connect()

@@ -1,6 +1,7 @@
 """What the compiled loops are made of, against Python's own."""
 
 import struct
+import zlib
 
 import google_crc32c
 import numpy as np
@@ -9,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.store.rows import native
-from fencepost.store.rows.native import copy, crc32c, inner, load_int32, load_int64, njit, store_int32, store_int64
+from fencepost.store.rows.native import (
+    copy,
+    crc32,
+    crc32c,
+    inner,
+    load_int32,
+    load_int64,
+    njit,
+    store_int32,
+    store_int64,
+)
 
 
 @njit
@@ -62,6 +73,12 @@ def test_checksums_are_those_of_the_library(before, data, skipped, left):
 def test_checksums_of_long_data_are_those_of_the_library(size, start, random):
     data = random.randbytes(start + size)
     assert crc32c(_array(data), start, len(data), 0) == google_crc32c.value(data[start:])
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200), st.integers(0, 40), st.integers(0, 40))
+def test_crc32_is_that_of_zlib(before, data, skipped, left):
+    start, stop = min(skipped, len(data)), max(min(skipped, len(data)), len(data) - left)
+    assert crc32(_array(data), start, stop, zlib.crc32(before)) == zlib.crc32(data[start:stop], zlib.crc32(before))
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1), st.integers(0, 9))

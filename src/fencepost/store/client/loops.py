@@ -19,7 +19,6 @@ from fencepost.store.messages import AddEntry
 from fencepost.store.roles.adds import PLAIN, Masks
 from fencepost.store.roles.interface import AddBatch
 from fencepost.store.rows import ready
-from fencepost.store.rules.metadata import DigestType
 from fencepost.store.rules.protections import Protections
 
 if TYPE_CHECKING:
@@ -154,10 +153,10 @@ class RowLoops:
         if loops is None or len(entries) == 1:  # one alone costs less without rows
             return PLAIN.batch(digests, first, length, entries)
         np, key = loops.np, first.master_key
-        count, is_crc32c = len(entries), digests.digest_type is DigestType.CRC32C
+        count, digest_type = len(entries), digests.digest_type.value
         sizes = np.fromiter(map(len, entries), np.int64, count)
         total = int(sizes.sum())
-        if is_crc32c or not digests.size:
+        if digest_type in (loops.CRC32C, loops.CRC32) or not digests.size:
             made = np.empty((0, digests.size), np.uint8)
         else:
             made = _digests(np, digests, first, length, entries)
@@ -168,7 +167,7 @@ class RowLoops:
         size = 0
         for start, stop, data in portions:
             end = loops.add_parts(
-                np.frombuffer(data, np.uint8), sizes[start:stop], made[start:stop], is_crc32c, first.ledger, first.entry_id + start, first.lac,
+                np.frombuffer(data, np.uint8), sizes[start:stop], made[start:stop], digest_type, first.ledger, first.entry_id + start, first.lac,
                 length, of_key, first.deferred_sync, parts[size:], table[start:stop],
             )  # fmt: skip
             table[start:stop, [loops.PART, loops.BODY]] += size

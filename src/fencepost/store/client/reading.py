@@ -18,7 +18,7 @@ from fencepost.store.roles.interface import EntriesRead, ReadOn, Trace
 from fencepost.store.roles.reader import Reader
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import fragment_of
-from fencepost.store.rules.metadata import DigestType, LedgerMetadata
+from fencepost.store.rules.metadata import LedgerMetadata
 from fencepost.store.rules.quorums import write_set
 from fencepost.store.rules.reading import least_asked, may_wait, order_to_ask, place_to_ask
 
@@ -423,13 +423,13 @@ class Stretch(Reading):
         """See :class:`Reading`."""
         role = self.readings.role
         digests, loops = role.digests, self.loops
-        is_crc32c = digests.digest_type is DigestType.CRC32C
+        digest_type = digests.digest_type.value
         self._make_room(loops.bytes_of(responses, rows))
-        if not is_crc32c and digests.size:
+        if digest_type not in (loops.CRC32C, loops.CRC32) and digests.size:
             _refuse_damaged(role, loops, view, responses, entry_ids, rows)
         ledger, size = role.ledger, digests.size
         taken, self.end, lac = loops.take_entries(
-            view, responses, rows, entry_ids, ledger, size, is_crc32c, self.first, self.block, self.end, self.table
+            view, responses, rows, entry_ids, ledger, size, digest_type, self.first, self.block, self.end, self.table
         )
         self._fewer(taken)
         return int((rows < 0).sum()), int(lac)
@@ -508,11 +508,11 @@ class Singles(Reading):
         """See :class:`Reading`. The data are copied once, from where they have arrived."""
         role, loops = self.readings.role, LOOPS.module
         digests = role.digests
-        is_crc32c = digests.digest_type is DigestType.CRC32C
-        if not is_crc32c and digests.size:
+        digest_type = digests.digest_type.value
+        if digest_type not in (loops.CRC32C, loops.CRC32) and digests.size:
             _refuse_damaged(role, loops, view, responses, entry_ids, rows)
         table = loops.np.empty((len(rows), loops.ENTRY_COLUMNS), loops.np.int64)
-        refused, lac = loops.find_entries(view, responses, rows, entry_ids, role.ledger, digests.size, is_crc32c, table)
+        refused, lac = loops.find_entries(view, responses, rows, entry_ids, role.ledger, digests.size, digest_type, table)
         data, wanted, others = view.data, self.wanted, self.others
         for entry_id, (start, stop) in zip(entry_ids.tolist(), table.tolist(), strict=True):
             if start < 0:
@@ -557,7 +557,7 @@ class Singles(Reading):
 
 
 def _refuse_damaged(role: Reader, loops: Any, view: Any, responses: Any, entry_ids: Any, rows: Any) -> None:
-    """Make the rows -1 of entries whose digest, of a kind that the loops do not know, is wrong."""
+    """Make the rows -1 of entries whose digest, of a type that the loops do not make, is wrong."""
     for place, (entry_id, row) in enumerate(zip(entry_ids.tolist(), rows.tolist(), strict=True)):
         start = int(responses[row, loops.RESPONSE_BODY])
         body = view[start : start + int(responses[row, loops.RESPONSE_SIZE])].tobytes()

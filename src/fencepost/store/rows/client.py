@@ -13,8 +13,19 @@ import numpy as np
 from numba import types
 
 from fencepost.store.rows.fields import put_varint, read_number, varint
-from fencepost.store.rows.native import copy, crc32c, inner, load_int32, load_int64, njit, store_int32, store_int64
+from fencepost.store.rows.native import (
+    copy,
+    crc32,
+    crc32c,
+    inner,
+    load_int32,
+    load_int64,
+    njit,
+    store_int32,
+    store_int64,
+)
 from fencepost.store.rules import adding, quorums
+from fencepost.store.rules.metadata import DigestType
 
 FIRST_TXN, END_TXN = 1 << 28, 1 << 35
 
@@ -50,8 +61,10 @@ START, STOP = range(2)
 """The columns of an entry that was read: where its data are, -1 where it is not there yet."""
 ENTRY_COLUMNS = 2
 
+CRC32, CRC32C = DigestType.CRC32.value, DigestType.CRC32C.value
+"""The digests that the loops make and compare. Those of other types are made and compared by :mod:`fencepost.store.entries`."""
+
 _HEADER = 32
-_CRC32C = 4
 
 # The rules, compiled as they are.
 _is_in_write_set = inner(quorums.is_in_write_set)
@@ -86,15 +99,15 @@ def _put_head(out, at, size, operation, txn):
 
 @njit(
     types.int64(
-        types.Array(types.uint8, 1, "C", readonly=True), types.int64[::1], types.uint8[:, ::1], types.boolean, types.int64, types.int64, types.int64,
+        types.Array(types.uint8, 1, "C", readonly=True), types.int64[::1], types.uint8[:, ::1], types.int64, types.int64, types.int64, types.int64,
         types.int64, types.uint8[::1], types.boolean, types.uint8[::1], types.int64[:, ::1],
     )
 )  # fmt: skip
-def add_parts(data, sizes, digests, is_crc32c, ledger, first, lac, length, key, deferred_sync, parts, table):
+def add_parts(data, sizes, digests, digest_type, ledger, first, lac, length, key, deferred_sync, parts, table):
     """Write what all bookies are sent of the adds of entries that follow one another, and a row for each; the bytes that are written.
 
-    ``data``: the data of all of them, in their order, of the ``sizes``. ``digests``: that of each, to be made here if ``is_crc32c``. ``length``:
-    of the ledger before. ``parts``: room for the data, and for ``PART_LIMIT`` bytes and the key for each.
+    ``data``: the data of all of them, in their order, of the ``sizes``. ``digests``: that of each, where the loops do not make those of the
+    ``digest_type``, the value of a :class:`DigestType`. ``length``: of the ledger before. ``parts``: room for the data, and for ``PART_LIMIT`` bytes and the key for each.
     """
     at, start = np.int64(0), np.int64(0)
     digest_size, key_size = digests.shape[1], len(key)
@@ -123,9 +136,12 @@ def add_parts(data, sizes, digests, is_crc32c, ledger, first, lac, length, key, 
         store_int64(parts, at + 24, length)
         at += _HEADER
         copy(parts, at + digest_size, data, start, size)
-        if is_crc32c:
+        if digest_type == CRC32C:
             digest = crc32c(parts, body, at, 0)
             store_int32(parts, at, crc32c(parts, at + digest_size, at + digest_size + size, digest))
+        elif digest_type == CRC32:
+            digest = crc32(parts, body, at, 0)
+            store_int64(parts, at, crc32(parts, at + digest_size, at + digest_size + size, digest))
         else:
             for byte in range(digest_size):
                 parts[at + byte] = digests[row, byte]
@@ -223,29 +239,33 @@ def bytes_of(responses, rows):
 
 
 @inner
-def _data_of(data, responses, response, entry_id, ledger, digest_size, is_crc32c):
+def _data_of(data, responses, response, entry_id, ledger, digest_size, digest_type):
     """Where the data of an entry begin and end in a response, the first of which is -1 if its body is not the entry that was asked for, or its
-    CRC32C is wrong; and the LAC that was told. Digests of other kinds are not looked at."""
+    digest is wrong; and the LAC that was told. Digests that the loops do not make are not looked at."""
     body, size = responses[response, RESPONSE_BODY], responses[response, RESPONSE_SIZE]
     start, stop = body + _HEADER + digest_size, body + size
     if start > stop or load_int64(data, body) != ledger or load_int64(data, body + 8) != entry_id:
         return np.int64(-1), np.int64(-1), np.int64(-1)
-    if is_crc32c:
+    is_damaged = False
+    if digest_type == CRC32C:
         digest = crc32c(data, start, stop, crc32c(data, body, body + _HEADER, 0))
-        if digest != load_int32(data, body + _HEADER) & 0xFFFFFFFF:
-            return np.int64(-1), np.int64(-1), np.int64(-1)
+        is_damaged = digest != load_int32(data, body + _HEADER) & 0xFFFFFFFF
+    elif digest_type == CRC32:
+        is_damaged = load_int64(data, body + _HEADER) != crc32(data, start, stop, crc32(data, body, body + _HEADER, 0))
+    if is_damaged:
+        return np.int64(-1), np.int64(-1), np.int64(-1)
     return start, stop, max(load_int64(data, body + 16), responses[response, RESPONSE_LAC])
 
 
-@njit("Tuple((int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, boolean, int64[:, ::1])")
-def find_entries(data, responses, rows, entry_ids, ledger, digest_size, is_crc32c, table):
+@njit("Tuple((int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, int64, int64[:, ::1])")
+def find_entries(data, responses, rows, entry_ids, ledger, digest_size, digest_type, table):
     """Find the data of entries where they have arrived, and put their places into the table, which has a row for each response: how many are not
     what was asked for, and the highest LAC that was told. As for :func:`take_entries`, the rows of these become -1, and so they are in the table."""
     highest, refused = np.int64(-1), np.int64(0)
     for place in range(len(rows)):
         start, stop, lac = np.int64(-1), np.int64(-1), np.int64(-1)
         if rows[place] >= 0:
-            start, stop, lac = _data_of(data, responses, rows[place], entry_ids[place], ledger, digest_size, is_crc32c)
+            start, stop, lac = _data_of(data, responses, rows[place], entry_ids[place], ledger, digest_size, digest_type)
         table[place, START], table[place, STOP] = start, stop
         if start < 0:
             rows[place] = -1
@@ -255,14 +275,14 @@ def find_entries(data, responses, rows, entry_ids, ledger, digest_size, is_crc32
 
 
 @njit(
-    "Tuple((int64, int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, boolean, int64, uint8[::1], int64, int64[:, ::1])"
+    "Tuple((int64, int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, int64, int64, uint8[::1], int64, int64[:, ::1])"
 )
-def take_entries(data, responses, rows, entry_ids, ledger, digest_size, is_crc32c, first, block, at, table):
+def take_entries(data, responses, rows, entry_ids, ledger, digest_size, digest_type, first, block, at, table):
     """Put the data of entries into a block from ``at`` on, and their places into the table, which begins with the entry ``first``: how many are
     new, where the block ends then, and the highest LAC that was told.
 
-    The row of a response becomes -1 in ``rows`` if its body is not the entry that was asked for, or its CRC32C is wrong. Digests of other
-    kinds are not looked at, nor responses whose row is -1 already. Entries beyond the table are not wanted any more. ``block``: room for all
+    The row of a response becomes -1 in ``rows`` if its body is not the entry that was asked for, or its digest is wrong. Digests that the loops
+    do not make are not looked at, nor responses whose row is -1 already. Entries beyond the table are not wanted any more. ``block``: room for all
     bodies.
     """
     highest, taken = np.int64(-1), np.int64(0)
@@ -270,7 +290,7 @@ def take_entries(data, responses, rows, entry_ids, ledger, digest_size, is_crc32
         response, entry_id = rows[place], entry_ids[place]
         if response < 0:
             continue
-        start, stop, lac = _data_of(data, responses, response, entry_id, ledger, digest_size, is_crc32c)
+        start, stop, lac = _data_of(data, responses, response, entry_id, ledger, digest_size, digest_type)
         if start < 0:
             rows[place] = -1
             continue

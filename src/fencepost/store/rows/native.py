@@ -1,4 +1,4 @@
-"""What the loops are made of: compilation, numbers at any byte, copies, and CRC32C by instruction where the processor has one."""
+"""What the loops are made of: compilation, numbers at any byte, copies, CRC32C by instruction where the processor has one, and CRC32 by tables."""
 
 from __future__ import annotations
 
@@ -237,5 +237,46 @@ def crc32c(data, start, stop, before):
         at += 8
     while at < stop:
         crc = _byte(crc, np.int64(data[at]))
+        at += 1
+    return crc ^ 0xFFFFFFFF
+
+
+# -- CRC32 ------------------------------------------------------------------------------------------------------------
+
+
+def _tables_of_crc32(count):
+    """What a byte does to a CRC32 that so many bytes less one come after, for each number of bytes and each byte."""
+    table = np.arange(256, dtype=np.int64)
+    for _ in range(8):
+        table = np.where(table & 1, (table >> 1) ^ 0xEDB88320, table >> 1)
+    tables = [table]
+    for _ in range(count - 1):
+        tables.append((tables[-1] >> 8) ^ table[tables[-1] & 0xFF])
+    return np.stack(tables).astype(np.uint32)
+
+
+_TABLES_OF_CRC32 = _tables_of_crc32(16)
+
+
+@inner
+def _four_bytes(word, first):
+    """What four bytes do to a CRC32, the first of which stands ``first`` bytes before the last of the sixteen."""
+    tables = _TABLES_OF_CRC32
+    return (
+        tables[first, word & 0xFF] ^ tables[first - 1, (word >> 8) & 0xFF] ^ tables[first - 2, (word >> 16) & 0xFF] ^ tables[first - 3, (word >> 24) & 0xFF]
+    )  # fmt: skip
+
+
+@njit
+def crc32(data, start, stop, before):
+    """The CRC32, as of zlib, of ``data[start:stop]`` after data with the CRC32 ``before``; sixteen bytes at a time."""
+    crc = np.int64(before ^ 0xFFFFFFFF)
+    at = start
+    while at + 16 <= stop:
+        low, high = load_word(data, at) ^ crc, load_word(data, at + 8)
+        crc = np.int64(_four_bytes(low, 15) ^ _four_bytes(low >> 32, 11) ^ _four_bytes(high, 7) ^ _four_bytes(high >> 32, 3))
+        at += 16
+    while at < stop:
+        crc = (crc >> 8) ^ np.int64(_TABLES_OF_CRC32[0, (crc ^ data[at]) & 0xFF])
         at += 1
     return crc ^ 0xFFFFFFFF
