@@ -5,6 +5,7 @@ Every command is printed before it is run, so that each can be typed again. Ever
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 FENCEPOST = (sys.executable, "-m", "fencepost")
 REPORT = "bookkeeper-4.13.html"
@@ -65,7 +67,7 @@ def run(cluster: Path, trace: Path) -> None:
                 writer.stdin.flush()
                 time.sleep(SECONDS * 20 / LINES)
             if line == LINES // 2:
-                killed = bookie_of(ledger)
+                killed = bookie_of(ledger, cluster)
                 fencepost("cluster", "kill", str(cluster), killed, quiet=True)
         writer.stdin.flush()
         time.sleep(0.5)
@@ -83,11 +85,19 @@ def run(cluster: Path, trace: Path) -> None:
         fencepost("cluster", "down", str(cluster), quiet=True)
 
 
-def bookie_of(ledger: str) -> str:
-    """The number of a bookie that has entries of a ledger."""
-    shown = subprocess.run([*FENCEPOST, "ledger", "show", ledger], stdout=subprocess.PIPE, text=True).stdout
-    found = re.search(r"entries .*?\bb(\d+)", shown)
-    return found[1] if found else "1"
+def bookie_of(ledger: str, cluster: Path) -> str:
+    """The number that a bookie of the ledger's last fragment has in the cluster."""
+    bookie = asked("ledger", "show", ledger, "--json")["fragments"][-1]["bookies"][0]
+    parts = asked("cluster", "status", str(cluster), "--json")["parts"]
+    return next(str(part["name"]) for part in parts if part["address"] == bookie)
+
+
+def asked(*words: str) -> Any:
+    """What a command tells as JSON; it is not shown."""
+    done = subprocess.run([*FENCEPOST, *words], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise Failed(f"fencepost {words[0]} {words[1]} ended with {done.returncode}, and not with 0")
+    return json.loads(done.stdout)
 
 
 def main() -> int:
