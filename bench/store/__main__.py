@@ -21,7 +21,7 @@ from typing import Any
 
 from bench.store import cells, compare, flood, limit, scan, soak, stages, starts
 from bench.store.figures import size_of
-from bench.store.sides import HEAP, KINDS, OURS, THEIRS, TRACED, Side
+from bench.store.sides import HEAP, KINDS, OURS, THEIRS, Side
 from fencepost.store import rows
 from fencepost.store.rows import ready
 from interop import jars
@@ -129,7 +129,7 @@ def compile_loops() -> None:
 def measure_sides(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """The part ``compare``."""
     sides = [
-        Side(name, folder / f"side-{number}", given.setting if name in (OURS, TRACED) else given.java_setting, heap=given.heap)
+        Side(name, folder / f"side-{number}", given.setting if KINDS[name][1] == KINDS[OURS][1] else given.java_setting, heap=given.heap)
         for number, name in enumerate(given.side)
     ]
     plan = compare.Plan(given.size, given.in_flight, given.operation, given.seconds, given.rounds, not given.no_limit)

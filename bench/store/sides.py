@@ -20,10 +20,13 @@ HEAP = 1024
 OURS = "Fencepost"
 TRACED = "Fencepost, traced"
 THEIRS = "Java"
+UNJOURNALED = "{}, entries not in the journal"
 KINDS = {
     OURS: (FENCEPOST, FENCEPOST, FENCEPOST),
     TRACED: (FENCEPOST, FENCEPOST, FENCEPOST),
+    UNJOURNALED.format(OURS): (FENCEPOST, FENCEPOST, FENCEPOST),
     THEIRS: (JAVA, JAVA, ZOOKEEPER),
+    UNJOURNALED.format(THEIRS): (JAVA, JAVA, ZOOKEEPER),
     "Fencepost client, Java bookies": (FENCEPOST, JAVA, ZOOKEEPER),
     "Java client, Fencepost bookies": (JAVA, FENCEPOST, FENCEPOST),
 }
@@ -56,6 +59,8 @@ class Side:
         if name == TRACED:
             traces = str(folder / "traces")
             settings, self._client_settings = {**settings, "traceDirectory": traces}, {"trace": traces}
+        if name in (UNJOURNALED.format(OURS), UNJOURNALED.format(THEIRS)):
+            settings = {**settings, "journalWriteData": "false"}
         self.cluster = Cluster(bookies, metadata, folder, heap, short=False, settings=settings, program=programs[1])
         self.processes: list[ClientProcess] = []
         self._clients: list[Client] = []
