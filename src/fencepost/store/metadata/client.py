@@ -95,6 +95,14 @@ class Registered(msgspec.Struct, frozen=True):
     info: BookieServiceInfo | None
 
 
+class Node(msgspec.Struct, frozen=True):
+    """A node: what is in it, its version, and the number of the session that it goes with, 0 if it stays."""
+
+    data: bytes
+    version: int
+    owner: int = 0
+
+
 class MetadataClient:
     """A session with the metadata service of one cluster. Make one with :meth:`connect`, and :meth:`close` it.
 
@@ -332,18 +340,6 @@ class MetadataClient:
 
         return [found for found in await asyncio.gather(*map(read, ledgers)) if found is not None]
 
-    async def names_in(self, below: str, watch: Callable[[str], None]) -> list[str] | None:
-        """The names of the nodes in a node, which is given by its path below the cluster's root, "" for the root; None if there is none.
-
-        ``watch`` is called with ``below`` once, when they have changed or may have; where there is none, it is not.
-        """
-        path = self._path(below) if below else self.address.root
-        try:
-            names: list[str] = await self._asked(self._kazoo.get_children_async, path, watch=(watch, below))
-            return names
-        except exceptions.NoNodeError:
-            return None
-
     async def _leaves(self, path: str, depth: int) -> AsyncIterator[str]:
         if depth == 0:
             yield path
@@ -525,6 +521,71 @@ class MetadataClient:
             raise NoSuchCookieError(f"the metadata service does not have {what}") from None
         except exceptions.BadVersionError:
             raise BadVersionError(f"{what} was changed by somebody else") from None
+
+    # -- nodes by their paths ------------------------------------------------------------------------------------------
+
+    async def names_in(self, below: str, watch: Callable[[str], None] | None = None) -> list[str] | None:
+        """The names of the nodes in a node, which is given by its path below the cluster's root, "" for the root; None
+        if there is none.
+
+        ``watch`` is called with ``below`` once, when they have changed or may have; where there is none, it is not.
+        """
+        path = self._path(below) if below else self.address.root
+        try:
+            watched = (watch, below) if watch is not None else None
+            names: list[str] = await self._asked(self._kazoo.get_children_async, path, watch=watched)
+            return names
+        except exceptions.NoNodeError:
+            return None
+
+    async def read_node(self, below: str, watch: Callable[[str], None] | None = None) -> Node | None:
+        """A node by its path below the cluster's root; None if there is none. ``watch`` is called with the path once,
+        when it was created, changed or deleted, or may have been."""
+        path = self._path(below)
+        if watch is not None and await self._asked(self._kazoo.exists_async, path, watch=(watch, below)) is None:
+            return None
+        try:
+            data, stat = await self._asked(self._kazoo.get_async, path)
+        except exceptions.NoNodeError:
+            return None
+        return Node(data, stat.version, stat.ephemeralOwner)
+
+    async def create_node(
+        self, below: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> str | None:
+        """Create a node, and those above that are missing; gives its path, None if there is one already. An answer
+        that is lost is asked for again: then the one that is there already may be its own, and there may be two that
+        are ``sequential``."""
+        path = self._path(below)
+        while True:
+            try:
+                made = await self._asked(self._kazoo.create_async, path, data, None, ephemeral, sequential)
+                return str(made).removeprefix(f"{self.address.root}/")
+            except exceptions.NodeExistsError:
+                return None
+            except exceptions.NoNodeError:  # somebody may have deleted the one above meanwhile, which was empty
+                if not await self.is_initialised():
+                    raise NoClusterError(f"there is no cluster at {self.address}") from None
+                await self._make_path(path.rpartition("/")[0])
+
+    async def write_node(self, below: str, data: bytes, version: int = _ANY_VERSION) -> bool:
+        """Replace what is in a node if its version is this one; whether that was done. After an answer that
+        was lost it may have been though this says that it was not."""
+        try:
+            await self._asked(self._kazoo.set_async, self._path(below), data, version)
+        except (exceptions.BadVersionError, exceptions.NoNodeError):
+            return False
+        return True
+
+    async def delete_node(self, below: str, version: int = _ANY_VERSION) -> bool:
+        """Delete a node if its version is this one and it is empty; whether it is gone now."""
+        try:
+            await self._asked(self._kazoo.delete_async, self._path(below), version)
+        except exceptions.NoNodeError:
+            return True
+        except (exceptions.BadVersionError, exceptions.NotEmptyError):
+            return False
+        return True
 
     # -- kazoo ---------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,12 @@
 """Where things are in the metadata service, below the root of a cluster (``/ledgers`` by default).
 
-A ledger is at ``00/0000/L0001``: ten digits of its id, split in 2, 4 and 4. From 2,147,483,647 on, and for all ledgers of BookKeeper's
-``LongHierarchicalLedgerManagerFactory``, it is at ``000/0000/0021/4748/L3647``: nineteen digits in 3, 4, 4, 4 and 4.
+A ledger is at ``00/0000/L0001``: ten digits of its id, split in 2, 4 and 4. From 2,147,483,647 on, and for all ledgers
+of BookKeeper's ``LongHierarchicalLedgerManagerFactory``, it is at ``000/0000/0021/4748/L3647``: nineteen digits in 3,
+4, 4, 4 and 4.
+
+That a ledger is under-replicated is said at ``underreplication/ledgers/0000/0000/0000/0001/urL0000000001``: sixteen
+hexadecimal digits of its id, and ten or more decimal ones. Who replicates it has the lock
+``underreplication/locks/urL0000000001``.
 """
 
 from __future__ import annotations
@@ -16,6 +21,14 @@ COOKIES = "cookies"
 ID_GENERATOR = "idgen"
 LONG_ID_GENERATOR = "idgen-long"
 
+UNDER_REPLICATION = "underreplication"
+UNDER_REPLICATED = f"{UNDER_REPLICATION}/ledgers"
+LOCKS = f"{UNDER_REPLICATION}/locks"
+ELECTION = f"{UNDER_REPLICATION}/auditorelection"
+DISABLED = f"{UNDER_REPLICATION}/disable"
+RECOVERY_DELAY = f"{UNDER_REPLICATION}/lostBookieRecoveryDelay"
+CHECKED = f"{UNDER_REPLICATION}/checkallledgersctime"
+
 FIRST_LONG_ID = 2**31 - 1
 """The first ledger that does not have a short path."""
 
@@ -23,6 +36,11 @@ LAST_ID = 2**63 - 1
 
 TOP = re.compile(r"\d{2}|\d{3}")
 """The nodes below the root that ledgers are under: of short paths with two digits, of long ones with three."""
+
+LEVELS, DIGITS = 4, 4
+"""Of folders of under-replicated ledgers: so many, one in the other, with so many hexadecimal digits each."""
+
+_FOLDER = re.compile(rf"{UNDER_REPLICATED}" + rf"/([0-9a-f]{{{DIGITS}}})" * LEVELS)
 
 _SHORT = re.compile(r"(\d\d)/(\d{4})/L(\d{4})")
 _LONG = re.compile(r"(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})")
@@ -43,3 +61,26 @@ def ledger_of(path: str) -> int | None:
     """The ledger that is at a path below the root; None if the path is not one of a ledger."""
     found = _SHORT.fullmatch(path) or _LONG.fullmatch(path)
     return int("".join(found.groups())) if found else None
+
+
+def under_replicated_name(ledger: int) -> str:
+    """The name of the node that says that a ledger is under-replicated, and of its lock."""
+    return f"urL{ledger:010}"
+
+
+def under_replicated_path(ledger: int) -> str:
+    """The path of the node that says that a ledger is under-replicated, below the root."""
+    digits = f"{ledger:016x}"
+    parts = "/".join(digits[place : place + 4] for place in range(0, 16, 4))
+    return f"{UNDER_REPLICATED}/{parts}/{under_replicated_name(ledger)}"
+
+
+def lock_path(ledger: int) -> str:
+    """The path of the lock of an under-replicated ledger below the root."""
+    return f"{LOCKS}/{under_replicated_name(ledger)}"
+
+
+def ledger_of_folder(path: str) -> int | None:
+    """The ledger that has the folder at a path below the root, if it is under-replicated; None for any other path."""
+    found = _FOLDER.fullmatch(path)
+    return int("".join(found.groups()), 16) if found else None

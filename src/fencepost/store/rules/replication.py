@@ -30,13 +30,48 @@ def fragments_on(metadata: LedgerMetadata, bookie: str) -> list[int]:
     return [place for place, fragment in enumerate(metadata.fragments) if bookie in fragment.ensemble]
 
 
+def lost(metadata: LedgerMetadata, registered: Collection[str]) -> frozenset[str]:
+    """The bookies in the ensembles of a ledger that are not registered. A ledger is under-replicated if there are
+    any."""
+    return frozenset(each for fragment in metadata.fragments for each in fragment.ensemble if each not in registered)
+
+
+def waits_for_end(metadata: LedgerMetadata, gone: Collection[str]) -> bool:
+    """Whether a ledger has to be closed before everything that was on bookies that are gone is elsewhere.
+
+    An open ledger of which the last fragment has one of them: its writer may replace it, and is given some time to do
+    so. A ledger in recovery: it is closed on condition of its version, so that a change of its fragments would make
+    whoever recovers it begin anew.
+    """
+    if metadata.status is LedgerStatus.CLOSED:
+        return False
+    fragments = metadata.fragments if metadata.status is LedgerStatus.IN_RECOVERY else metadata.fragments[-1:]
+    return any(each in gone for fragment in fragments for each in fragment.ensemble)
+
+
+def replaceable(metadata: LedgerMetadata, gone: Collection[str]) -> list[tuple[int, str]]:
+    """What can be copied elsewhere now: places of settled fragments, each with a bookie in its ensemble that is
+    gone."""
+    if metadata.status is LedgerStatus.IN_RECOVERY:
+        return []
+    return [
+        (place, each)
+        for place, fragment in enumerate(metadata.fragments)
+        if is_settled(metadata, place)
+        for each in dict.fromkeys(fragment.ensemble)
+        if each in gone
+    ]
+
+
 def replacement(ensemble: Collection[str], candidates: Iterable[str]) -> str | None:
-    """The bookie that takes the place of one that is gone: the first candidate that is not in the ensemble; None if there is none."""
+    """The bookie that takes the place of one that is gone: the first candidate that is not in the ensemble; None if
+    there is none."""
     return next((each for each in candidates if each not in ensemble), None)
 
 
 def with_replacement(metadata: LedgerMetadata, fragment: int, gone: str, new: str) -> LedgerMetadata:
-    """The metadata in which a bookie stands in the place of another in one fragment, so that the others keep their entries.
+    """The metadata in which a bookie stands in the place of another in one fragment, so that the others keep their
+    entries.
 
     To be written only when the new one has all entries that the other one should have.
     """
