@@ -1,11 +1,12 @@
-"""Copies entries from bookies that have them to one that should: what belongs to a bookie, where it is had from, and how one replaces another."""
+"""Copies entries from bookies that have them to one that should: what belongs to a bookie, whether it has it, where it
+is had from, and how one bookie replaces another."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,11 +16,11 @@ from fencepost.store.client.store import Store
 from fencepost.store.entries import Digests, master_key
 from fencepost.store.errors import BadVersionError, NotEnoughBookiesError, ReadError, WriteError
 from fencepost.store.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
-from fencepost.store.rules.codes import Code
+from fencepost.store.rules.codes import NEGATIVES, Code
 from fencepost.store.rules.ensembles import fragment_of
 from fencepost.store.rules.metadata import LedgerMetadata
 from fencepost.store.rules.quorums import is_in_write_set, write_set
-from fencepost.store.rules.replication import fragments_on, is_settled, replacement, span, with_replacement
+from fencepost.store.rules.replication import replaceable, replacement, span, waits_for_end, with_replacement
 
 AT_ONCE = 100
 """Entries that are copied at once."""
@@ -60,30 +61,45 @@ class Copied:
 
 
 class Copier:
-    """Copies entries of one ledger, with its digests and from its write sets, at a pace."""
+    """Copies entries of one ledger, with its digests and from its write sets, at a pace. ``gone``: bookies that are
+    asked last."""
 
-    def __init__(self, store: Store, ledger: int, metadata: LedgerMetadata, pace: Pace, copied: Copied) -> None:
+    def __init__(
+        self,
+        store: Store,
+        ledger: int,
+        metadata: LedgerMetadata,
+        pace: Pace,
+        copied: Copied,
+        *,
+        gone: Collection[str] = (),
+        at_once: int = AT_ONCE,
+    ) -> None:
         self.store = store
         self.ledger = ledger
         self.metadata = metadata
         self.pace = pace
         self.copied = copied
+        self.gone = gone
+        self.at_once = at_once
         self._digests = Digests(metadata.digest_type, metadata.password or b"")
 
     async def copy(
         self, entries: NDArray[np.int64], without: str, put: Callable[[int, int, bytes], Awaitable[object]]
     ) -> int:
-        """Get entries from the bookies of their write sets ``without`` one, and ``put`` each: its id, its LAC and its body. Gives how many could not be had."""
+        """Get entries from the bookies of their write sets ``without`` one, and ``put`` each: its id, its LAC and its
+        body. Gives how many could not be had."""
         lacking = 0
-        for first in range(0, len(entries), AT_ONCE):
-            some = (self._copy(int(entry_id), without, put) for entry_id in entries[first : first + AT_ONCE])
+        for first in range(0, len(entries), self.at_once):
+            some = (self._copy(int(entry_id), without, put) for entry_id in entries[first : first + self.at_once])
             lacking += (await asyncio.gather(*some)).count(False)
         self.copied.lacking += lacking
         return lacking
 
     async def _copy(self, entry_id: int, without: str, put: Callable[[int, int, bytes], Awaitable[object]]) -> bool:
         ensemble = tuple(fragment_of(self.metadata.fragments, entry_id).ensemble)
-        for bookie in write_set(entry_id, ensemble, self.metadata.write_quorum):
+        several = write_set(entry_id, ensemble, self.metadata.write_quorum)
+        for bookie in sorted(several, key=lambda each: each in self.gone):
             if bookie == without:
                 continue
             response = await self.store.ask(bookie, ReadEntry(self.ledger, entry_id))
@@ -99,38 +115,96 @@ class Copier:
 
 
 async def replace(store: Store, ledger: int, gone: str, pace: Pace, copied: Copied) -> int:
-    """Give a ledger another bookie wherever one that is gone stands in its ensembles, with all entries that belong there; gives in how many
-    fragments. A ledger of which the last fragment has it is closed first, by a recovery.
+    """Give a ledger another bookie wherever one that is gone stands in its ensembles, with all entries that belong
+    there; gives in how many fragments. A ledger of which the last fragment has it is closed first, by a recovery.
 
-    Raises :class:`ReadError` if an entry can not be had, :class:`WriteError` if the other bookie does not take it,
-    :class:`NotEnoughBookiesError` if there is none, and what :meth:`Store.recover_ledger` raises.
+    Raises what :func:`replace_settled` and :meth:`Store.recover_ledger` raise.
+    """
+    replaced = 0
+    while True:
+        metadata = await store.ledger_metadata(ledger)
+        if waits_for_end(metadata, (gone,)):
+            await store.recover_ledger(ledger, password=metadata.password or b"")
+        replaced += await replace_settled(store, ledger, (gone,), pace, copied)
+        if gone not in {
+            each for fragment in (await store.ledger_metadata(ledger)).fragments for each in fragment.ensemble
+        }:
+            return replaced
+
+
+async def replace_settled(
+    store: Store, ledger: int, gone: Collection[str], pace: Pace, copied: Copied, at_once: int = AT_ONCE
+) -> int:
+    """Give the settled fragments of a ledger another bookie for each that is gone, with all entries that belong there;
+    gives how many were replaced.
+
+    The metadata are changed when a bookie has all of a fragment, one by one, so that a repair which is broken off goes
+    on where it was. Raises :class:`ReadError` if an entry can not be had, :class:`WriteError` if the other bookie does
+    not take it, and :class:`NotEnoughBookiesError` if there is none.
     """
     replaced = 0
     while True:
         found = await store.metadata.read_ledger(ledger)
-        metadata = found.metadata
-        left = fragments_on(metadata, gone)
+        left = replaceable(found.metadata, gone)
         if not left:
             return replaced
-        if not is_settled(metadata, left[0]):
-            await store.recover_ledger(ledger, password=metadata.password or b"")
-            continue
-        new = await _copied_to_another(store, ledger, metadata, left[0], gone, pace, copied)
+        (place, lost), *_ = left
+        bookies = (await store.bookies()).writable
+        new = replacement((*found.metadata.fragments[place].ensemble, *gone), random.sample(bookies, len(bookies)))
+        if new is None:
+            raise NotEnoughBookiesError(
+                f"there is no bookie that could take the place of {lost} in ledger {ledger}: start another one"
+            )
+        copier = Copier(store, ledger, found.metadata, pace, copied, gone=gone, at_once=at_once)
+        await _copy_all(copier, place, lost, new)
         try:
-            await store.metadata.write_ledger(ledger, with_replacement(metadata, left[0], gone, new), found.version)
-        except BadVersionError:  # its writer has changed an ensemble, or somebody else repairs it: what was copied does no harm
+            await store.metadata.write_ledger(ledger, with_replacement(found.metadata, place, lost, new), found.version)
+        except (
+            BadVersionError
+        ):  # its writer has changed an ensemble, or somebody else repairs it: what was copied does no harm
             continue
         replaced += 1
 
 
-async def _copied_to_another(
-    store: Store, ledger: int, metadata: LedgerMetadata, fragment: int, gone: str, pace: Pace, copied: Copied
-) -> str:
-    """Copy what belongs to a bookie that is gone to another one, which it gives."""
-    bookies = (await store.bookies()).writable
-    new = replacement((*metadata.fragments[fragment].ensemble, gone), random.sample(bookies, len(bookies)))
-    if new is None:
-        raise NotEnoughBookiesError(f"there is no bookie that could take the place of {gone} in ledger {ledger}: start another one")
+async def refill(
+    store: Store,
+    ledger: int,
+    metadata: LedgerMetadata,
+    place: int,
+    bookie: str,
+    pace: Pace,
+    copied: Copied,
+    at_once: int = AT_ONCE,
+) -> None:
+    """Copy all entries of a settled fragment that belong to a bookie of its ensemble to that bookie, which has lost
+    some. Raises :class:`ReadError` or :class:`WriteError`."""
+    await _copy_all(Copier(store, ledger, metadata, pace, copied, at_once=at_once), place, bookie, bookie)
+
+
+async def has_ends(store: Store, ledger: int, metadata: LedgerMetadata, place: int, bookie: str) -> bool | None:
+    """Whether a bookie has the first and the last entry of a settled fragment that belong to it, undamaged; None if
+    that can not be known now.
+
+    BookKeeper's ``LedgerChecker`` looks at these two by default.
+    """
+    digests = Digests(metadata.digest_type, metadata.password or b"")
+    entries = belonging(metadata, place, bookie)
+    is_known = True
+    for entry_id in dict.fromkeys(int(each) for each in entries[[0, -1] if len(entries) else []]):
+        response = await store.ask(bookie, ReadEntry(ledger, entry_id))
+        if isinstance(response, ReadEntryResponse) and response.code is Code.OK:
+            if digests.open_entry(response.body, ledger, entry_id) is None:
+                return False
+        elif isinstance(response, ReadEntryResponse) and response.code in NEGATIVES:
+            return False
+        else:
+            is_known = False
+    return True if is_known else None
+
+
+async def _copy_all(copier: Copier, place: int, lost: str, new: str) -> None:
+    """Copy what belongs to a bookie in a settled fragment to another one, or to itself."""
+    store, ledger, metadata = copier.store, copier.ledger, copier.metadata
     key = master_key(metadata.password or b"")
 
     async def put(entry_id: int, lac: int, body: bytes) -> None:
@@ -138,8 +212,6 @@ async def _copied_to_another(
         if not isinstance(response, AddEntryResponse) or response.code is not Code.OK:
             raise WriteError(f"bookie {new} does not take entries of ledger {ledger} now")
 
-    lacking = await Copier(store, ledger, metadata, pace, copied).copy(belonging(metadata, fragment, gone), gone, put)
+    lacking = await copier.copy(belonging(metadata, place, lost), lost, put)
     if lacking:
         raise ReadError(f"{lacking} entries of ledger {ledger} can not be had from any bookie now")
-    return new
-
