@@ -38,6 +38,7 @@ APART = {
     "cluster": "start a ledger store on this machine, see how it is, and hurt it",
     "metadata": "run the metadata service",
     "bookie": "run a bookie, and look after it",
+    "autorecovery": "copy what was on bookies that are lost to others, by itself",
     "ledger": "create, write, read and recover ledgers",
     "record": "stand between clients and bookies, write down what passes, and make faults",
     "drive": "drive the roles of the ledger store along behaviours of their protocol",

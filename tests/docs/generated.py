@@ -15,6 +15,7 @@ from pathlib import Path
 from docs.documents import DOCS
 
 from fencepost.metadata_service import settings as of_metadata
+from fencepost.store.autorecovery import settings as of_autorecovery
 from fencepost.store.bookie import settings as of_bookie
 
 OPERATIONS = DOCS / "store-operations.md"
@@ -40,6 +41,7 @@ def tables() -> dict[Path, dict[str, Callable[[], str]]]:
     return {
         OPERATIONS: {
             "settings of bookie": lambda: _settings(of_bookie.descriptions()),
+            "settings of autorecovery": lambda: _settings(of_autorecovery.descriptions()),
             "settings of metadata": lambda: _settings(of_metadata.descriptions()),
         },
         FORMATS: {name: lambda name=name: _bytes(name) for name in STRUCTS},  # type: ignore[misc]

@@ -43,6 +43,13 @@ def test_every_metric_is_described() -> None:
     assert described == names - {"bookie_recovers"}  # which is an event of traces
 
 
+def test_every_metric_of_auto_recovery_is_described() -> None:
+    sources = (ROOT / "src" / "fencepost" / "store" / "autorecovery").glob("*.py")
+    names = {name for source in sources for name in re.findall(r'"((?:auditor|replication_worker)_\w+)"', source.read_text())}
+    section = PAGE.read_text().split("\n## Auto-recovery")[1].split("\n## ")[0]
+    assert set(re.findall(r"`((?:auditor|replication_worker)_\w+)`", section)) == names
+
+
 def test_what_the_page_on_formats_says_in_words_is_so() -> None:
     page = FORMATS.read_text()
     for magic in (journal._FILE_MAGIC, sections._FILE_MAGIC, sections._SECTION_MAGIC):

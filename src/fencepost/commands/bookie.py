@@ -5,6 +5,7 @@
     fencepost bookie cookie show|validate|fix DIR --metadata zk://HOST:PORT/ledgers
     fencepost bookie cookie delete BOOKIE --metadata zk://HOST:PORT/ledgers
     fencepost bookie recover|decommission BOOKIE --metadata zk://HOST:PORT/ledgers
+    fencepost bookie list under-replicated --metadata zk://HOST:PORT/ledgers
 
 The first word is a verb or the directory of the bookie to run; one that is called like a verb is written ``./inspect``.
 """
@@ -27,6 +28,7 @@ from fencepost.commands import operator
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.store.bookie import settings as settings_of_bookie
 from fencepost.store.bookie.settings import Settings
+from fencepost.store.settings import one_setting
 
 if TYPE_CHECKING:
     from fencepost.store.disk.inspect import Inspection
@@ -37,6 +39,7 @@ VERBS = {
     "cookie": "show, validate, fix or delete what says whose the directories of a bookie are",
     "recover": "give the entries of a bookie that is gone to others",
     "decommission": "give the entries of a bookie to others, and take it out of the cluster",
+    "list": "tell which ledgers are under-replicated",
 }
 
 
@@ -49,10 +52,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "       fencepost bookie cookie show|validate DIR --metadata URI [--json]\n"
         "       fencepost bookie cookie fix DIR --metadata URI [--dry-run]\n"
         "       fencepost bookie cookie delete BOOKIE --metadata URI [--dry-run] [--force]\n"
-        "       fencepost bookie recover|decommission BOOKIE --metadata URI [--dry-run]"
+        "       fencepost bookie recover|decommission BOOKIE --metadata URI [--dry-run]\n"
+        "       fencepost bookie list under-replicated --metadata URI [--json]"
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("words", metavar="DIR", nargs="+", help="the directory of the bookie to run, or a verb (inspect, cookie, recover, decommission) and what it is about")
+    parser.add_argument("words", metavar="DIR", nargs="+", help="the directory of the bookie to run, or a verb (inspect, cookie, recover, decommission, list) and what it is about")
     running = parser.add_argument_group("running a bookie")
     running.add_argument("--metadata", metavar="URI", help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
     running.add_argument("--port", metavar="N", type=_port, help="the port; 0: any free one at the first start, and the same one ever after (3181)")
@@ -62,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     running.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
     looking = parser.add_argument_group("inspect")
     looking.add_argument("--verify", action="store_true", help="read every entry and check its checksum")
-    looking.add_argument("--json", action="store_true", help="as JSON; also of cookie show and validate")
+    looking.add_argument("--json", action="store_true", help="as JSON; also of cookie show and validate, and list")
     mending = parser.add_argument_group("cookie, recover, decommission")
     mending.add_argument("--dry-run", action="store_true", help="tell what would be done, and do nothing")
     mending.add_argument("--force", action="store_true", help="delete the cookie of a bookie that ledgers still have entries on")
@@ -82,7 +86,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _settings(given: argparse.Namespace) -> Settings:
-    over: dict[str, Any] = dict(map(_setting, given.set))
+    over: dict[str, Any] = dict(map(one_setting, given.set))
     if given.metadata is not None:
         over["metadataServiceUri"] = given.metadata
     if given.port is not None:
@@ -113,7 +117,7 @@ def _inspect(given: argparse.Namespace, directory: str) -> int:
     from fencepost.store.bookie.directories import Directories
     from fencepost.store.disk.inspect import inspect
 
-    directories = Directories.of(directory, Settings.read(given.settings, dict(map(_setting, given.set))))
+    directories = Directories.of(directory, Settings.read(given.settings, dict(map(one_setting, given.set))))
     stamped = directories.stamped()
     cookie = next((each.cookie for each in stamped if each.cookie is not None), None)
     if cookie is None:
@@ -148,19 +152,6 @@ def _told(cookie: Cookie, inspection: Inspection, verified: bool) -> Iterator[st
 
 def _port(text: str) -> int:
     return 0 if text == "0" else arguments.port(text)
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    """A setting as it would stand in the file; a text may be without quotes."""
-    import tomllib
-
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise OptionError(f"--set {text}: give a name and a value, as gcWaitTime=1000")
-    try:
-        return name.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return name.strip(), value
 
 
 def _settings_help() -> str:

@@ -1,9 +1,10 @@
-"""What an operator does about a bookie: ``fencepost bookie cookie``, ``recover`` and ``decommission``."""
+"""What an operator does about a bookie: ``fencepost bookie cookie``, ``recover``, ``decommission`` and ``list``."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import datetime
 import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from fencepost.store.bookie.settings import Settings
 if TYPE_CHECKING:
     from fencepost.store.rules.cookies import Cookie
 
-VERBS = ("cookie", "recover", "decommission")
+VERBS = ("cookie", "recover", "decommission", "list")
 
 COOKIE_VERBS = ("show", "validate", "fix", "delete")
 
@@ -29,6 +30,10 @@ def run(given: argparse.Namespace, settings: Settings, verb: str, *about: str) -
         if verb not in COOKIE_VERBS:
             raise OptionError(f"fencepost bookie cookie {verb}: there is {', '.join(COOKIE_VERBS)}")
         takes, verb = "bookie" if verb == "delete" else "directory", f"cookie {verb}"
+    elif verb == "list":
+        if about != ("under-replicated",):
+            raise OptionError(f"fencepost bookie list {' '.join(about)}: there is list under-replicated")
+        takes, rest = "word", [*about]
     else:
         takes, rest = "bookie", [*about]
     if len(rest) != 1:
@@ -178,6 +183,36 @@ async def _decommission(given: argparse.Namespace, settings: Settings, bookie_id
     return await _delete_cookie(given, settings, bookie_id)
 
 
+async def _list(given: argparse.Namespace, settings: Settings, _: str) -> int:
+    """Tell which ledgers are under-replicated, as auditors have it."""
+    from fencepost.store.metadata.client import MetadataClient
+    from fencepost.store.metadata.underreplication import UnderReplication
+
+    ledgers: list[dict[str, Any]] = []
+    async with await MetadataClient.connect(settings.metadata_service_uri) as client:
+        await client.instance_id()
+        nodes = UnderReplication(client, "")
+        async for each in nodes.all():
+            since = None if each.since is None else each.since / 1000
+            worker = await nodes.worker_of(each.ledger)
+            ledgers.append({"ledger": each.ledger, "missing": each.missing, "since": since, "worker": worker})
+            if not given.json:
+                output.say(_under_replicated_told(ledgers[-1]))
+    if given.json:
+        output.say(msgspec.json.format(msgspec.json.encode(ledgers), indent=2).decode())
+    else:
+        output.say(f"{len(ledgers):,} ledgers are under-replicated")
+    return errors.HOLDS
+
+
+def _under_replicated_told(each: dict[str, Any]) -> str:
+    since = ""
+    if each["since"] is not None:
+        since = f" since {datetime.datetime.fromtimestamp(each['since'], datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    worker = "" if each["worker"] is None else f", {each['worker']} is at it"
+    return f"ledger {each['ledger']}: misses {', '.join(each['missing']) or 'something'}{since}{worker}"
+
+
 _DOES: dict[str, Callable[[argparse.Namespace, Settings, str], Coroutine[Any, Any, int]]] = {
     "cookie show": _show,
     "cookie validate": _validate,
@@ -185,4 +220,5 @@ _DOES: dict[str, Callable[[argparse.Namespace, Settings, str], Coroutine[Any, An
     "cookie delete": _delete_cookie,
     "recover": _recover,
     "decommission": _decommission,
+    "list": _list,
 }

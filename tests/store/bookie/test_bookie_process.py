@@ -416,7 +416,7 @@ def test_a_bookie_that_runs_is_inspected_and_damage_is_told(tmp_path: Path, uri:
     [
         ((), 151, "the following arguments are required: DIR"),
         (("inspect",), 151, "fencepost bookie inspect takes one directory; a bookie in ./inspect is run by fencepost bookie ./inspect"),
-        (("inspct", "DIR"), 151, "inspct is no verb (inspect, cookie, recover, decommission), and one bookie has one directory"),
+        (("inspct", "DIR"), 151, "inspct is no verb (inspect, cookie, recover, decommission, list), and one bookie has one directory"),
         (("DIR",), 151, "a bookie needs a metadata service: give --metadata"),
         (("DIR", "--metadata", "nothing", "--port", "0"), 151, "nothing"),
         (("DIR", "--metadata", "zk://127.0.0.1:1/ledgers", "--set", "bookiePrt=1"), 151, "did you mean bookiePort?"),

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from fencepost.errors import OptionError, SystemFailure
+from fencepost.store.autorecovery import process as autorecovery
 from fencepost.store.bookie import cookies, metrics, tls
 from fencepost.store.bookie.directories import Directories, advertised, bind
 from fencepost.store.bookie.garbage import collect
@@ -107,6 +108,9 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
                 ]
                 for task in tasks:
                     task.add_done_callback(ended.done)
+                if settings.auto_recovery_daemon_enabled:
+                    tasks.append(asyncio.create_task(autorecovery.beside(settings.metadata_service_uri, settings.zk_timeout, bookie_id, settings, counts)))
+                    tasks[-1].add_done_callback(ended.done)
                 if any(each.is_under_repair for each in directories.stamped()):
                     tasks.append(asyncio.create_task(repair.run()))
                     tasks[-1].add_done_callback(ended.repaired)

@@ -5,18 +5,16 @@ Units are in the names or in the descriptions; every limit says what happens whe
 
 from __future__ import annotations
 
-import difflib
-import tomllib
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
 
 from fencepost.errors import OptionError
+from fencepost.store.autorecovery.settings import RecoverySettings
 from fencepost.store.disk.settings import StorageSettings
 from fencepost.store.roles.bookie import Limits
+from fencepost.store.settings import described
 
 MIB = 1 << 20
 
@@ -24,8 +22,10 @@ _OF_STORAGE = {field.name: field.default for field in msgspec.structs.fields(Sto
 """The defaults that the storage has for its own settings."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """What can be set of a bookie. The fields are described in :func:`descriptions`, and in the help of ``fencepost bookie``."""
+
+    command: ClassVar[str] = "fencepost bookie"
 
     # -- who and where ------------------------------------------------------------------------------------------------
 
@@ -206,9 +206,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
         bool,
         Meta(description="whether a bookie that has lost a directory starts all the same, with its ledgers in limbo until they are repaired from others; otherwise it does not start"),
     ] = False
-    replication_rate_by_bytes: Annotated[
-        int, Meta(ge=1, description="bytes a second of entries that a repair copies at the most")
-    ] = 64 * MIB
+    auto_recovery_daemon_enabled: Annotated[
+        bool, Meta(description="whether the bookie's process does auto-recovery too, for all bookies of the cluster; it can have a process of its own")
+    ] = False
 
     # -- traces -------------------------------------------------------------------------------------------------------
 
@@ -218,40 +218,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 
     prometheus_stats_http_address: Annotated[str, Meta(description="where metrics are served")] = "127.0.0.1"
     prometheus_stats_http_port: Annotated[int, Meta(ge=0, le=65_535, description="the port of metrics; 0: none are served")] = 0
-
-    @classmethod
-    def read(cls, path: str | Path | None, over: Mapping[str, Any] | None = None) -> Self:
-        """The settings of a TOML file, if one is given, with those of ``over`` in place of the file's.
-
-        Raises :class:`fencepost.OptionError` for a file that can not be read, a name that there is not, and a value out of range.
-        """
-        if path is None:
-            return cls.of(over or {})
-        try:
-            with open(path, "rb") as file:
-                given = tomllib.load(file)
-        except OSError as error:
-            raise OptionError(f"settings {path} can not be read: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise OptionError(f"settings {path} are no TOML: {error}") from error
-        return cls.of({**given, **(over or {})}, f"settings {path}")
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any], origin: str = "settings") -> Self:
-        """The settings by their names; ``origin`` begins the complaint about one that is wrong. Raises :class:`fencepost.OptionError`."""
-        names = [field.encode_name for field in msgspec.structs.fields(cls)]
-        for name in given:
-            if name not in names:
-                near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-                hint = f"did you mean {near[0]}?" if near else "fencepost bookie --help lists them"
-                raise OptionError(f"{origin}: there is no setting {name}: {hint}")
-        try:
-            settings = msgspec.convert(dict(given), cls)
-        except msgspec.ValidationError as error:
-            problem, _, where = str(error).partition(" - at `$.")
-            raise OptionError(f"{origin}: {where.rstrip('`')}: {problem[:1].lower()}{problem[1:]}") from error
-        settings._check(origin)
-        return settings
 
     def of_storage(self, journal_directory: str, ledger_directory: str) -> StorageSettings:
         """Those of the storage, whose directories these are."""
@@ -273,7 +239,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
             batch_size=min(self.max_batch_read_size, self.netty_max_frame_size_bytes),
         )
 
-    def _check(self, origin: str) -> None:
+    def check(self, origin: str) -> None:
         """Raise if settings are at odds with each other."""
         if bool(self.tls_certificate_path) != bool(self.tls_key_store):
             missing = "tlsKeyStore" if self.tls_certificate_path else "tlsCertificatePath"
@@ -288,11 +254,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 
 def descriptions() -> list[tuple[str, str, str]]:
     """Name, default and description of every setting, in their order."""
-    of_type = msgspec.inspect.type_info(Settings)
-    assert isinstance(of_type, msgspec.inspect.StructType)
-    found = []
-    for field in of_type.fields:
-        assert isinstance(field.type, msgspec.inspect.Metadata) and field.type.extra_json_schema is not None
-        default = msgspec.json.encode(field.default).decode()
-        found.append((field.encode_name, default, field.type.extra_json_schema["description"]))
-    return found
+    return described(Settings)

@@ -1,0 +1,97 @@
+"""``fencepost autorecovery``: copies what was on bookies that are lost to others, by itself.
+
+fencepost autorecovery --metadata zk://HOST:PORT/ledgers
+fencepost autorecovery status|enable|disable --metadata zk://HOST:PORT/ledgers
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import textwrap
+from typing import Any
+
+import msgspec
+
+from fencepost import errors, output
+from fencepost.commands import operator
+from fencepost.errors import OptionError
+from fencepost.store.autorecovery.settings import Settings, descriptions
+from fencepost.store.settings import one_setting
+
+VERBS = ("run", "status", "enable", "disable")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what can be typed."""
+    parser.description = "Copy what was on bookies that are lost to others, together with whoever else does so. SIGTERM and Ctrl-C end it cleanly."
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "verb",
+        nargs="?",
+        default="run",
+        choices=VERBS,
+        help="run it here (without a word), or tell how it is, or let all who run it work or wait",
+    )
+    parser.add_argument("--metadata", metavar="URI", help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
+    parser.add_argument("--settings", metavar="FILE", help="settings in TOML; options come before them")
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", action="append", default=[], help="one setting, as in the file (repeatable)"
+    )
+    parser.add_argument("--json", action="store_true", help="status: as JSON")
+    parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
+    parser.epilog = "settings:\n" + "\n".join(
+        f"  {name} = {default}\n{textwrap.indent(textwrap.fill(purpose, 100), '      ')}"
+        for name, default, purpose in descriptions()
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    """Do what was typed; the exit code."""
+    over: dict[str, Any] = dict(map(one_setting, given.set))
+    if given.metadata is not None:
+        over["metadataServiceUri"] = given.metadata
+    settings = Settings.read(given.settings, over)
+    logging.basicConfig(
+        level=logging.INFO if given.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    logging.getLogger("fencepost.store.metadata.kazoo").setLevel(logging.ERROR)
+    from fencepost.store.autorecovery.process import serve
+
+    def ready(name: str) -> None:
+        output.say(f"auto-recovery {name} runs")
+
+    with asyncio.Runner(loop_factory=operator.loop_factory()) as runner:
+        if given.verb == "run":
+            runner.run(serve(settings, ready))
+        else:
+            runner.run(_about(given, settings))
+    return errors.HOLDS
+
+
+async def _about(given: argparse.Namespace, settings: Settings) -> None:
+    from fencepost.store.metadata.client import MetadataClient
+    from fencepost.store.metadata.underreplication import UnderReplication
+
+    if not settings.metadata_service_uri:
+        raise OptionError(
+            f"autorecovery {given.verb} needs the metadata service: give --metadata zk://HOST:PORT/ledgers, or set metadataServiceUri"
+        )
+    async with await MetadataClient.connect(settings.metadata_service_uri) as client:
+        await client.instance_id()
+        nodes = UnderReplication(client, "")
+        if given.verb == "enable":
+            await nodes.enable()
+        elif given.verb == "disable":
+            await nodes.disable()
+        count = 0
+        async for _ in nodes.all():
+            count += 1
+        document = {"auditor": await nodes.auditor(), "enabled": await nodes.is_enabled(), "under_replicated": count}
+    if given.json:
+        output.say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        return
+    works = "enabled" if document["enabled"] else "disabled"
+    auditor = f"{document['auditor']} is the auditor" if document["auditor"] is not None else "nobody is the auditor"
+    output.say(f"auto-recovery is {works}, {auditor}, {count:,} ledgers are under-replicated")

@@ -1,0 +1,137 @@
+"""Auto-recovery from its start to its end, in a process of its own or beside a bookie."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+
+from fencepost.errors import OptionError, SystemFailure
+from fencepost.store.autorecovery.auditor import Auditor
+from fencepost.store.autorecovery.election import Election
+from fencepost.store.autorecovery.settings import RecoverySettings, Settings
+from fencepost.store.autorecovery.tasks import until_one_ends
+from fencepost.store.autorecovery.worker import Worker
+from fencepost.store.bookie import metrics
+from fencepost.store.bookie.metrics import Metrics
+from fencepost.store.client.settings import ClientSettings
+from fencepost.store.client.store import Store
+from fencepost.store.errors import StoreError
+from fencepost.store.metadata.client import Session
+from fencepost.store.metadata.underreplication import UnderReplication
+
+_log = logging.getLogger("fencepost.store.autorecovery")
+
+
+async def serve(settings: Settings, ready: Callable[[str], None]) -> None:
+    """Do auto-recovery until SIGTERM or SIGINT; a second one ends the process at once. ``ready`` is called with the
+    name of this process when it begins.
+
+    Raises :class:`fencepost.FencepostError` if it can not start.
+    """
+    if not settings.metadata_service_uri:
+        raise OptionError(
+            "auto-recovery needs a metadata service: give --metadata zk://HOST:PORT/ledgers, or set metadataServiceUri"
+        )
+    name = settings.bookie_id or socket.gethostname()
+    counts = Metrics()
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def signalled(number: signal.Signals) -> None:
+        if ended.is_set():
+            os._exit(128 + number)
+        ended.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # not in the main thread, as in tests
+            loop.add_signal_handler(number, signalled, number)
+    async with await _connected(settings.metadata_service_uri, settings.zk_timeout) as store:
+        recovery = AutoRecovery(store, name, settings, counts)
+        await recovery.prepare()
+        end_metrics = _serve_metrics(counts, settings)
+        try:
+            ready(name)
+            await until_one_ends(recovery.run(), _wait(ended))
+        finally:
+            end_metrics()
+
+
+async def beside(uri: str, zk_timeout: int, name: str, settings: RecoverySettings, counts: Metrics) -> None:
+    """Do auto-recovery in a bookie's process until it is cancelled, in a session of its own; what can not be done now
+    is tried again."""
+    while True:
+        try:
+            async with await _connected(uri, zk_timeout) as store:
+                recovery = AutoRecovery(store, name, settings, counts)
+                await recovery.prepare()
+                await recovery.run()
+        except StoreError as error:
+            _log.error("auto-recovery does not begin: %s", error)
+        await asyncio.sleep(settings.rw_rereplicate_backoff_ms / 1000)
+
+
+class AutoRecovery:
+    """The election, the auditor and the replication worker of one process."""
+
+    def __init__(self, store: Store, name: str, settings: RecoverySettings, counts: Metrics) -> None:
+        self._store = store
+        self._settings = settings
+        self._nodes = UnderReplication(store.metadata, name)
+        self._worker = Worker(store, self._nodes, settings, counts)
+        self._election = Election(self._nodes, Auditor(store, self._nodes, settings, counts).run)
+        copied = self._worker.copied
+        counts.gauges |= {
+            "auditor_elected": lambda: self._election.is_auditor,
+            "replication_worker_NUM_ENTRIES_WRITTEN": lambda: copied.entries,
+            "replication_worker_NUM_BYTES_WRITTEN": lambda: copied.bytes,
+            "replication_worker_ledgers_locked": lambda: len(self._nodes.held),
+        }
+
+    async def prepare(self) -> None:
+        """Make the nodes that are always there. Raises :class:`StoreError`."""
+        await self._store.metadata.instance_id()  # is there a cluster?
+        await self._nodes.prepare()
+
+    async def run(self) -> None:
+        """Go on until it is cancelled. When the session expires, locks and votes are gone, and everything begins
+        anew."""
+        while True:
+            expired = asyncio.Event()
+            stop = self._store.metadata.listen(functools.partial(_tell, expired))
+            try:
+                await until_one_ends(self._election.run(), self._worker.run(), _wait(expired))
+                _log.warning("the session with the metadata service has expired, and auto-recovery begins anew")
+            except StoreError as error:
+                _log.warning("auto-recovery waits: %s", error)
+                await asyncio.sleep(self._settings.rw_rereplicate_backoff_ms / 1000)
+            finally:
+                stop()
+
+
+def _tell(expired: asyncio.Event, session: Session) -> None:
+    if session is Session.EXPIRED:
+        expired.set()
+
+
+async def _connected(uri: str, zk_timeout: int) -> Store:
+    return await Store.connect(uri, ClientSettings(session_timeout=zk_timeout / 1000))
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+def _serve_metrics(counts: Metrics, settings: Settings) -> Callable[[], None]:
+    address, port = settings.prometheus_stats_http_address, settings.prometheus_stats_http_port
+    if not port:
+        return lambda: None
+    try:
+        return metrics.serve(counts, address, port)[0]
+    except OSError as error:
+        raise SystemFailure(f"metrics can not be served on {address}:{port}: {error.strerror}") from error

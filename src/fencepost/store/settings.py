@@ -1,0 +1,89 @@
+"""Settings of a process of the store: one TOML file, with BookKeeper's names where BookKeeper has one."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import msgspec
+
+from fencepost.errors import OptionError
+
+
+class FileOfSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What can be set. Every field has a description."""
+
+    command: ClassVar[str] = "fencepost"
+    """The command whose help lists the settings."""
+
+    @classmethod
+    def read(cls, path: str | Path | None, over: Mapping[str, Any] | None = None) -> Self:
+        """The settings of a TOML file, if one is given, with those of ``over`` in place of the file's.
+
+        Raises :class:`fencepost.OptionError` for a file that can not be read, a name that there is not, and a value
+        out of range.
+        """
+        if path is None:
+            return cls.of(over or {})
+        try:
+            with open(path, "rb") as file:
+                given = tomllib.load(file)
+        except OSError as error:
+            raise OptionError(f"settings {path} can not be read: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise OptionError(f"settings {path} are no TOML: {error}") from error
+        return cls.of({**given, **(over or {})}, f"settings {path}")
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], origin: str = "settings") -> Self:
+        """The settings by their names; ``origin`` begins the complaint about one that is wrong. Raises
+        :class:`fencepost.OptionError`."""
+        names = [field.encode_name for field in msgspec.structs.fields(cls)]
+        for name in given:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+                hint = f"did you mean {near[0]}?" if near else f"{cls.command} --help lists them"
+                raise OptionError(f"{origin}: there is no setting {name}: {hint}")
+        try:
+            settings = msgspec.convert(dict(given), cls)
+        except msgspec.ValidationError as error:
+            problem, _, where = str(error).partition(" - at `$.")
+            raise OptionError(f"{origin}: {where.rstrip('`')}: {problem[:1].lower()}{problem[1:]}") from error
+        settings.check(origin)
+        return settings
+
+    def check(self, origin: str) -> None:
+        """Raise :class:`fencepost.OptionError` if settings are at odds with each other."""
+
+
+def described(kind: type[FileOfSettings]) -> list[tuple[str, str, str]]:
+    """Name, default and description of every setting, in their order; those that a kind shares with others come
+    last."""
+    of_type = msgspec.inspect.type_info(kind)
+    assert isinstance(of_type, msgspec.inspect.StructType)
+    found = []
+    for field in of_type.fields:
+        assert isinstance(field.type, msgspec.inspect.Metadata) and field.type.extra_json_schema is not None
+        default = msgspec.json.encode(field.default).decode()
+        found.append((field.encode_name, default, field.type.extra_json_schema["description"]))
+    shared = sum(
+        len(base.__annotations__)
+        for base in kind.__mro__[1:]
+        if issubclass(base, FileOfSettings) and base is not FileOfSettings
+    )
+    return found[shared:] + found[:shared]
+
+
+def one_setting(text: str) -> tuple[str, Any]:
+    """A setting as it would stand in the file, ``NAME=VALUE``; a text may be without quotes. Raises
+    :class:`fencepost.OptionError`."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise OptionError(f"--set {text}: give a name and a value, as gcWaitTime=1000")
+    try:
+        return name.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name.strip(), value
