@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from interop import cases, jars, upstream
+from interop import autorecovery, cases, jars, upstream
 from interop.clients import CLIENTS, PATIENCE, Client, ClientProcess, Refused
 from interop.clusters import BOOKIES, FENCEPOST, JAVA, METADATA, MIXED, Cluster, java_uri
 from interop.processes import DidNotStart, clean_up_when_ended
@@ -117,6 +117,8 @@ class Examination:
             chosen = cases.EVERY | (cases.ALONE if writer == reader else {})
             if writer == reader == JAVA:
                 chosen = chosen | cases.JAVA_CLIENT | cases.SHELL
+            if bookies == MIXED and (writer, reader) == (JAVA, FENCEPOST):
+                chosen = chosen | autorecovery.CASES
             for case, body in chosen.items():
                 name = name_of(writer, reader, bookies, metadata, case)
                 if self.wanted(name):

@@ -625,7 +625,7 @@ def version_2_ensemble_change(setting: Setting) -> None:
 # -- BookKeeper's shell -----------------------------------------------------------------------------------------------
 
 
-def _shell(setting: Setting, *words: str) -> str:
+def shell(setting: Setting, *words: str) -> str:
     """What a command of the shell prints; it must succeed."""
     arguments = {"uri": java_uri(setting.cluster.uri), "folder": str(setting.cluster.folder), "words": list(words)}
     done = setting.writer.call("shell", **arguments)
@@ -638,7 +638,7 @@ def _shell(setting: Setting, *words: str) -> str:
 @_among(SHELL, "shell listbookies")
 def shell_listbookies(setting: Setting) -> None:
     """All bookies are listed as writable."""
-    printed = _shell(setting, "listbookies", "-rw")
+    printed = shell(setting, "listbookies", "-rw")
     for bookie in setting.cluster.bookies:
         if bookie.id not in printed:
             raise AssertionError(f"{bookie.id} is not in: {printed}")
@@ -649,7 +649,7 @@ def shell_listledgers(setting: Setting) -> None:
     """A ledger is listed, with its metadata."""
     ledger = setting.writer.create()
     ledger.close()
-    printed = _shell(setting, "listledgers", "-meta")
+    printed = shell(setting, "listledgers", "-meta")
     if not re.search(rf"\b{ledger.id}\b", printed) or "CLOSED" not in printed:
         raise AssertionError(f"ledger {ledger.id} is not in: {printed[-300:]}")
 
@@ -660,7 +660,7 @@ def shell_ledgermetadata(setting: Setting) -> None:
     ledger = setting.writer.create()
     written(ledger, entries(7))
     ledger.close()
-    printed = _shell(setting, "ledgermetadata", "-ledgerid", str(ledger.id))
+    printed = shell(setting, "ledgermetadata", "-ledgerid", str(ledger.id))
     for expected in ("CLOSED", "lastEntryId=6", *setting.writer.metadata(ledger.id)["ensembles"]["0"]):
         if expected not in printed:
             raise AssertionError(f"{expected} is not in: {printed}")
@@ -672,26 +672,26 @@ def shell_readledger(setting: Setting) -> None:
     ledger = setting.writer.create(digest="DUMMY")
     written(ledger, entries(7))
     ledger.close()
-    printed = _shell(setting, "readledger", "-ledgerid", str(ledger.id), "-msg")
+    printed = shell(setting, "readledger", "-ledgerid", str(ledger.id), "-msg")
     for body in entries(7):
         if body.decode() not in printed:
             raise AssertionError(f"{body[:10]!r} is not in: {printed[-300:]}")
     bookie = setting.writer.metadata(ledger.id)["ensembles"]["0"][0]
     # Asked of one bookie, the shell ends before the last entry that it is told.
-    printed = _shell(setting, "readledger", "-ledgerid", str(ledger.id), "-bookie", bookie, "-firstentryid", "2", "-lastentryid", "7")
+    printed = shell(setting, "readledger", "-ledgerid", str(ledger.id), "-bookie", bookie, "-firstentryid", "2", "-lastentryid", "7")
     equal(re.findall(r"Eid=(\d+)", printed), list("23456"), "entries of one bookie")
 
 
 @_among(SHELL, "shell simpletest")
 def shell_simpletest(setting: Setting) -> None:
     """The shell writes and reads a ledger of its own."""
-    _shell(setting, "simpletest", "-ensemble", "3", "-writeQuorum", "3", "-ackQuorum", "2", "-numEntries", "50")
+    shell(setting, "simpletest", "-ensemble", "3", "-writeQuorum", "3", "-ackQuorum", "2", "-numEntries", "50")
 
 
 @_among(SHELL, "shell bookieinfo")
 def shell_bookieinfo(setting: Setting) -> None:
     """Every bookie tells how much of its disk is free."""
-    printed = _shell(setting, "bookieinfo")
+    printed = shell(setting, "bookieinfo")
     for bookie in setting.cluster.bookies:
         if bookie.id not in printed:
             raise AssertionError(f"{bookie.id} is not in: {printed}")
@@ -707,7 +707,7 @@ def shell_deleteledger(setting: Setting) -> None:
     """A ledger is deleted."""
     ledger = setting.writer.create()
     ledger.close()
-    _shell(setting, "deleteledger", "-ledgerid", str(ledger.id), "-force")
+    shell(setting, "deleteledger", "-ledgerid", str(ledger.id), "-force")
     equal(setting.writer.call("list").count(ledger.id), 0, "how often the ledger is listed")
 
 
@@ -720,7 +720,7 @@ def shell_recover(setting: Setting) -> None:
     lost = setting.cluster.bookie(_ensemble(setting, ledger.id)[0])
     lost.server.kill()
     try:
-        _shell(setting, "recover", "-f", "-sk", "-l", str(ledger.id), lost.id)
+        shell(setting, "recover", "-f", "-sk", "-l", str(ledger.id), lost.id)
         if lost.id in _ensemble(setting, ledger.id):
             raise AssertionError(f"{lost.id} is still in the ensemble")
         read_back(setting.reader, ledger.id, entries(40))
