@@ -166,7 +166,7 @@ def test_a_bookie_that_has_lost_nothing_repairs_nothing(tmp_path: Path, uri: str
     async def main() -> None:
         with bookies(tmp_path, uri, *settings) as several:
             async with await fencepost.connect(uri) as store:
-                opened = await store.create_ledger()
+                opened = await store.create_ledger(ack_quorum=3)
                 await opened.append_many([b"y"] * 50)
                 for number, each in enumerate(several):
                     each.kill() if "true" in settings[0] else each.end()
