@@ -17,6 +17,7 @@ from fencepost.store.bookie import cookies
 from fencepost.store.bookie.directories import Directories
 from fencepost.store.bookie.repair import Repair
 from fencepost.store.bookie.server import Server
+from fencepost.store.disk.journal_files import JournalFiles
 from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.roles.bookie import Ledger
 from fencepost.store.rules.boot import Run
@@ -82,6 +83,37 @@ def test_ledgers_are_marked_and_the_run_is_noted_before_anybody_is_served(
             assert (await connection.ask(add(CLOSED, 1))).code is Code.FENCED
             assert (await connection.ask(add(OPEN, 0, recovery=True))).code is Code.OK
             assert (await connection.ask(m.ReadEntry(OPEN, 0))).code is Code.OK
+
+    run(main())
+
+
+def test_marks_of_many_ledgers_share_syncs(tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledgers = range(10, 400)
+    syncs: list[int] = []
+    sync, mark = JournalFiles.sync, Repair.mark_ledgers
+
+    def counted(self: JournalFiles) -> None:
+        syncs.append(1)
+        sync(self)
+
+    async def marks(self: Repair) -> None:
+        syncs.clear()
+        await mark(self)
+        syncs[:] = [len(syncs)]
+
+    async def main() -> None:
+        bookie_id, port, _ = await lose(tmp_path, uri)
+        async with await MetadataClient.connect(uri) as client:
+            for ledger in ledgers:
+                await client.create_ledger(ledger, LedgerMetadata(1, 1, 1, (Fragment(0, (bookie_id,)),)))
+        monkeypatch.setattr(JournalFiles, "sync", counted)
+        monkeypatch.setattr(Repair, "mark_ledgers", marks)
+        settings = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
+        async with bookie(tmp_path, uri, **settings) as running:
+            assert syncs[0] < len(ledgers) / 4
+            connection = await running.client()
+            for ledger in (ledgers[0], ledgers[-1]):
+                assert (await connection.ask(m.ReadEntry(ledger, 0))).code is Code.UNKNOWN_LEDGER_STATE
 
     run(main())
 

@@ -90,8 +90,9 @@ def test_every_protection_is_switched_off_somewhere() -> None:
 
 
 def test_switches_are_the_protections_of_the_rules() -> None:
-    """All but the one that needs somebody without the key."""
-    assert set(SWITCHES) | {"keys_are_checked"} == set(Protections._fields)
+    """All but the one that needs somebody without the key, and those of a bookie's boot."""
+    booting = {"boot_fences", "boot_enters_limbo", "cookies_follow_marks", "run_precedes_answers"}
+    assert set(SWITCHES) | {"keys_are_checked", *booting} == set(Protections._fields)
     assert Store().protections == Protections()
     assert all(not getattr(Store(**{name: False}).protections, name) for name in SWITCHES)
 

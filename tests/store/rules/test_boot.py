@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.store.bookie.repair import missing_of
-from fencepost.store.rules.boot import Mark, Run, mark_of, may_have_lost_adds, may_leave_limbo
+from fencepost.store.rules.boot import Mark, Run, Step, mark_of, may_have_lost_adds, may_leave_limbo, steps_of_boot
 from fencepost.store.rules.cookies import Cookie, Stamped, may_repair
 from fencepost.store.rules.ensembles import Fragment, fragment_of
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus, closed
+from fencepost.store.rules.protections import ALL
 from fencepost.store.rules.quorums import write_set
 
 OPEN = LedgerMetadata(3, 2, 2, (Fragment(0, ("a", "b", "c")), Fragment(10, ("a", "d", "c"))))
@@ -36,6 +37,35 @@ def test_only_adds_that_were_not_in_the_journal_are_lost_with_a_process() -> Non
 )
 def test_every_ledger_that_was_ever_on_the_bookie_is_marked(metadata: LedgerMetadata, bookie: str, mark: Mark) -> None:
     assert mark_of(metadata, bookie) is mark
+
+
+PHASE_ONE = (Step.BEGIN_REPAIR, Step.MARK_LEDGERS)
+
+
+@pytest.mark.parametrize(
+    ("has_lost_directory", "last_run", "steps"),
+    [
+        (False, None, ()),
+        (False, Run(journals_adds=True), ()),
+        (False, Run(journals_adds=False), PHASE_ONE),
+        (True, None, (*PHASE_ONE, Step.STAMP_COOKIES)),
+        (True, Run(journals_adds=False), (*PHASE_ONE, Step.STAMP_COOKIES)),
+    ],
+)
+def test_a_bookie_marks_its_ledgers_before_anything_says_that_it_has_lost_nothing(
+    has_lost_directory: bool, last_run: Run | None, steps: tuple[Step, ...]
+) -> None:
+    assert steps_of_boot(has_lost_directory=has_lost_directory, last_run=last_run) == (*steps, Step.NOTE_RUN, Step.SERVE)
+
+
+def test_orders_and_marks_without_a_protection() -> None:
+    early, late = ALL.replace(cookies_follow_marks=False), ALL.replace(run_precedes_answers=False)
+    first = steps_of_boot(has_lost_directory=True, last_run=None, protections=early)
+    assert first.index(Step.STAMP_COOKIES) < first.index(Step.MARK_LEDGERS)
+    assert steps_of_boot(has_lost_directory=False, last_run=None, protections=late) == (Step.SERVE, Step.NOTE_RUN)
+    assert mark_of(OPEN, "a", ALL.replace(boot_enters_limbo=False)) is Mark.FENCE
+    assert mark_of(closed(OPEN, 12, 0), "a", ALL.replace(boot_fences=False)) is Mark.NOTHING
+    assert mark_of(OPEN, "a", ALL.replace(boot_fences=False)) is Mark.LIMBO
 
 
 def test_limbo_ends_when_the_end_is_known_and_nothing_is_missing() -> None:

@@ -33,7 +33,7 @@ from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.metadata.registration import BookieServiceInfo, Endpoint
 from fencepost.store.roles.bookie import Bookie
 from fencepost.store.rows import ready as loops
-from fencepost.store.rules.boot import Run, may_have_lost_adds
+from fencepost.store.rules.boot import Run, Step, steps_of_boot
 from fencepost.store.rules.cookies import Boot, Cookie
 from fencepost.tracing import TraceWriter
 
@@ -84,23 +84,33 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
                 compiled=lambda: loops.has(OF_STORAGE),
                 has_lost_files=cookie is not None,
             )
-            end_metrics = None
+            end_metrics: Callable[[], None] | None = None
             tasks: list[asyncio.Task[None]] = []
             has_begun = False
             try:
                 records = _open(server, storage, directories)
                 repair = Repair(server, storage, client, bookie_id, directories, settings)
-                if cookie is not None or may_have_lost_adds(last_run):
-                    repair.begin()
-                    await _patiently(repair.mark_ledgers, ended)
-                if cookie is not None:
-                    await stamp_anew(client, directories, cookie)
-                cookies.begin_run(directories.ledgers, Run(journals_adds=settings.journal_write_data and settings.journal_sync_data))
-                has_begun = True
-                if settings.prometheus_stats_http_port:
-                    end_metrics = _serve_metrics(counts, server, storage, registration, repair, settings)
-                await server.listen(bound)
-                await registration.begin(settings.force_read_only_bookie)
+                async def listen() -> None:
+                    nonlocal end_metrics
+                    if settings.prometheus_stats_http_port:
+                        end_metrics = _serve_metrics(counts, server, storage, registration, repair, settings)
+                    await server.listen(bound)
+                    await registration.begin(settings.force_read_only_bookie)
+
+                for step in steps_of_boot(has_lost_directory=cookie is not None, last_run=last_run):
+                    if step is Step.BEGIN_REPAIR:
+                        repair.begin()
+                    elif step is Step.MARK_LEDGERS:
+                        await _patiently(repair.mark_ledgers, ended)
+                    elif step is Step.STAMP_COOKIES:
+                        assert cookie is not None
+                        await stamp_anew(client, directories, cookie)
+                    elif step is Step.NOTE_RUN:
+                        run = Run(journals_adds=settings.journal_write_data and settings.journal_sync_data)
+                        cookies.begin_run(directories.ledgers, run)
+                        has_begun = True
+                    else:
+                        await listen()
                 _log.info("bookie %s serves, with %d records of its ledgers and journal", bookie_id, records)
                 tasks = [
                     asyncio.create_task(registration.keep()),

@@ -1,17 +1,14 @@
-"""The repair of a bookie that may have lost entries (BP-46): its ledgers are marked before it serves, and made whole while it does.
-
-Phase one puts every ledger in limbo that is not closed, and fences those that are, durably. Phase two has each of them closed by a recovery, copies what
-belongs here and is missing from other bookies, and only then ends the limbo of the ledger. It goes on after any crash: limbo is in the
-journal, and that there is a repair is noted in the directories.
-"""
+"""The repair of a bookie that may have lost entries: carries out what its role wants (:mod:`fencepost.store.roles.repair`)."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +24,13 @@ from fencepost.store.client.store import Store
 from fencepost.store.disk.storage import Storage
 from fencepost.store.errors import NoSuchLedgerError, StoreError
 from fencepost.store.metadata.client import MetadataClient
-from fencepost.store.rules.boot import Mark, mark_of, may_leave_limbo
+from fencepost.store.roles import repair as roles
+from fencepost.store.roles.interface import Call, Effect, Error, Event, Result, SetTimer, TimerFired, Trace
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
 from fencepost.store.rules.replication import fragments_on
 
-PAUSE = 3.0
-"""Seconds after which what could not be repaired is tried again."""
+PAGE = 100
+"""Ledgers of which the metadata are read at once."""
 
 _log = logging.getLogger("fencepost.store.bookie")
 
@@ -45,7 +43,7 @@ class Progress(Copied):
 
 
 class Repair:
-    """The repair of one bookie."""
+    """The repair of one bookie. It does one thing at a time: phase one, or phase two."""
 
     def __init__(
         self, server: Server, storage: Storage, client: MetadataClient, bookie_id: str, directories: Directories, settings: Settings
@@ -57,7 +55,20 @@ class Repair:
         self.directories = directories
         self.settings = settings
         self.progress = Progress()
+        self.role = roles.Repair(bookie_id, server.role, traces=server.role.traces)
         self._pace = Pace(settings.replication_rate_by_bytes)
+        self._store: Store | None = None
+        self._events: asyncio.Queue[Event | BaseException] = asyncio.Queue()
+        self._pages: AsyncIterator[roles.LedgersListed] | None = None
+        self._tasks: set[asyncio.Task[Event]] = set()
+        self._carry: dict[type[Effect], Callable[[Any], None]] = {
+            roles.ListLedgers: lambda effect: self._begin(self._list(effect)),
+            roles.AskBookie: self._ask,
+            roles.RecoverLedger: lambda effect: self._begin(self._recover(effect)),
+            roles.CopyEntries: lambda effect: self._begin(self._copy(effect)),
+            SetTimer: lambda effect: self._begin(_later(effect)),
+            Trace: server.tell_trace,
+        }
 
     @property
     def limbo(self) -> int:
@@ -76,26 +87,9 @@ class Repair:
 
         Raises :class:`StoreError` if the metadata can not be read, and :class:`SystemFailure` if the disk fails.
         """
-        await self.client.sync()
-        limbo = fenced = 0
-        async for ledger, metadata in self.client.all_metadata():
-            mark = mark_of(metadata, self.bookie_id)
-            if mark is Mark.LIMBO:
-                await self._call("enter limbo", ledger)
-                limbo += 1
-            elif mark is Mark.FENCE:
-                await self._call("fence", ledger)
-                fenced += 1
+        limbo, fenced = (await self._drive("mark ledgers")).value
         await asyncio.to_thread(self.storage.checkpoint, always=True)
         _log.warning("entries may be missing: %d ledgers are in limbo, and %d closed ones are fenced", limbo, fenced)
-
-    async def _call(self, operation: str, *arguments: object) -> None:
-        """Ask something of the role; done when it is durable. Raises :class:`SystemFailure` if the storage has failed."""
-        future = self.server.call(operation, *arguments)
-        while not future.done():
-            if self.server.stopped:
-                raise SystemFailure("the bookie's storage has failed while its ledgers were repaired")
-            await asyncio.wait((future,), timeout=0.1)
 
     # -- phase two ----------------------------------------------------------------------------------------------------
 
@@ -104,60 +98,110 @@ class Repair:
         settings = ClientSettings(session_timeout=self.settings.zk_timeout / 1000)
         while True:
             try:
-                async with await Store.connect(self.settings.metadata_service_uri, settings) as store:
-                    while not await self._round(store):
-                        await asyncio.sleep(PAUSE)
+                async with await Store.connect(self.settings.metadata_service_uri, settings) as self._store:
+                    await self._drive("repair")
                 break
             except StoreError as error:
                 _log.warning("the repair waits: %s", error)
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(roles.PAUSE / 1_000_000)
         await asyncio.to_thread(self.storage.checkpoint)
         for directory in dict.fromkeys(self.directories):
             cookies.end_repair(directory)
         _log.warning("the repair is done: %d entries of %d bytes were copied", self.progress.entries, self.progress.bytes)
 
-    async def _round(self, store: Store) -> bool:
-        """Look at every ledger of the bookie once; whether nothing is missing now."""
-        limbo = [ledger for ledger, known in self.server.role.ledgers.items() if known.limbo]
-        others = [
-            ledger
-            async for ledger, metadata in self.client.all_metadata()
-            if mark_of(metadata, self.bookie_id) is Mark.FENCE and not self._is_in_limbo(ledger)
-        ]
-        ledgers = [*limbo, *others]
-        left = self.progress.lacking = 0
-        for done, ledger in enumerate(ledgers):
-            self.progress.ledgers = len(ledgers) - done
-            try:
-                left += not await self._repaired(store, ledger)
-            except NoSuchLedgerError:
-                await self._call("leave limbo", ledger)
-            except StoreError as error:
-                _log.warning("ledger %d is not repaired yet: %s", ledger, error)
-                left += 1
-        self.progress.ledgers = left
-        return not left
+    # -- what the role wants ------------------------------------------------------------------------------------------
 
-    def _is_in_limbo(self, ledger: int) -> bool:
-        known = self.server.role.ledgers.get(ledger)
-        return known is not None and known.limbo
+    async def _drive(self, operation: str) -> Result:
+        """Call the role, and do what it wants until it answers. Raises what an effect that it knows no answer to has raised."""
+        try:
+            event: Event | BaseException = Call(0, operation)
+            while True:
+                if isinstance(event, BaseException):
+                    raise event
+                for effect in self.role.receive(event, 0):
+                    if isinstance(effect, Result):
+                        return effect
+                    self._carry[type(effect)](effect)
+                self.progress.ledgers = self.role.left
+                event = await self._next_event()
+        finally:
+            self.progress.ledgers = self.role.left
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._events, self._pages = asyncio.Queue(), None
 
-    async def _repaired(self, store: Store, ledger: int) -> bool:
-        """Have a ledger closed if it is in limbo, copy what is missing of it, and end its limbo; whether all is there.
+    async def _next_event(self) -> Event | BaseException:
+        while self._events.empty():
+            with contextlib.suppress(TimeoutError):
+                return await asyncio.wait_for(self._events.get(), 0.1)
+            if self.server.stopped:
+                raise SystemFailure("the bookie's storage has failed while its ledgers were repaired")
+        return self._events.get_nowait()
 
-        Raises :class:`StoreError` if it can not be recovered now.
-        """
-        metadata = await store.ledger_metadata(ledger)
-        if metadata.status is not LedgerStatus.CLOSED:
-            metadata = await store.recover_ledger(ledger, password=metadata.password or b"")
+    def _begin(self, work: Any) -> None:
+        """Do something that comes to an event."""
+        task: asyncio.Task[Event] = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Event]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            self._events.put_nowait(task.exception() or task.result())
+
+    def _ask(self, effect: roles.AskBookie) -> None:
+        events, done = self._events, roles.Done(effect.token)
+        self.server.call(effect.operation, *effect.arguments).add_done_callback(lambda _: events.put_nowait(done))
+
+    async def _list(self, effect: roles.ListLedgers) -> roles.LedgersListed:
+        if effect.anew or self._pages is None:
+            self.progress.lacking = 0
+            await self.client.sync()
+            self._pages = self._all_pages()
+        return await anext(self._pages)
+
+    async def _all_pages(self) -> AsyncIterator[roles.LedgersListed]:
+        page: list[tuple[int, LedgerMetadata]] = []
+        async for found in self.client.all_metadata(PAGE):
+            page.append(found)
+            if len(page) == PAGE:
+                yield roles.LedgersListed(page, False)
+                page = []
+        yield roles.LedgersListed(page, True)
+
+    async def _recover(self, effect: roles.RecoverLedger) -> roles.LedgerRecovered:
+        assert self._store is not None
+        ledger = effect.ledger
+        try:
+            metadata = await self._store.ledger_metadata(ledger)
+            if metadata.status is not LedgerStatus.CLOSED:
+                metadata = await self._store.recover_ledger(ledger, password=metadata.password or b"")
+            return roles.LedgerRecovered(ledger, metadata)
+        except NoSuchLedgerError:
+            return roles.LedgerRecovered(ledger, None, Error.NO_LEDGER)
+        except StoreError as error:
+            _log.warning("ledger %d is not repaired yet: %s", ledger, error)
+            return roles.LedgerRecovered(ledger, None, Error.RECOVERY_FAILED)
+
+    async def _copy(self, effect: roles.CopyEntries) -> roles.EntriesCopied:
+        assert self._store is not None
+        ledger, metadata = effect.ledger, effect.metadata
         missing = missing_of(metadata, self.bookie_id, await asyncio.to_thread(self.storage.entries_of, ledger))
-        copier = Copier(store, ledger, metadata, self._pace, self.progress)
-        lacking = await copier.copy(missing, self.bookie_id, partial(self._call, "store entry", ledger))
+        copier = Copier(self._store, ledger, metadata, self._pace, self.progress)
+        lacking = await copier.copy(missing, self.bookie_id, partial(self._store_entry, ledger))
         if lacking:
             _log.error("ledger %d lacks %d entries that no other bookie gives now", ledger, lacking)
-        elif self._is_in_limbo(ledger) and may_leave_limbo(metadata.status, lacking):
-            await self._call("leave limbo", ledger)
-        return not lacking
+        return roles.EntriesCopied(ledger, lacking)
+
+    async def _store_entry(self, ledger: int, entry_id: int, lac: int, body: bytes) -> None:
+        """Keep an entry; done when it is as durable as the bookie makes entries."""
+        await self.server.call("store entry", ledger, entry_id, lac, body)
+
+
+async def _later(timer: SetTimer) -> TimerFired:
+    await asyncio.sleep(timer.delay / 1_000_000)
+    return TimerFired(timer.key)
 
 
 def missing_of(metadata: LedgerMetadata, bookie: str, stored: Iterable[int]) -> NDArray[np.int64]:

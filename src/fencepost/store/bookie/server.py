@@ -204,7 +204,7 @@ class Server:
             Forget: self._forget,
             Result: self._result,
             Stop: self._stop,
-            Trace: self._trace,
+            Trace: self.tell_trace,
         }
 
     # -- start and end ------------------------------------------------------------------------------------------------
@@ -606,7 +606,7 @@ class Server:
             self._records.clear()
             self._entries.clear()
 
-    def _trace(self, effect: Trace) -> None:
+    def tell_trace(self, effect: Trace) -> None:
         fields, trace = effect.fields, self.trace
         assert trace is not None
         if effect.connection is not None:

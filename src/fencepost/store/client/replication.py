@@ -17,10 +17,9 @@ from fencepost.store.entries import Digests, master_key
 from fencepost.store.errors import BadVersionError, NotEnoughBookiesError, ReadError, WriteError
 from fencepost.store.messages import AddEntry, AddEntryResponse, ReadEntry, ReadEntryResponse
 from fencepost.store.rules.codes import NEGATIVES, Code
-from fencepost.store.rules.ensembles import fragment_of
 from fencepost.store.rules.metadata import LedgerMetadata
-from fencepost.store.rules.quorums import is_in_write_set, write_set
-from fencepost.store.rules.replication import replaceable, replacement, span, waits_for_end, with_replacement
+from fencepost.store.rules.quorums import is_in_write_set
+from fencepost.store.rules.replication import replaceable, replacement, sources, span, waits_for_end, with_replacement
 
 AT_ONCE = 100
 """Entries that are copied at once."""
@@ -97,11 +96,7 @@ class Copier:
         return lacking
 
     async def _copy(self, entry_id: int, without: str, put: Callable[[int, int, bytes], Awaitable[object]]) -> bool:
-        ensemble = tuple(fragment_of(self.metadata.fragments, entry_id).ensemble)
-        several = write_set(entry_id, ensemble, self.metadata.write_quorum)
-        for bookie in sorted(several, key=lambda each: each in self.gone):
-            if bookie == without:
-                continue
+        for bookie in sources(self.metadata, entry_id, without, self.gone):
             response = await self.store.ask(bookie, ReadEntry(self.ledger, entry_id))
             body = response.body if isinstance(response, ReadEntryResponse) else None
             entry = self._digests.open_entry(body, self.ledger, entry_id)

@@ -501,7 +501,7 @@ class Bookie:
         elif event.operation in ("fence", "enter limbo", "leave limbo"):
             (of_ledger,) = event.arguments
             ledger = self.ledgers.setdefault(of_ledger, Ledger())
-            if event.operation != "leave limbo":
+            if event.operation != "leave limbo" and self.protections.boot_fences:
                 self._fence(of_ledger, ledger, effects)
             if event.operation != "fence":
                 ledger.limbo = event.operation == "enter limbo"

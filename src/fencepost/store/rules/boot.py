@@ -11,6 +11,7 @@ import enum
 
 from fencepost.spec.values import Record
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
+from fencepost.store.rules.protections import ALL, Protections
 
 
 class Run(Record):
@@ -20,6 +21,21 @@ class Run(Record):
     """
 
     journals_adds: bool
+
+
+class Step(enum.Enum):
+    """What a bookie does when it boots, once its storage is open. Each is durable before the next one is begun."""
+
+    BEGIN_REPAIR = "begin repair"
+    """Note in all directories that entries may be missing."""
+    MARK_LEDGERS = "mark ledgers"
+    """Phase one."""
+    STAMP_COOKIES = "stamp cookies"
+    """Stamp new cookies into all directories, and then into the metadata: the bookie counts as one that has all directories."""
+    NOTE_RUN = "note run"
+    """Note how it runs from now on, in place of how it ran before."""
+    SERVE = "serve"
+    """Take connections, and register."""
 
 
 class Mark(enum.Enum):
@@ -43,7 +59,21 @@ def may_have_lost_adds(run: Run | None) -> bool:
     return run is not None and not run.journals_adds
 
 
-def mark_of(metadata: LedgerMetadata, bookie: str) -> Mark:
+def steps_of_boot(*, has_lost_directory: bool, last_run: Run | None, protections: Protections = ALL) -> tuple[Step, ...]:
+    """What a bookie does when it boots, in order: with phase one, if it has lost a directory, or may have lost adds.
+
+    What makes it do that is there until all ledgers are marked: a directory without the cookie, or the note of the last run.
+    """
+    steps: list[Step] = []
+    if has_lost_directory or may_have_lost_adds(last_run):
+        steps += (Step.BEGIN_REPAIR, Step.MARK_LEDGERS)
+    if has_lost_directory:
+        steps.insert(len(steps) if protections.cookies_follow_marks else 1, Step.STAMP_COOKIES)
+    last = (Step.NOTE_RUN, Step.SERVE)
+    return (*steps, *(last if protections.run_precedes_answers else reversed(last)))
+
+
+def mark_of(metadata: LedgerMetadata, bookie: str, protections: Protections = ALL) -> Mark:
     """What a bookie that may have lost something owes a ledger.
 
     BP-46 marks the ledgers that are not closed. A closed one is fenced too: else a bookie that has lost that it was fenced would take the adds
@@ -51,7 +81,9 @@ def mark_of(metadata: LedgerMetadata, bookie: str) -> Mark:
     """
     if not any(bookie in fragment.ensemble for fragment in metadata.fragments):
         return Mark.NOTHING
-    return Mark.FENCE if metadata.status is LedgerStatus.CLOSED else Mark.LIMBO
+    if metadata.status is not LedgerStatus.CLOSED and protections.boot_enters_limbo:
+        return Mark.LIMBO
+    return Mark.FENCE if protections.boot_fences else Mark.NOTHING
 
 
 def may_leave_limbo(status: LedgerStatus, lacking: int) -> bool:

@@ -19,6 +19,10 @@ class Protections(Record):
     ensemble is being changed. ``recovery_freezes_lac``: entries are written back with the LAC that recovery began at.
     ``limbo_is_unknown``: a ledger in limbo does not say that it lacks an entry (BP-46). ``keys_are_checked``: an add or a fencing read
     with another master key is refused.
+
+    Of a bookie that may have lost something (:mod:`fencepost.store.rules.boot`): ``boot_fences``: it fences its ledgers before it serves.
+    ``boot_enters_limbo``: those that are not closed are in limbo then. ``cookies_follow_marks``: its cookies are stamped anew only after all
+    ledgers are marked. ``run_precedes_answers``: a bookie notes how it runs ahead of its first answer.
     """
 
     fenced_bookies_refuse: bool = True
@@ -36,6 +40,10 @@ class Protections(Record):
     recovery_freezes_lac: bool = True
     limbo_is_unknown: bool = True
     keys_are_checked: bool = True
+    boot_fences: bool = True
+    boot_enters_limbo: bool = True
+    cookies_follow_marks: bool = True
+    run_precedes_answers: bool = True
 
 
 ALL = Protections()

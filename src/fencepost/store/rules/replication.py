@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from fencepost.store.rules.ensembles import fragment_of
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
+from fencepost.store.rules.quorums import write_set
 
 
 def is_settled(metadata: LedgerMetadata, fragment: int) -> bool:
@@ -61,6 +63,14 @@ def replaceable(metadata: LedgerMetadata, gone: Collection[str]) -> list[tuple[i
         for each in dict.fromkeys(fragment.ensemble)
         if each in gone
     ]
+
+
+def sources(metadata: LedgerMetadata, entry_id: int, without: str, gone: Collection[str] = ()) -> tuple[str, ...]:
+    """The bookies that an entry is asked of to be copied, in order: those of its write set ``without`` the one that
+    lacks it, the ``gone`` last."""
+    ensemble = tuple(fragment_of(metadata.fragments, entry_id).ensemble)
+    several = write_set(entry_id, ensemble, metadata.write_quorum)
+    return tuple(sorted((each for each in several if each != without), key=lambda each: each in gone))
 
 
 def replacement(ensemble: Collection[str], candidates: Iterable[str]) -> str | None:
