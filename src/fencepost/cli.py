@@ -360,8 +360,9 @@ def _spark_options(parser: Any) -> None:
 def _simulate_store_options(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what is simulated")
     what.add_argument("--seeds", metavar="A..B", type=arguments.seeds, default=range(1, 1001), help="the seeds, one run for each; by default 1..1000")
-    what.add_argument("--profile", metavar="NAME", default="everything", help="what may go wrong: calm, network, crashes, disks, races, everything or beyond")
+    what.add_argument("--profile", metavar="NAME", default="everything", help="what may go wrong: calm, network, crashes, disks, races, everything, beyond or no-journal")
     what.add_argument("--without", metavar="PROTECTION", action="append", default=[], help="switch a protection of the ledger off (repeatable)")
+    what.add_argument("--promise", metavar="NAME", action="append", default=[], help="hold the store to this promise alone (repeatable)")
     what.add_argument("--jobs", metavar="N", type=arguments.workers, help="processes; by default one for each core")
     one = parser.add_argument_group("one run")
     one.add_argument("--replay", metavar="SEED", type=arguments.number, help="run one seed, and tell it step by step")
@@ -891,7 +892,8 @@ def _simulate_store(given: argparse.Namespace) -> int:
     from fencepost.store.sim.campaign import Campaign, run
     from fencepost.store.sim.shrink import shrunk
 
-    campaign = Campaign(given.seeds, given.profile, protections, given.jobs or cores(), given.trace)
+    promises = _promises_of(given)
+    campaign = Campaign(given.seeds, given.profile, protections, promises, given.jobs or cores(), given.trace)
     with _seeds_progress() as progress:
         tally = run(campaign, lambda so_far: progress(so_far.seeds, so_far.events, len(given.seeds)))
     smallest = None
@@ -918,7 +920,7 @@ def _replay(given: argparse.Namespace, protections: Protections) -> int:
             raise OptionError(f"-D {text}: give a name and a value, as entries=3")
         settings[name] = value
     story = Story()
-    case = with_settings(drawn(given.replay, given.profile, protections), settings)
+    case = with_settings(drawn(given.replay, given.profile, protections, _promises_of(given)), settings)
     if given.trace is None:
         outcome = simulate(case, story)
     else:
@@ -943,6 +945,16 @@ def _protections_without(names: Sequence[str]) -> Protections:
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(ALL._fields)}"
             raise OptionError(f"--without {name}: there is no such protection: {hint}")
     return ALL.replace(**dict.fromkeys(names, False))
+
+
+def _promises_of(given: argparse.Namespace) -> tuple[str, ...]:
+    """The promises that a run is held to, none for all of them."""
+    from fencepost.store.sim.judge import PROMISES
+
+    for name in given.promise:
+        if name not in PROMISES:
+            raise OptionError(f"--promise {name}: there is no such promise: there are {', '.join(PROMISES)}")
+    return tuple(given.promise)
 
 
 def _tell_simulated(given: argparse.Namespace, text: str, document: dict[str, Any]) -> None:

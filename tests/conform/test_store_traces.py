@@ -37,6 +37,24 @@ def test_what_the_store_does_is_a_behaviour_of_the_protocol(profile: str) -> Non
     assert skipped < steps / 4
 
 
+def test_ledgers_of_bookies_that_may_lack_entries_are_not_covered() -> None:
+    lacking = 0
+    for seed in range(1, 13):
+        outcome, events = traced(seed, "no-journal")
+        assert outcome.violation is None
+        bookies = {event.node for event in events if event.action == "bookie_may_lack_entries"}
+        marked = {event.subject for event in events if event.action == "bookie_may_lack_entries"}
+        assert marked <= {None, LEDGER}
+        verdict = validate(events)
+        if LEDGER in marked:
+            lacking += 1
+            assert (verdict.accepted, verdict.covered) == (False, False)
+            assert "may lack entries" in verdict.problem and verdict.problem.split()[0] in bookies
+        elif not bookies:
+            assert verdict.accepted, (seed, said(verdict))
+    assert 4 < lacking < 12
+
+
 def in_order(verdict: Verdict) -> list[tuple[str, int, int]]:
     """The events of the steps that were taken, as they were."""
     return [(event.node, event.incarnation, event.seq) for event, _, _ in verdict.path]

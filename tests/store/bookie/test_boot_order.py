@@ -149,6 +149,31 @@ def test_cookies_are_written_only_after_all_ledgers_are_marked(
     run(main())
 
 
+def test_a_start_that_was_cut_short_before_anything_was_marked_is_done_again(
+    tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is in a directory without a cookie that does not say that there is a repair, or the next start would take it for another's."""
+    cuts: list[tuple[object, str]] = [(Repair, "begin"), (Server, "open"), (Repair, "mark_ledgers")]
+
+    async def main() -> None:
+        _, port, directories = await lose(tmp_path, uri)
+        settings = {"bookiePort": port, "dataIntegrityStampMissingCookies": True}
+        for where, step in cuts:
+
+            def fails(self: object, *arguments: object) -> None:
+                raise SystemFailure("the test ends it here")
+
+            with monkeypatch.context() as patched, pytest.raises(SystemFailure, match="ends it here"):
+                patched.setattr(where, step, fails)
+                async with bookie(tmp_path, uri, **settings):
+                    pass
+        async with bookie(tmp_path, uri, **settings) as running:
+            assert (await (await running.client()).ask(m.ReadEntry(OPEN, 0))).code is Code.UNKNOWN_LEDGER_STATE
+            assert all(each.cookie is not None for each in directories.stamped())
+
+    run(main())
+
+
 def test_what_no_other_bookie_has_stays_in_limbo_for_good(tmp_path: Path, uri: str) -> None:
     """The only copy of a closed ledger and of one that is not is gone, and nobody is told that there was none."""
 

@@ -14,8 +14,15 @@ from fencepost.store.rules.ensembles import Fragment, fragment_of
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus, closed
 from fencepost.store.rules.protections import ALL
 from fencepost.store.rules.quorums import write_set
+from fencepost.store.rules.replication import belonging, sources
 
 OPEN = LedgerMetadata(3, 2, 2, (Fragment(0, ("a", "b", "c")), Fragment(10, ("a", "d", "c"))))
+
+
+def test_an_entry_is_had_from_the_others_of_its_write_set() -> None:
+    assert sources(OPEN, 0, "a") == ("b",)
+    assert sources(OPEN, 10, "d") == ("c",)
+    assert sources(OPEN, 0, "e") == ("a", "b")
 
 
 def test_only_adds_that_were_not_in_the_journal_are_lost_with_a_process() -> None:
@@ -39,14 +46,14 @@ def test_every_ledger_that_was_ever_on_the_bookie_is_marked(metadata: LedgerMeta
     assert mark_of(metadata, bookie) is mark
 
 
-PHASE_ONE = (Step.BEGIN_REPAIR, Step.MARK_LEDGERS)
+PHASE_ONE = (Step.BEGIN_REPAIR, Step.OPEN_STORAGE, Step.MARK_LEDGERS)
 
 
 @pytest.mark.parametrize(
     ("has_lost_directory", "last_run", "steps"),
     [
-        (False, None, ()),
-        (False, Run(journals_adds=True), ()),
+        (False, None, (Step.OPEN_STORAGE,)),
+        (False, Run(journals_adds=True), (Step.OPEN_STORAGE,)),
         (False, Run(journals_adds=False), PHASE_ONE),
         (True, None, (*PHASE_ONE, Step.STAMP_COOKIES)),
         (True, Run(journals_adds=False), (*PHASE_ONE, Step.STAMP_COOKIES)),
@@ -61,8 +68,8 @@ def test_a_bookie_marks_its_ledgers_before_anything_says_that_it_has_lost_nothin
 def test_orders_and_marks_without_a_protection() -> None:
     early, late = ALL.replace(cookies_follow_marks=False), ALL.replace(run_precedes_answers=False)
     first = steps_of_boot(has_lost_directory=True, last_run=None, protections=early)
-    assert first.index(Step.STAMP_COOKIES) < first.index(Step.MARK_LEDGERS)
-    assert steps_of_boot(has_lost_directory=False, last_run=None, protections=late) == (Step.SERVE, Step.NOTE_RUN)
+    assert first.index(Step.OPEN_STORAGE) < first.index(Step.STAMP_COOKIES) < first.index(Step.MARK_LEDGERS)
+    assert steps_of_boot(has_lost_directory=False, last_run=None, protections=late)[-2:] == (Step.SERVE, Step.NOTE_RUN)
     assert mark_of(OPEN, "a", ALL.replace(boot_enters_limbo=False)) is Mark.FENCE
     assert mark_of(closed(OPEN, 12, 0), "a", ALL.replace(boot_fences=False)) is Mark.NOTHING
     assert mark_of(OPEN, "a", ALL.replace(boot_fences=False)) is Mark.LIMBO
@@ -110,4 +117,5 @@ def test_the_entries_that_are_missing_are_those_of_its_write_sets_that_it_has_no
         for entry_id in range(last + 1)
         if "a" in write_set(entry_id, tuple(fragment_of(fragments, entry_id).ensemble), quorum)
     }
+    assert sorted(belonging(metadata, "a")) == sorted(belong)
     assert np.array_equal(missing_of(metadata, "a", sorted(stored)), sorted(belong - stored))

@@ -70,9 +70,9 @@ async def fix(client: MetadataClient, directories: Directories, settings: Settin
         Storage, directories.of_storage(settings), synced=server.synced, failed=server.failed, busy=server.busy, has_lost_files=True
     )
     try:
-        server.open(storage)
         repair = Repair(server, storage, client, found.own.bookie_id, directories, settings)
         repair.begin()
+        server.open(storage)
         await repair.mark_ledgers()
         await stamp_anew(client, directories, found.own.replace(token=cookies.draw_token()))
     finally:

@@ -88,7 +88,6 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
             tasks: list[asyncio.Task[None]] = []
             has_begun = False
             try:
-                records = _open(server, storage, directories)
                 repair = Repair(server, storage, client, bookie_id, directories, settings)
                 async def listen() -> None:
                     nonlocal end_metrics
@@ -100,6 +99,8 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
                 for step in steps_of_boot(has_lost_directory=cookie is not None, last_run=last_run):
                     if step is Step.BEGIN_REPAIR:
                         repair.begin()
+                    elif step is Step.OPEN_STORAGE:
+                        records = _open(server, storage, directories)
                     elif step is Step.MARK_LEDGERS:
                         await _patiently(repair.mark_ledgers, ended)
                     elif step is Step.STAMP_COOKIES:

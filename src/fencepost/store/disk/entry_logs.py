@@ -108,6 +108,14 @@ def name_of(log: int) -> str:
     return f"{log:08}{SUFFIX}"
 
 
+def known_journals(files: Files, journals: Collection[int], has_lost_files: bool) -> Collection[int] | None:
+    """What entry logs are to be told of the files of the journal when they are opened. With ``has_lost_files`` one of the two may be gone: then what one of
+    them says of the other does not count."""
+    if not has_lost_files:
+        return journals
+    return (journals or None) if logs_in(files) else ()
+
+
 def logs_in(files: Files) -> list[int]:
     """The numbers of the entry logs in a folder, in order."""
     return sorted(int(name.removesuffix(SUFFIX)) for name in files.names() if name.endswith(SUFFIX))

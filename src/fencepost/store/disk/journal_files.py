@@ -32,6 +32,20 @@ def read_journal(files: Files, start: int) -> Recovered:
     return recover(_contents(files, start), start)
 
 
+def read_what_is_left(files: Files, start: int) -> Recovered:
+    """As :func:`read_journal`, where entry logs may be gone, or tell of a journal that is.
+
+    Of files that were not needed any more, some may be there: they are before a gap, since a loss of power brings names back in any order.
+    """
+    numbers = set(journals_in(files))
+    first = max(numbers, default=0)
+    if first < start:
+        return Recovered((), (), start - 1, 0)
+    while first - 1 in numbers:
+        first -= 1
+    return read_journal(files, max(start, first))
+
+
 def _contents(files: Files, start: int) -> Iterator[tuple[int, bytes]]:
     for number in journals_in(files):
         if number >= start:

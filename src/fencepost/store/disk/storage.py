@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 
 from fencepost.errors import SystemFailure
 from fencepost.store.disk.collection import Collected, Collection
-from fencepost.store.disk.entry_logs import NO_LIMIT, EntryLogs, logs_in
+from fencepost.store.disk.entry_logs import NO_LIMIT, EntryLogs, known_journals
 from fencepost.store.disk.files import Files, Lock, OsFiles, Part, Room
 from fencepost.store.disk.index import Index
-from fencepost.store.disk.journal import Damage, Recovered, laid_out
-from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
+from fencepost.store.disk.journal import Damage, laid_out
+from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal, read_what_is_left
 from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
 from fencepost.store.disk.records import decode, decode_rows, encode
 from fencepost.store.disk.settings import MIB, StorageSettings
@@ -98,17 +98,11 @@ class Storage:
             self._held = _lock(settings.ledger_directory)
         try:
             with _one_line(settings.ledger_directory):
-                journals = set(journals_in(self._journal_files))
-                known: set[int] | None = journals
-                if has_lost_files:  # what one of the two says of the other does not count
-                    known = (journals or None) if logs_in(self._ledger_files) else set()
+                known = known_journals(self._ledger_files, {*journals_in(self._journal_files)}, has_lost_files)
                 self._logs = EntryLogs(self._ledger_files, Index(), known, settings.log_size_limit)
             with _one_line(settings.journal_directory):
-                start = self._logs.journal_start
-                if has_lost_files and not any(number >= start for number in journals):
-                    self._found = Recovered((), (), start - 1, 0)
-                else:
-                    self._found = read_journal(self._journal_files, max(start, min(journals)) if has_lost_files else start)
+                read = read_what_is_left if has_lost_files else read_journal
+                self._found = read(self._journal_files, self._logs.journal_start)
             _give_memory_back()
         except BaseException:
             self._held.release()

@@ -24,10 +24,12 @@ class Run(Record):
 
 
 class Step(enum.Enum):
-    """What a bookie does when it boots, once its storage is open. Each is durable before the next one is begun."""
+    """What a bookie does when it boots. Each is durable before the next one is begun."""
 
     BEGIN_REPAIR = "begin repair"
-    """Note in all directories that entries may be missing."""
+    """Note in all directories that entries may be missing, ahead of any file that comes of the repair."""
+    OPEN_STORAGE = "open storage"
+    """Take up what is in the directories: from now on there are files in them."""
     MARK_LEDGERS = "mark ledgers"
     """Phase one."""
     STAMP_COOKIES = "stamp cookies"
@@ -64,11 +66,11 @@ def steps_of_boot(*, has_lost_directory: bool, last_run: Run | None, protections
 
     What makes it do that is there until all ledgers are marked: a directory without the cookie, or the note of the last run.
     """
-    steps: list[Step] = []
+    steps = [Step.OPEN_STORAGE]
     if has_lost_directory or may_have_lost_adds(last_run):
-        steps += (Step.BEGIN_REPAIR, Step.MARK_LEDGERS)
+        steps = [Step.BEGIN_REPAIR, Step.OPEN_STORAGE, Step.MARK_LEDGERS]
     if has_lost_directory:
-        steps.insert(len(steps) if protections.cookies_follow_marks else 1, Step.STAMP_COOKIES)
+        steps.insert(3 if protections.cookies_follow_marks else 2, Step.STAMP_COOKIES)
     last = (Step.NOTE_RUN, Step.SERVE)
     return (*steps, *(last if protections.run_precedes_answers else reversed(last)))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fencepost.store.rules.ensembles import fragment_of
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
-from fencepost.store.rules.quorums import write_set
+from fencepost.store.rules.quorums import is_in_write_set, write_set
 
 
 def is_settled(metadata: LedgerMetadata, fragment: int) -> bool:
@@ -25,6 +25,16 @@ def span(metadata: LedgerMetadata, fragment: int) -> range:
         ends.append(metadata.last_entry + 1)
     first = metadata.fragments[fragment].first_entry_id
     return range(first, max(first, min(ends)))
+
+
+def belonging(metadata: LedgerMetadata, bookie: str) -> list[int]:
+    """The entries of a closed ledger that a bookie should have, in order."""
+    found: list[int] = []
+    for fragment in fragments_on(metadata, bookie):
+        ensemble = tuple(metadata.fragments[fragment].ensemble)
+        place, quorum = ensemble.index(bookie), metadata.write_quorum
+        found += (each for each in span(metadata, fragment) if is_in_write_set(place, each, len(ensemble), quorum))
+    return found
 
 
 def fragments_on(metadata: LedgerMetadata, bookie: str) -> list[int]:

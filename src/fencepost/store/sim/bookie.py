@@ -13,11 +13,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from fencepost.store.disk.collection import Collection
-from fencepost.store.disk.entry_logs import EntryLogs
+from fencepost.store.disk.entry_logs import EntryLogs, known_journals
 from fencepost.store.disk.entry_logs import name_of as name_of_log
 from fencepost.store.disk.index import Index, places_of
 from fencepost.store.disk.journal import Damage
-from fencepost.store.disk.journal_files import SPARE, JournalFiles, journals_in, read_journal
+from fencepost.store.disk.journal_files import SPARE, JournalFiles, journals_in, read_journal, read_what_is_left
 from fencepost.store.disk.journal_files import name_of as name_of_journal
 from fencepost.store.disk.ledger_store import Checkpoint, LedgerStore
 from fencepost.store.disk.records import decode, encode
@@ -75,6 +75,9 @@ class BookieProcess:
         self.limbo = False
         self.disk = SimDisk()
         self.alive = False
+        """Whether it takes connections."""
+        self.works = False
+        """Whether there is a process."""
         self.starts = 0
         self.refuses = ""
         self.replaying = False
@@ -109,6 +112,16 @@ class BookieProcess:
         self.asked_for: dict[tuple[int, int], tuple[Request, bool]] = {}
         self.entering_limbo: set[int] = set()
 
+    @property
+    def lacking(self) -> bool:
+        """Whether it may have lost what it is to get back from others."""
+        return False
+
+    @property
+    def is_under_repair(self) -> bool:
+        """Whether it is to get something back, and is not done with that."""
+        return False
+
     # -- start and end ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -116,17 +129,25 @@ class BookieProcess:
         if self.alive or self.refuses:
             return
         self.starts += 1
+        if self.lost_data and not self.limbo:
+            self.refuse("its disk is empty, and was not")
+        elif self._open():
+            self.alive = True
+            if self.lost_data and self.limbo:
+                self._enter_limbo()
+            self._serve()
+
+    def _open(self, has_lost_files: bool = False) -> bool:
+        """Begin a process that has read what is on the disk; whether it could."""
         self._forget()
         self.role = self._new_role()
         try:
-            logs = EntryLogs(self.disk, Index(), {*journals_in(self.disk)}, LOG_LIMIT)
-            found = read_journal(self.disk, logs.journal_start)
+            known = known_journals(self.disk, {*journals_in(self.disk)}, has_lost_files)
+            logs = EntryLogs(self.disk, Index(), known, LOG_LIMIT)
+            found = (read_what_is_left if has_lost_files else read_journal)(self.disk, logs.journal_start)
         except Damage as damage:
             self.refuse(str(damage))
-            return
-        if self.lost_data and not self.limbo:
-            self.refuse("its disk is empty, and was not")
-            return
+            return False
         self.cluster.note(self.name, f"starts, with {len(found.records)} records")
         if self.cluster.trace is not None:
             self.cluster.trace.started(self.name, "bookie")
@@ -143,7 +164,7 @@ class BookieProcess:
             self.journal = JournalFiles(self.disk, found, unit=JOURNAL_UNIT, draw=lambda: self.marks.getrandbits(64))
             logs.begin()
         except OSError:
-            return
+            return False
         unproven = [decode(payload) for payload in found.unproven]
         for record in unproven:
             if type(record) is EntryAdded:
@@ -151,9 +172,12 @@ class BookieProcess:
         if self.cluster.trace is not None:
             for ledger, fields in recovered(unproven).items():
                 self.cluster.trace.node_did(self.name, "bookie_recovers", fields, str(ledger))
+        self.works = True
+        return True
+
+    def _serve(self) -> None:
+        """Take connections from now on."""
         self.alive = True
-        if self.lost_data and self.limbo:
-            self._enter_limbo()
         self.replaying = False
         self.cluster.judge.restarted(self.name, self._has)
         self._tell_judge()
@@ -161,10 +185,10 @@ class BookieProcess:
 
     def crash(self, power: bool) -> None:
         """The process is killed, or (``power``) its machine loses power."""
-        if not self.alive:
+        if not self.works:
             return
         self.cluster.note(self.name, "loses power" if power else "is killed")
-        self.alive = False
+        self.alive = self.works = False
         self.starts += 1
         if power:
             self.disk.lose_power(self.dice)
@@ -255,7 +279,7 @@ class BookieProcess:
         self.cluster.note(self.name, f"bit {bit} of entry {entry_id} is flipped in memory")
 
     def _later(self, start: int, event: Event) -> None:
-        if self.alive and self.starts == start:
+        if self.works and self.starts == start:
             self.deliver(event)
 
     # -- what the role wants ------------------------------------------------------------------------------------------
@@ -301,7 +325,7 @@ class BookieProcess:
 
     def _flush(self, start: int) -> None:
         """Write what is pending as one group, up to where a checkpoint begins, and sync it."""
-        if not self.alive or self.starts != start:
+        if not self.works or self.starts != start:
             return
         group: list[tuple[int, bytes, Record]] = []
         proves = self.journal.synced
@@ -314,38 +338,52 @@ class BookieProcess:
                     proves = self.proven = self.journal.synced
                 else:
                     group.append(first)
-            self.journal.write([payload for _, payload, _ in group])
+            payloads = [payload for _, payload, record in group if self.is_journalled(record)]
+            if payloads or not group:
+                self.journal.write(payloads)
         except OSError:
             self._fail("can not write its journal: the disk is full")
+            return
+        if group and not payloads:
+            self.cluster.schedule.after(int(self.random() * 50), self._if_there, start, self._confirm, (group,))
             return
         delay = (100 + int(self.random() * 900)) * self.slow
         self.cluster.schedule.after(delay, self._synced, start, self.journal.end, proves, group)
 
+    def is_journalled(self, record: Record) -> bool:
+        """Whether a record is in the journal before it is confirmed."""
+        return True
+
     def _synced(self, start: int, end: int, proves: int, group: list[tuple[int, bytes, Record]]) -> None:
-        if not self.alive or self.starts != start or self._sync_fails(name_of_journal(self.journal.number), "its journal"):
+        if not self.works or self.starts != start or self._sync_fails(name_of_journal(self.journal.number), "its journal"):
             return
         self.journal.sync()
         self.proven = proves
+        if group:
+            self.unmarked = True
+        self._confirm(group)
+        if self.works and not self.flushing and self.unmarked:
+            self.unmarked = False
+            self.cluster.schedule.after(REST, self._rest, start, end)
+
+    def _confirm(self, group: list[tuple[int, bytes, Record]]) -> None:
+        """The records of a group are as durable as they become before they are answered."""
         self.flushing = bool(self.pending)
         if group:
             for _, _, record in group:
                 if type(record) is EntryAdded:
                     self.durable_entries.add((record.ledger, record.entry_id, record.body))
                     self.cluster.entry_durable(self.name, record)
-            self.unmarked = True
             if self.cluster.trace is not None:
                 self.cluster.trace.node_did(self.name, "journal_synced", {"position": group[-1][0]})
             self.deliver(JournalSynced(group[-1][0]))
-        if self.alive and self.pending:
+        if self.works and self.pending:
             self.flushing = True
-            self._flush(start)
-        elif self.alive and self.unmarked:
-            self.unmarked = False
-            self.cluster.schedule.after(REST, self._rest, start, end)
+            self._flush(self.starts)
 
     def _rest(self, start: int, end: int) -> None:
         """Write an empty group, if nothing was written for a while."""
-        if self.alive and self.starts == start and not self.flushing and self.journal.end == end:
+        if self.works and self.starts == start and not self.flushing and self.journal.end == end:
             self.flushing = True
             self._flush(start)
 
@@ -413,7 +451,7 @@ class BookieProcess:
         self.cluster.schedule.after((20 + int(self.random() * 100)) * self.slow, self._read, self.starts, look_up)
 
     def _read(self, start: int, look_up: LookUp) -> None:
-        if self.alive and self.starts == start:
+        if self.works and self.starts == start:
             assert self.ledgers is not None
             code, entry_id, body = self.ledgers.look_up(look_up.ledger, look_up.entry_id)
             self.deliver(Found(look_up.number, code, entry_id, body))
@@ -424,5 +462,5 @@ class BookieProcess:
         self.cluster.schedule.after(delay, self._if_there, self.starts, what, arguments)
 
     def _if_there(self, start: int, what: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        if self.alive and self.starts == start:
+        if self.works and self.starts == start:
             what(*arguments)

@@ -30,11 +30,12 @@ TRACED_CHUNK = 200
 
 @dataclass(frozen=True)
 class Campaign:
-    """The seeds of a profile, and who is to run them. ``traces``: a folder for traces of all runs, ``PROFILE-seed-N``."""
+    """The seeds of a profile, what they are held to (everything, if there are no ``promises``), and who is to run them. ``traces``: a folder for traces of all runs, ``PROFILE-seed-N``."""
 
     seeds: range
     profile: str = DEFAULT
     protections: Protections = ALL
+    promises: tuple[str, ...] = ()
     jobs: int = 1
     traces: Path | None = None
 
@@ -149,7 +150,7 @@ def _run_seeds(campaign: Campaign, start: int, stop: int, file: RunsFile | None)
     chunk, profile, protections = Chunk([]), campaign.profile, campaign.protections
     for seed in range(start, stop):
         trace = None if file is None else traced(file, run_name(profile, protections, seed))
-        outcome = simulate(drawn(seed, profile, protections), trace=trace)
+        outcome = simulate(drawn(seed, profile, protections, campaign.promises), trace=trace)
         chunk.hashes.append(outcome.trace_hash)
         chunk.events += outcome.events
         chunk.virtual += outcome.time

@@ -23,19 +23,24 @@ NETWORK = ("delays", "breaks", "half_open", "partitions")
 CRASHES = ("bookie_crashes", "power_failures", "client_crashes", "lost_answers", "expired_sessions")
 DISKS = ("slow_disks", "failed_syncs", "bit_rot", "full_disks", "wiped_disks")
 CLIENTS = ("races", "impostors")
-FAULTS = (*NETWORK, *CRASHES, *DISKS, *CLIENTS)
+BOOTS = ("clean_restarts", "lost_directories", "boot_crashes")
+EVERYTHING = (*NETWORK, *CRASHES, *DISKS, *CLIENTS)
+FAULTS = (*EVERYTHING, *BOOTS)
 """The kinds of faults."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A campaign: the kinds of faults that may happen, whether the protocol tolerates them, and whether a seed takes some of them or all."""
+    """A campaign: the kinds of faults that may happen, whether the protocol tolerates them, and whether a seed takes some of them or all. ``repairs``: bookies
+    may run without their adds in the journal, and repair themselves.
+    """
 
     name: str
     doc: str
     faults: tuple[str, ...]
     tolerated: bool = True
     sampled: bool = True
+    repairs: bool = False
 
 
 PROFILES = {
@@ -50,8 +55,14 @@ PROFILES = {
             "several clients recover the ledger of a writer that lives, bookies crash meanwhile, and one client has another key",
             ("delays", "breaks", "partitions", "bookie_crashes", "lost_answers", "races", "impostors"),
         ),
-        Profile("everything", "any of all that the protocol tolerates", FAULTS),
-        Profile("beyond", "more disks are wiped and damaged than the protocol tolerates: the store must refuse, and not lie", FAULTS, tolerated=False),
+        Profile("everything", "any of all that the protocol tolerates", EVERYTHING),
+        Profile("beyond", "more disks are wiped and damaged than the protocol tolerates: the store must refuse, and not lie", EVERYTHING, tolerated=False),
+        Profile(
+            "no-journal",
+            "bookies run without their adds in the journal, now and then, crash anywhere, lose directories, and repair themselves",
+            (*NETWORK, *CRASHES, "slow_disks", "races", *BOOTS),
+            repairs=True,
+        ),
     )
 }
 
@@ -60,7 +71,9 @@ DEFAULT = "everything"
 
 @dataclass(frozen=True)
 class Case:
-    """One run. ``left_out`` are the numbers of the faults of its schedule that do not happen."""
+    """One run. ``left_out`` are the numbers of the faults of its schedule that do not happen. ``promises``: what it is held to, everything if there are
+    none.
+    """
 
     seed: int
     profile: str = DEFAULT
@@ -74,6 +87,7 @@ class Case:
     readers: int = 1
     left_out: tuple[int, ...] = ()
     protections: Protections = ALL
+    promises: tuple[str, ...] = ()
 
     @property
     def tolerated(self) -> bool:
@@ -94,7 +108,9 @@ SETTINGS = ("faults", "entries", "bookies", "ensemble", "write_quorum", "ack_quo
 """What of a case can be set by hand."""
 
 
-def drawn(seed: int, profile: str = DEFAULT, protections: Protections = ALL) -> Case:
+def drawn(
+    seed: int, profile: str = DEFAULT, protections: Protections = ALL, promises: tuple[str, ...] = ()
+) -> Case:
     """The case that a seed stands for in a profile. Raises :class:`fencepost.OptionError` if there is no such profile."""
     if profile not in PROFILES:
         raise OptionError(f"there is no profile {profile}: there are {', '.join(PROFILES)}")
@@ -119,6 +135,7 @@ def drawn(seed: int, profile: str = DEFAULT, protections: Protections = ALL) -> 
         recoverers=(2 + int(random() * 3) if "races" in faults else int(random() * 2)),
         readers=int(random() * 4),
         protections=protections,
+        promises=promises,
     )
 
 

@@ -14,9 +14,11 @@ from fencepost.spec.values import Record, show
 from fencepost.store.entries import Digests
 from fencepost.store.records import EntryAdded
 from fencepost.store.roles.interface import Effect, Event, Role
+from fencepost.store.rules.cookies import Cookie
 from fencepost.store.rules.metadata import DigestType
 from fencepost.store.sim.bookie import BookieProcess
-from fencepost.store.sim.case import DEADLINE, HORIZON, Case
+from fencepost.store.sim.boots import BootingBookie
+from fencepost.store.sim.case import DEADLINE, HORIZON, PROFILES, Case
 from fencepost.store.sim.client import ClientProcess
 from fencepost.store.sim.disk import CAPACITY
 from fencepost.store.sim.faults import SLOW_MESSAGES, UNSTEADY, Faults
@@ -66,7 +68,7 @@ class Cluster:
         self.story = story
         self.trace = trace
         self.schedule = Schedule()
-        self.judge = Judge()
+        self.judge = Judge(case.promises)
         self.digests = Digests(DigestType.CRC32, b"")  # until there is a ledger
         self.events = 0
         self._hash = hashlib.blake2b(digest_size=8)
@@ -79,10 +81,13 @@ class Cluster:
             self.schedule, case.stream("metadata"), self.judge, story, case.protections, unsteady, trace
         )
         self._restarts = case.stream("restarts").random
+        self.cookies: dict[str, Cookie] = {}
+        """Those of bookies in the metadata."""
+        kind = BootingBookie if PROFILES[case.profile].repairs else BookieProcess
         self.bookies: dict[str, BookieProcess] = {}
         for number in range(1, case.bookies + 1):
             name = f"b{number}"
-            bookie = self.bookies[name] = self.network.servers[name] = BookieProcess(name, self, case.stream(name))
+            bookie = self.bookies[name] = self.network.servers[name] = kind(name, self, case.stream(name))
             bookie.start()
         self.faults = Faults(self)
         self.schedule.at(HORIZON, self._heal)
@@ -141,6 +146,10 @@ class Cluster:
             if not bookie.refuses:  # there is no room on its disk yet
                 self.schedule.after(20_000, self._start, bookie)
 
+    def is_repaired(self) -> bool:
+        """Whether all repairs of bookies are done."""
+        return not any(bookie.is_under_repair for bookie in self.bookies.values())
+
     # -- a run --------------------------------------------------------------------------------------------------------
 
     def run(self, finished: Callable[[], bool]) -> Outcome:
@@ -155,6 +164,8 @@ class Cluster:
                     after = f"after {self.events:,} events and {self.schedule.now / 1e6:.1f} s of virtual time"
                     raise Violation("liveness", f"{after} the ledger is not closed and read")
         except Violation as found:
+            if not self.judge.holds_to(found.promise):
+                return Outcome(self.case, None, self.events, self.schedule.now, self._hash.hexdigest())
             violation = found
             if self.story is not None:
                 self.story.tells(f"VIOLATED  {found}")

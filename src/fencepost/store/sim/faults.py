@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from fencepost.store.sim.boots import BootingBookie
 from fencepost.store.sim.case import FAULTS, HORIZON, Case, near
 from fencepost.store.sim.disk import CAPACITY
 
@@ -107,14 +108,14 @@ class Faults:
     def bookie_crashes(self, random: Random) -> None:
         """A bookie is killed, and started again."""
         bookie = self._bookie(random)
-        if bookie is not None:
+        if bookie is not None and self.may_hurt(bookie):
             bookie.crash(power=False)
 
     def power_failures(self, random: Random) -> None:
         """Some machines with bookies lose power, perhaps all."""
         share = (0.3, 0.6, 1.0)[int(random.random() * 3)]
         for bookie in self.cluster.bookies.values():
-            if random.random() < share:
+            if random.random() < share and self.may_hurt(bookie):
                 bookie.crash(power=True)
 
     def client_crashes(self, random: Random) -> None:
@@ -194,6 +195,33 @@ class Faults:
             bookie.disk.wipe()
             bookie.lost_data = True
             bookie.limbo = random.random() < 0.7
+
+    # -- bookies that repair themselves -------------------------------------------------------------------------------
+
+    def clean_restarts(self, random: Random) -> None:
+        """A bookie ends in order, and is started again."""
+        bookie = self._bookie(random)
+        if isinstance(bookie, BootingBookie):
+            bookie.end()
+
+    def lost_directories(self, random: Random) -> None:
+        """The directory of the journal, that of entries, or both are lost, whatever the bookie does."""
+        bookies = [b for b in self.cluster.bookies.values() if isinstance(b, BootingBookie) and self._is_within_bounds(b)]
+        if bookies:
+            bookie = bookies[int(random.random() * len(bookies))]
+            which = (bookie.directories, bookie.directories, (bookie.of_journal,), (bookie.of_entries,))
+            bookie.lose([*which[int(random.random() * len(which))]], power=random.random() < 0.5)
+
+    def may_hurt(self, bookie: BookieProcess) -> bool:
+        """Whether a bookie may lose what is in its memory alone: if that is nothing that it has confirmed, or no more bookies lack something then than
+        may."""
+        return not (isinstance(bookie, BootingBookie) and bookie.is_at_risk) or self._is_within_bounds(bookie)
+
+    def _is_within_bounds(self, bookie: BookieProcess) -> bool:
+        """Whether fewer bookies than an ack quorum lack something if this one does."""
+        case, judge = self.cluster.case, self.cluster.judge
+        lacking = {b.name for b in self.cluster.bookies.values() if b.lacking or judge.lacks(b.name)} | {bookie.name}
+        return len(lacking) < case.ack_quorum or not case.tolerated
 
     # -- whom it is done to -------------------------------------------------------------------------------------------
 

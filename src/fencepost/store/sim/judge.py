@@ -6,7 +6,7 @@ of the metadata. It shares no decision with the roles: a rule that is wrong does
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from fencepost.store.messages import (
@@ -50,6 +50,7 @@ PROMISES = {
     "lac": "the LAC of a bookie never falls, and never passes what is confirmed",
     "metadata": "the metadata of a ledger only ever go forward",
     "refusal": "a bookie that has lost something does not start as if it had never had it",
+    "repair": "a bookie that takes a ledger for repaired has every entry that belongs to it",
     "answers": "every call of a client has one answer",
     "sanity": "no role raises an exception",
     "liveness": "when all faults are over, somebody can close the ledger and read all of it",
@@ -75,10 +76,19 @@ class History:
 
 
 class Judge:
-    """The histories of all ledgers of a run."""
+    """The histories of all ledgers of a run. ``promises``: those that it raises its hand about, all if there are none."""
 
-    def __init__(self) -> None:
+    def __init__(self, promises: Collection[str] = ()) -> None:
+        self.promises = promises
         self.ledgers: dict[int, History] = {}
+
+    def holds_to(self, promise: str) -> bool:
+        """Whether it asks for a promise."""
+        return not self.promises or promise in self.promises
+
+    def _broken(self, promise: str, what: str) -> None:
+        if self.holds_to(promise):
+            raise Violation(promise, what)
 
     # -- the writer ---------------------------------------------------------------------------------------------------
 
@@ -94,10 +104,10 @@ class Judge:
         """The writer says that what was appended at a place, counted from 0, is an entry of the ledger for ever."""
         history = self.ledgers[ledger]
         if entry_id != place or entry_id != history.acknowledged + 1:
-            raise Violation("order", f"entry {entry_id} is acknowledged after entry {history.acknowledged}, and was appended as number {place}")
+            self._broken("order", f"entry {entry_id} is acknowledged after entry {history.acknowledged}, and was appended as number {place}")
         metadata = history.metadata
         if metadata is not None and metadata.status is LedgerStatus.CLOSED and entry_id > metadata.last_entry:
-            raise Violation("one close", f"entry {entry_id} is acknowledged, and the ledger was closed at entry {metadata.last_entry}")
+            self._broken("one close", f"entry {entry_id} is acknowledged, and the ledger was closed at entry {metadata.last_entry}")
         history.acknowledged = entry_id
         self._hold(ledger, history, [entry_id], "is acknowledged")
 
@@ -117,31 +127,31 @@ class Judge:
             if response.code is not Code.OK:
                 return
             if request.master_key != history.key:
-                raise Violation("keys", f"{bookie} takes entry {request.entry_id} with a wrong key")
+                self._broken("keys", f"{bookie} takes entry {request.entry_id} with a wrong key")
             if was_fenced and not request.recovery:
-                raise Violation("fencing", f"{bookie} takes entry {request.entry_id} from the owner after it was fenced")
+                self._broken("fencing", f"{bookie} takes entry {request.entry_id} from the owner after it was fenced")
             if not durable and not request.deferred_sync:
-                raise Violation("durable", f"{bookie} acknowledges entry {request.entry_id}, which is not on its disk")
+                self._broken("durable", f"{bookie} acknowledges entry {request.entry_id}, which is not on its disk")
         elif isinstance(request, ReadEntry) and isinstance(response, ReadEntryResponse):
             if request.fence and response.code not in UNFENCED:
                 if request.master_key != history.key:
-                    raise Violation("keys", f"{bookie} lets itself be fenced with a wrong key")
+                    self._broken("keys", f"{bookie} lets itself be fenced with a wrong key")
                 history.fenced.add(bookie)
             if response.lac > self.confirmed(request.ledger):
-                raise Violation("lac", f"{bookie} tells the LAC {response.lac}, and confirmed is up to {self.confirmed(request.ledger)}")
+                self._broken("lac", f"{bookie} tells the LAC {response.lac}, and confirmed is up to {self.confirmed(request.ledger)}")
 
     def knows(self, bookie: str, ledger: int, lac: int, fenced: bool) -> None:
         """What a bookie knows of a ledger, after each event."""
         history = self.ledgers[ledger]
         before = history.lacs.get(bookie, -1)
         if lac < before:
-            raise Violation("lac", f"the LAC of {bookie} falls from {before} to {lac}")
+            self._broken("lac", f"the LAC of {bookie} falls from {before} to {lac}")
         if lac > before:
             if lac > self.confirmed(ledger):
-                raise Violation("lac", f"the LAC of {bookie} is {lac}, and confirmed is up to {self.confirmed(ledger)}")
+                self._broken("lac", f"the LAC of {bookie} is {lac}, and confirmed is up to {self.confirmed(ledger)}")
             history.lacs[bookie] = lac
         if not fenced and bookie in history.fenced:
-            raise Violation("fencing", f"{bookie} has answered a fencing read, and does not know any more that it is fenced")
+            self._broken("fencing", f"{bookie} has answered a fencing read, and does not know any more that it is fenced")
 
     def forgot(self, bookie: str, ledger: int) -> None:
         """A bookie whose disk was lost knows nothing of a ledger that does not name it: it need not be fenced any more.
@@ -163,7 +173,25 @@ class Judge:
                 asked = metadata is not None and bookie in _write_set(metadata, entry_id)
                 excused = bookie in history.excused.get(entry_id, ())
                 if asked and bookie in bookies and not excused and not has(ledger, entry_id):
-                    raise Violation("refusal", f"{bookie} starts without entry {entry_id}, which it had")
+                    self._broken("refusal", f"{bookie} starts without entry {entry_id}, which it had")
+
+    def repaired(self, bookie: str, ledger: int, metadata: LedgerMetadata, has: Callable[[int, int], bool]) -> None:
+        """A bookie takes a ledger that was closed with these metadata for repaired, and ``has`` tells which entries it has."""
+        for entry_id in range(metadata.last_entry + 1):
+            if bookie in _write_set(metadata, entry_id) and not has(ledger, entry_id):
+                self._broken("repair", f"{bookie} takes the ledger for repaired, and lacks entry {entry_id}")
+
+    def lacks(self, bookie: str) -> bool:
+        """Whether a bookie has lost entries that it has confirmed to a recovery which had not told the metadata of it yet: nobody gives them back to it.
+
+        They are missed until the ledger is closed without it.
+        """
+        return any(
+            bookie in bookies and (metadata.status is not LedgerStatus.CLOSED or bookie in _write_set(metadata, entry_id))
+            for history in self.ledgers.values()
+            if (metadata := history.metadata) is not None
+            for entry_id, bookies in history.excused.items()
+        )
 
     # -- the metadata service -----------------------------------------------------------------------------------------
 
@@ -173,25 +201,25 @@ class Judge:
         history.metadata = new
         starts = [fragment.first_entry_id for fragment in new.fragments]
         if starts != sorted(set(starts)) or starts[:1] != [0]:
-            raise Violation("metadata", f"{who} writes fragments that begin at {starts}")
+            self._broken("metadata", f"{who} writes fragments that begin at {starts}")
         for fragment in new.fragments:
             if len(set(fragment.ensemble)) != new.ensemble_size:
-                raise Violation("metadata", f"{who} writes the ensemble {', '.join(fragment.ensemble)}")
+                self._broken("metadata", f"{who} writes the ensemble {', '.join(fragment.ensemble)}")
         if old is not None:
             if old.status is LedgerStatus.CLOSED and new.replace(fragments=()) != old.replace(fragments=()):
-                raise Violation("one close", f"{who} changes a ledger that was closed at entry {old.last_entry}: it ends at {new.last_entry}")
+                self._broken("one close", f"{who} changes a ledger that was closed at entry {old.last_entry}: it ends at {new.last_entry}")
             if _ORDER[new.status] < _ORDER[old.status]:
-                raise Violation("metadata", f"{who} turns a ledger that is {old.status.value} into one that is {new.status.value}")
+                self._broken("metadata", f"{who} turns a ledger that is {old.status.value} into one that is {new.status.value}")
             if old.status is LedgerStatus.IN_RECOVERY:
                 self._recovered(who, history, old, new)
         if new.status is LedgerStatus.CLOSED:
             if new.last_entry < history.acknowledged:
-                raise Violation("no loss", f"{who} closes the ledger at entry {new.last_entry}, and entry {history.acknowledged} was acknowledged")
+                self._broken("no loss", f"{who} closes the ledger at entry {new.last_entry}, and entry {history.acknowledged} was acknowledged")
             if new.last_entry >= len(history.appended):
-                raise Violation("no loss", f"{who} closes the ledger at entry {new.last_entry}, and {len(history.appended)} were appended")
+                self._broken("no loss", f"{who} closes the ledger at entry {new.last_entry}, and {len(history.appended)} were appended")
             length = sum(map(len, history.appended[: new.last_entry + 1]))
             if new.length != length:
-                raise Violation("metadata", f"{who} closes the ledger with {new.length} bytes of data, and its entries have {length}")
+                self._broken("metadata", f"{who} closes the ledger with {new.length} bytes of data, and its entries have {length}")
             self._hold(ledger, history, range(new.last_entry + 1), f"is within the ledger that {who} closes")
         else:
             self._hold(ledger, history, range(history.acknowledged + 1), f"was acknowledged before {who} changed the ensemble")
@@ -199,14 +227,14 @@ class Judge:
     def _recovered(self, who: str, history: History, old: LedgerMetadata, new: LedgerMetadata) -> None:
         """Somebody replaces the metadata of a ledger that is being recovered."""
         if new.status is LedgerStatus.IN_RECOVERY and new.fragments != old.fragments:
-            raise Violation("metadata", f"{who} changes the ensemble of a ledger that is being recovered")
+            self._broken("metadata", f"{who} changes the ensemble of a ledger that is being recovered")
         if new.status is LedgerStatus.CLOSED:
             ensemble = list(old.fragments[-1].ensemble)
             for entry_id in range(len(ensemble)):
                 asked = [ensemble[(entry_id + place) % len(ensemble)] for place in range(old.write_quorum)]
                 if sum(bookie not in history.fenced for bookie in asked) >= old.ack_quorum:
                     fenced = ", ".join(sorted(history.fenced)) or "nobody"
-                    raise Violation("fencing", f"{who} closes the ledger, and of {', '.join(asked)} an ack quorum is not fenced: {fenced} is")
+                    self._broken("fencing", f"{who} closes the ledger, and of {', '.join(asked)} an ack quorum is not fenced: {fenced} is")
 
     # -- readers ------------------------------------------------------------------------------------------------------
 
@@ -225,33 +253,33 @@ class Judge:
         """A reader was given an entry."""
         history = self.ledgers[ledger]
         if entry_id > self.confirmed(ledger):
-            raise Violation("prefix", f"{who} reads entry {entry_id}, and confirmed is up to {history.confirmed}")
-        if data != history.appended[entry_id]:
-            raise Violation("no loss", f"{who} reads another entry {entry_id} than was appended")
+            self._broken("prefix", f"{who} reads entry {entry_id}, and confirmed is up to {history.confirmed}")
+        if [data] != history.appended[entry_id : entry_id + 1]:
+            self._broken("no loss", f"{who} reads another entry {entry_id} than was appended")
 
     def told_lac(self, who: str, ledger: int, lac: int, before: int) -> None:
         """A reader was told the LAC, and one before it asked."""
         if lac > self.confirmed(ledger):
-            raise Violation("prefix", f"{who} is told that the LAC is {lac}, and confirmed is up to {self.ledgers[ledger].confirmed}")
+            self._broken("prefix", f"{who} is told that the LAC is {lac}, and confirmed is up to {self.ledgers[ledger].confirmed}")
         if lac < before:
-            raise Violation("prefix", f"{who} is told that the LAC is {lac} after it was {before}")
+            self._broken("prefix", f"{who} is told that the LAC is {lac} after it was {before}")
 
     def missing(self, who: str, ledger: int, entry_id: int) -> None:
         """A reader was told that there is no such entry."""
         if entry_id <= self.ledgers[ledger].acknowledged:
-            raise Violation("no loss", f"{who} is told that there is no entry {entry_id}, which was acknowledged")
+            self._broken("no loss", f"{who} is told that there is no entry {entry_id}, which was acknowledged")
 
     def ended(self, who: str, ledger: int, last_entry: int) -> None:
         """A client was told that the ledger is closed, and where."""
         metadata = self.ledgers[ledger].metadata
         if metadata is None or metadata.status is not LedgerStatus.CLOSED or metadata.last_entry != last_entry:
-            raise Violation("one close", f"{who} is told that the ledger is closed at entry {last_entry}, and it is not")
+            self._broken("one close", f"{who} is told that the ledger is closed at entry {last_entry}, and it is not")
 
     def past_end(self, who: str, ledger: int, entry_id: int) -> None:
         """A reader was told that the ledger ended before an entry."""
         metadata = self.ledgers[ledger].metadata
         if metadata is None or metadata.status is not LedgerStatus.CLOSED or entry_id <= metadata.last_entry:
-            raise Violation("no loss", f"{who} is told that the ledger ends before entry {entry_id}, and it does not")
+            self._broken("no loss", f"{who} is told that the ledger ends before entry {entry_id}, and it does not")
 
     # -- where entries are --------------------------------------------------------------------------------------------
 
@@ -262,7 +290,7 @@ class Judge:
             if not self._is_held(history, metadata, entry_id):
                 by = ", ".join(sorted(history.stored.get(entry_id, ()))) or "nobody"
                 asked = ", ".join(_write_set(metadata, entry_id))
-                raise Violation("quorum", f"entry {entry_id} {why}, and is stored by {by}, where its write set is {asked}")
+                self._broken("quorum", f"entry {entry_id} {why}, and is stored by {by}, where its write set is {asked}")
 
     def _is_held(self, history: History, metadata: LedgerMetadata, entry_id: int) -> bool:
         stored = history.stored.get(entry_id, ())

@@ -32,6 +32,8 @@ def replay_command(case: Case) -> str:
         words += ["--profile", case.profile]
     for name in without(case.protections):
         words += ["--without", name]
+    for promise in case.promises:
+        words += ["--promise", promise]
     for name, value in settings_of(case).items():
         words += ["-D", f"{name}={value}"]
     return shlex.join(words)
@@ -49,6 +51,8 @@ def story_of(tally: Tally, smallest: Outcome | None = None) -> str:
     off = without(campaign.protections)
     if off:
         what += f", without {', '.join(off)}"
+    if campaign.promises:
+        what += f", held to {', '.join(campaign.promises)}"
     lines = []
     if tally.failed is not None:
         assert tally.failed.violation is not None
@@ -88,6 +92,7 @@ def data(tally: Tally, smallest: Outcome | None = None) -> dict[str, Any]:
         "profile": campaign.profile,
         "seeds": [campaign.seeds.start, campaign.seeds.stop - 1],
         "without": without(campaign.protections),
+        "promises": list(campaign.promises),
         "verdict": "violated" if tally.failed is not None else "interrupted" if tally.interrupted else "held",
         "seeds_run": tally.seeds,
         "events": tally.events,
@@ -116,7 +121,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
 def case_data(case: Case) -> dict[str, Any]:
     """A case for programs."""
     settings = {name: getattr(case, name) for name in SETTINGS}
-    return {"seed": case.seed, "profile": case.profile, **settings, "without": without(case.protections)}
+    return {"seed": case.seed, "profile": case.profile, **settings, "without": without(case.protections), "promises": list(case.promises)}
 
 
 def replay_text(outcome: Outcome, story: Story) -> str:
@@ -133,6 +138,8 @@ def verdict_of(outcome: Outcome) -> list[str]:
     off = without(case.protections)
     if off:
         lines.append(f"without {', '.join(off)}")
+    if case.promises:
+        lines.append(f"held to {', '.join(case.promises)}")
     events = numbers.plural(outcome.events, "event")
     return [*lines, f"{events} in {numbers.seconds(outcome.time / 1e6)} of virtual time, trace hash {outcome.trace_hash}"]
 

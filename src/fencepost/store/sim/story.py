@@ -23,7 +23,7 @@ LONGEST = 100
 TOLD = (Journal, Result, Stop)
 """The effects that are told of, besides messages."""
 
-UNTOLD = frozenset({"cluster", "process", "txns", "txn", "number", "requests", "sent", "digests", "look_ups", "waiting", "masks", "numbers", "loops"})
+UNTOLD = frozenset({"cluster", "process", "txns", "txn", "number", "requests", "sent", "digests", "look_ups", "waiting", "masks", "numbers", "loops", "bookie"})
 """The fields of roles that only match answers to requests."""
 
 Key = tuple[Any, int, bool]

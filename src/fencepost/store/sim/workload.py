@@ -322,7 +322,7 @@ class Workload:
         """Whether the ledger is closed, and was read; or it was never created, and nobody is left to do that; or it need not be."""
         if self.reader is None or self.last is None:
             return False
-        if self.last.closed and self.reader.ended and not self.owner.waits:
+        if self.last.closed and self.reader.ended and not self.owner.waits and self.cluster.is_repaired():
             return True
         if not self.cluster.case.tolerated and self.cluster.schedule.now > 2 * HORIZON:
             return True

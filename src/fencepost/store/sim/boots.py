@@ -1,0 +1,524 @@
+"""A bookie that may run without its adds in the journal, may lose directories, and repairs itself (BP-46): what it notes, how it boots, what it copies.
+
+Whether adds are in the journal is drawn at every start. What is noted is in two directories, of the journal and of entries, each with its
+cookie; the steps of a boot take their time, and a crash may come between any two of them, and anywhere in the repair. It boots in the order of
+:mod:`fencepost.store.rules.boot`, and is repaired by the role of :mod:`fencepost.store.roles.repair`, as a real bookie is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from fencepost.store.disk.journal_files import SPARE
+from fencepost.store.disk.journal_files import SUFFIX as JOURNAL
+from fencepost.store.disk.ledger_store import Checkpoint
+from fencepost.store.entries import Digests
+from fencepost.store.messages import ReadEntry, ReadEntryResponse, Response
+from fencepost.store.records import EntryAdded, Record
+from fencepost.store.roles import repair as roles
+from fencepost.store.roles.interface import Call, Effect, Error, Event, Result, SetTimer, TimerFired, Trace
+from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
+from fencepost.store.rules.boot import Mark, Run, Step, mark_of, steps_of_boot
+from fencepost.store.rules.cookies import Boot, Cookie, Stamped, has_lost_all, may_boot, may_repair
+from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
+from fencepost.store.rules.replication import belonging, sources
+from fencepost.store.sim.bookie import BookieProcess
+from fencepost.store.sim.case import HORIZON
+from fencepost.store.sim.client import ClientProcess
+from fencepost.store.sim.network import Connection
+
+if TYPE_CHECKING:
+    from fencepost.store.sim.cluster import Cluster
+
+JOURNALS = (0.0, 0.0, 0.5, 1.0)
+"""The shares of starts with adds in the journal, of which a run has one."""
+
+PAUSE = 30_000
+"""Microseconds after which what could not be repaired is tried again."""
+
+AT_ONCE = 4
+"""Entries that are copied at once."""
+
+LATE = 100_000
+"""Microseconds after which a bookie notes how it runs, at the most, where that does not precede its answers."""
+
+
+class Directory:
+    """What is in a directory besides entries and the journal. A note is durable, as a whole, when it is there."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.clear()
+
+    def clear(self) -> None:
+        """It is lost, and an empty one takes its place."""
+        self.cookie: Cookie | None = None
+        self.is_first_start = False
+        self.is_under_repair = False
+        self.run: Run | None = None
+
+
+class BootingBookie(BookieProcess):
+    """A bookie with two directories, each with a cookie."""
+
+    def __init__(self, name: str, cluster: Cluster, random: Random) -> None:
+        super().__init__(name, cluster, random)
+        self.boots = cluster.case.stream(f"{name} boots")
+        self.share = JOURNALS[int(cluster.case.stream("journals").random() * len(JOURNALS))]
+        self.of_journal, self.of_entries = self.directories = (Directory("journal"), Directory("entries"))
+        self.journals = True
+        self.may_lack = False
+        self.is_at_risk = False
+        """Whether what this process has confirmed may be gone with it."""
+        self.ending = False
+        self.recoveries = count(1)
+        self._forget_repair()
+
+    def _forget_repair(self) -> None:
+        self.repair: roles.Repair | None = None
+        self.recovery: ClientProcess | None = None
+        self.copier: Copier | None = None
+        self.steps: deque[Callable[[Callable[[], None]], None]] = deque()
+        self.marked: Callable[[], None] = lambda: None
+        self.asks: dict[int, Callable[[], None]] = {}
+        self.tokens = count(1)
+        self.wanted: list[Callable[[], None]] = []
+        self.awaited: list[tuple[Checkpoint, Callable[[], None]]] = []
+
+    @property
+    def lacking(self) -> bool:
+        """Whether it may have lost something since it was last repaired as a whole."""
+        return self.may_lack
+
+    @property
+    def is_under_repair(self) -> bool:
+        """Whether it is to get something back, and is not done with that."""
+        noted = any(directory.is_under_repair for directory in self.directories)
+        return noted or (self.lacking and not self.alive)
+
+    # -- start and end ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to boot with what is on the disk, or refuse."""
+        if self.works or self.refuses:
+            return
+        self.starts += 1
+        self._forget_repair()
+        self.ending = self.is_at_risk = False
+        self.journals = self.boots.random() < self.share
+        stamped = [self._stamped(directory) for directory in self.directories]
+        in_metadata = self.cluster.cookies.get(self.name)
+        own = self._cookie(in_metadata)
+        decision = may_boot(own, in_metadata, stamped)
+        is_first_start = any(directory.is_first_start for directory in self.directories)
+        has_lost_directory = False
+        if decision.boot is Boot.STAMP:
+            for directory in self.directories:
+                directory.cookie, directory.is_first_start = own, True
+            self.cluster.cookies[self.name] = own
+        elif decision.boot is not Boot.READY or has_lost_all(is_first_start, any(not each.is_empty for each in stamped)):
+            if not may_repair(own, in_metadata, stamped):
+                self.refuse(decision.boot.value)
+                return
+            has_lost_directory = True
+            own = own.replace(token=f"{self.boots.getrandbits(64):x}")
+        self.works = True
+        self._forget()
+        for step in steps_of_boot(
+            has_lost_directory=has_lost_directory,
+            last_run=self.of_entries.run,
+            protections=self.cluster.case.protections,
+        ):
+            self.steps += self._parts(step, own, has_lost_directory)
+        if len(self.steps) > 3:
+            self._maybe_crash(within=8_000)
+        self._boot_on()
+
+    def crash(self, power: bool) -> None:
+        """The process is killed, or its machine loses power, while it boots or serves."""
+        if self.works:
+            self.may_lack |= self.is_at_risk
+            self._end_clients()
+        super().crash(power)
+
+    def end(self) -> None:
+        """The process is asked to end: it takes nothing more, flushes everything, and says so."""
+        if not self.alive:
+            return
+        self.cluster.note(self.name, "is asked to end")
+        self.alive = False
+        self.ending = True
+        self._end_clients()
+        self.repair = None
+        self.cluster.network.lose_all(self.name, noticed=True)
+        self._flush_all()
+
+    def _flush_all(self) -> None:
+        if self.pending or self.flushing:
+            self._after_disk(500, self._flush_all)
+        else:
+            self._checkpoint(self._ended)
+
+    def _ended(self) -> None:
+        if self.pending or self.flushing:
+            self._flush_all()
+            return
+        self.cluster.note(self.name, "ends")
+        self.of_entries.run = None
+        self.works = False
+        self.starts += 1
+        self.cluster.bookie_gone(self)
+
+    def lose(self, directories: list[Directory], power: bool) -> None:
+        """Directories are lost with all that is in them, and with the process that uses them."""
+        self.crash(power)
+        self.may_lack = True
+        for directory in directories:
+            self.cluster.note(self.name, f"the directory of {directory.path} is lost")
+            directory.clear()
+            for name in self._files_of(directory):
+                self.disk.remove(name)
+            self.disk.sync()
+
+    def _end_clients(self) -> None:
+        if self.recovery is not None:
+            self.recovery.alive = False
+            self.cluster.metadata.disconnect(self.recovery)
+            self.recovery = None
+        if self.copier is not None:
+            self.copier.alive = False
+
+    def _maybe_crash(self, within: int) -> None:
+        """Where boots are cut short, this one may be."""
+        if "boot_crashes" in self.cluster.case.faults and self.boots.random() < 0.4:
+            power = self.boots.random() < 0.5
+            self.cluster.schedule.after(int(self.boots.random() * within), self._crash_of, self.starts, power)
+
+    def _crash_of(self, start: int, power: bool) -> None:
+        if self.starts == start and self.cluster.schedule.now < HORIZON and self.cluster.faults.may_hurt(self):
+            self.crash(power)
+
+    # -- directories and cookies --------------------------------------------------------------------------------------
+
+    def _files_of(self, directory: Directory) -> list[str]:
+        is_of_journal = directory is self.of_journal
+        return [name for name in self.disk.names() if (name == SPARE or name.endswith(JOURNAL)) is is_of_journal]
+
+    def _stamped(self, directory: Directory) -> Stamped:
+        return Stamped(directory.path, directory.cookie, not self._files_of(directory), directory.is_under_repair)
+
+    def _cookie(self, in_metadata: Cookie | None) -> Cookie:
+        """The cookie that the bookie should have."""
+        token = f"{self.boots.getrandbits(64):x}" if in_metadata is None else in_metadata.token
+        return Cookie(self.name, (self.of_journal.path,), (self.of_entries.path,), instance_id="cluster", token=token)
+
+    # -- how it boots -------------------------------------------------------------------------------------------------
+
+    def _parts(self, step: Step, cookie: Cookie, has_lost_files: bool) -> list[Callable[[Callable[[], None]], None]]:
+        """What a step is made of: each part takes its time, and calls back when it is durable."""
+        if step is Step.BEGIN_REPAIR:
+            return [partial(self._note, directory, "is_under_repair", True) for directory in self.directories]
+        if step is Step.OPEN_STORAGE:
+            return [partial(self._open_storage, has_lost_files)]
+        if step is Step.MARK_LEDGERS:
+            return [self._mark_ledgers]
+        if step is Step.STAMP_COOKIES:
+            return [
+                *(partial(self._note, directory, "cookie", cookie) for directory in self.directories),
+                partial(self._stamp_metadata, cookie),
+            ]
+        if step is Step.NOTE_RUN:
+            return [self._note_run]
+        return [self._begin_to_serve]
+
+    def _boot_on(self) -> None:
+        if self.steps:
+            self.steps.popleft()(self._boot_on)
+
+    def _open_storage(self, has_lost_files: bool, then: Callable[[], None]) -> None:
+        self.works = self._open(has_lost_files)
+        if self.works:
+            for directory in self.directories:
+                directory.is_first_start = False
+            protections, traces = self.cluster.case.protections, self.cluster.traces
+            self.repair = roles.Repair(self.name, self.role, protections, PAUSE, traces)
+            then()
+
+    def _note(self, directory: Directory, name: str, value: Any, then: Callable[[], None]) -> None:
+        self._after_disk(500, self._noted, directory, name, value, then)
+
+    def _noted(self, directory: Directory, name: str, value: Any, then: Callable[[], None]) -> None:
+        self.cluster.note(self.name, f"notes in the directory of {directory.path}: {name.replace('_', ' ')}")
+        setattr(directory, name, value)
+        then()
+
+    def _note_run(self, then: Callable[[], None]) -> None:
+        if self.alive:  # as it should not be
+            delay = int(self.boots.random() * LATE)
+            arguments = (self.of_entries, "run", Run(journals_adds=self.journals), then)
+            self.cluster.schedule.after(delay, self._if_there, self.starts, self._noted, arguments)
+        else:
+            self._note(self.of_entries, "run", Run(journals_adds=self.journals), partial(self._run_noted, then))
+
+    def _run_noted(self, then: Callable[[], None]) -> None:
+        self.is_at_risk = not self.journals  # with nothing confirmed yet: a crash puts its ledgers in limbo all the same
+        then()
+
+    def _stamp_metadata(self, cookie: Cookie, then: Callable[[], None]) -> None:
+        self._after_metadata(self._stamped_metadata, cookie, then)
+
+    def _stamped_metadata(self, cookie: Cookie, then: Callable[[], None]) -> None:
+        self.cluster.note(self.name, "stamps the metadata")
+        self.cluster.cookies[self.name] = cookie
+        then()
+
+    def _mark_ledgers(self, then: Callable[[], None]) -> None:
+        self.replaying = False
+        self.marked = then
+        self._tell_repair(Call(1, "mark ledgers"))
+
+    def _begin_to_serve(self, then: Callable[[], None]) -> None:
+        self.is_at_risk = not self.journals
+        self._serve()
+        if any(directory.is_under_repair for directory in self.directories):
+            self._maybe_crash(within=60_000)
+            self._tell_repair(Call(2, "repair"))
+        then()
+
+    def _has(self, ledger: int, entry_id: int) -> bool:
+        """As said there; what a bookie under repair lacks of a closed ledger others have, and the metadata know that it was there."""
+        if super()._has(ledger, entry_id):
+            return True
+        known = self.role.ledgers.get(ledger)
+        metadata, _ = self.cluster.metadata.ledgers[ledger]
+        is_marked = self.of_entries.is_under_repair and known is not None and known.fenced
+        return is_marked and metadata.status is LedgerStatus.CLOSED
+
+    # -- the journal and checkpoints ----------------------------------------------------------------------------------
+
+    def is_journalled(self, record: Record) -> bool:
+        """All but adds, while it runs without those."""
+        return self.journals or type(record) is not EntryAdded
+
+    def _checkpoint(self, then: Callable[[], None]) -> None:
+        """Make everything durable in entry logs, and call back."""
+        self.replaying = False
+        self.wanted.append(then)
+        self._begin_checkpoint()
+
+    def _begin_checkpoint(self) -> None:
+        assert self.ledgers is not None
+        if self.wanted and self.ledgers.flushing is None:
+            checkpoint = self.ledgers.swap()
+            self.awaited += ((checkpoint, then) for then in self.wanted)
+            self.wanted.clear()
+            self.pending.append(checkpoint)
+            self._flush_soon()
+        elif not self.ending:
+            super()._begin_checkpoint()
+
+    def _remove_journal(self, start: int) -> None:
+        super()._remove_journal(start)
+        done = [then for checkpoint, then in self.awaited if 0 < checkpoint.journal_start <= start]
+        self.awaited = [each for each in self.awaited if each[1] not in done]
+        for then in done:
+            if self.works:
+                then()
+
+    # -- the repair ---------------------------------------------------------------------------------------------------
+
+    def _tell_repair(self, event: Event) -> None:
+        """Give the role an event, and do what it wants."""
+        if self.repair is None:
+            return
+        for effect in self.cluster.receive(f"{self.name} repair", self.repair, event):
+            _CARRY[type(effect)](self, effect)
+
+    def list_ledgers(self, effect: roles.ListLedgers) -> None:
+        """Read the metadata of all ledgers, or fail to."""
+        unsteady = self.cluster.metadata.unsteady
+        if unsteady and self.boots.random() < unsteady:
+            self._after_metadata(self._tell_repair, roles.ListingFailed())
+        else:
+            self._after_metadata(self._listed)
+
+    def _listed(self) -> None:
+        found = [(ledger, metadata) for ledger, (metadata, _) in sorted(self.cluster.metadata.ledgers.items())]
+        if self.repair is not None and self.repair.marking is not None:
+            for ledger, metadata in found:
+                if mark_of(metadata, self.name) is Mark.NOTHING:
+                    self.cluster.judge.forgot(self.name, ledger)
+        self._tell_repair(roles.LedgersListed(found, True))
+
+    def ask(self, effect: roles.AskBookie) -> None:
+        """Ask something of the bookie's own role."""
+        self._ask(effect.operation, effect.arguments, partial(self._tell_repair, roles.Done(effect.token)))
+
+    def _ask(self, operation: str, arguments: tuple[Any, ...], then: Callable[[], None]) -> None:
+        token = next(self.tokens)
+        self.asks[token] = then
+        self.deliver(Call(token, operation, arguments))
+
+    def _result(self, result: Result) -> None:
+        # Not at once: whoever has asked is not done with asking.
+        then = self.asks.pop(result.token, None)
+        if then is not None:
+            self.cluster.schedule.after(0, self._if_there, self.starts, then, ())
+
+    def recover(self, effect: roles.RecoverLedger) -> None:
+        """Have a ledger closed, by a client of the bookie's own."""
+        self._after_metadata(self._recover, effect.ledger)
+
+    def _recover(self, ledger: int) -> None:
+        cluster = self.cluster
+        metadata, _ = cluster.metadata.ledgers.get(ledger, (None, 0))
+        if metadata is None or metadata.status is LedgerStatus.CLOSED:
+            error = Error.NO_LEDGER if metadata is None else Error.NONE
+            self._tell_repair(roles.LedgerRecovered(ledger, metadata, error))
+            return
+        settings = RecovererSettings(metadata.password or b"", 3, 10_000, 30_000, 15_000)
+        role = Recoverer(ledger, settings, cluster.case.protections, cluster.traces)
+        name = f"{self.name}r{next(self.recoveries)}"
+        client = self.recovery = ClientProcess(
+            name, cluster, Random(self.boots.getrandbits(64)), role, partial(self._recovered, ledger)
+        )
+        cluster.clients.remove(client)  # what becomes of clients does not become of this one by itself
+        client.call("recover")
+
+    def _recovered(self, ledger: int, result: Result) -> None:
+        self._end_clients()
+        event = roles.LedgerRecovered(ledger, None if result.error else result.value, result.error)
+        self.cluster.schedule.after(0, self._if_there, self.starts, self._tell_repair, (event,))
+
+    def copy(self, effect: roles.CopyEntries) -> None:
+        """Copy what is missing of a ledger."""
+        assert self.ledgers is not None
+        stored = set(self.ledgers.entries_of(effect.ledger))
+        missing = [each for each in belonging(effect.metadata, self.name) if each not in stored]
+        if self.copier is None or not self.copier.alive:
+            self.copier = Copier(self)
+        self.copier.copy(effect.ledger, effect.metadata, missing, partial(self._copied, effect))
+
+    def _copied(self, effect: roles.CopyEntries, lacking: int) -> None:
+        if not lacking:
+            self.cluster.judge.repaired(self.name, effect.ledger, effect.metadata, self._stores)
+        self._tell_repair(roles.EntriesCopied(effect.ledger, lacking))
+
+    def _stores(self, ledger: int, entry_id: int) -> bool:
+        assert self.ledgers is not None
+        return entry_id in self.ledgers.entries_of(ledger)
+
+    def store_entry(self, ledger: int, entry_id: int, lac: int, body: bytes, then: Callable[[], None]) -> None:
+        """Keep an entry that was copied; calls back when it is as durable as this bookie makes entries."""
+        self._ask("store entry", (ledger, entry_id, lac, body), then)
+
+    def set_timer_of_repair(self, timer: SetTimer) -> None:
+        """Tell the repair when time has passed."""
+        arguments = (TimerFired(timer.key),)
+        self.cluster.schedule.after(timer.delay, self._if_there, self.starts, self._tell_repair, arguments)
+
+    def result_of_repair(self, result: Result) -> None:
+        """A phase is over."""
+        if result.token == 2:
+            self._checkpoint(self._end_repair)
+        elif result.error:
+            arguments = (Call(1, "mark ledgers"),)
+            self.cluster.schedule.after(PAUSE, self._if_there, self.starts, self._tell_repair, arguments)
+        else:
+            self._checkpoint(self.marked)
+
+    def _end_repair(self) -> None:
+        first, second = self.directories
+        if not self.ending:
+            self._note(first, "is_under_repair", False, lambda: self._note(second, "is_under_repair", False, self._repaired))
+
+    def _repaired(self) -> None:
+        self.may_lack = False
+
+    def trace_of_repair(self, effect: Trace) -> None:
+        """What the repair tells."""
+        assert self.cluster.trace is not None
+        self.cluster.trace.role_did(self.name, effect)
+
+    def _after_metadata(self, what: Callable[..., None], *arguments: Any) -> None:
+        """Do something when the metadata service has had time for it."""
+        at = max(self.cluster.schedule.now + 200 + int(self.boots.random() * 1_000), self.cluster.metadata.clogged.get(self.name, 0))
+        self.cluster.schedule.at(at, self._if_there, self.starts, what, arguments)
+
+
+_CARRY: dict[type[Effect], Callable[[BootingBookie, Any], None]] = {
+    roles.ListLedgers: BootingBookie.list_ledgers,
+    roles.AskBookie: BootingBookie.ask,
+    roles.RecoverLedger: BootingBookie.recover,
+    roles.CopyEntries: BootingBookie.copy,
+    SetTimer: BootingBookie.set_timer_of_repair,
+    Result: BootingBookie.result_of_repair,
+    Trace: BootingBookie.trace_of_repair,
+}
+
+
+class Copier:
+    """Asks other bookies for entries that one lacks, a few at a time. It is a client of the network while its bookie runs."""
+
+    def __init__(self, bookie: BootingBookie) -> None:
+        self.bookie = bookie
+        self.name = bookie.name
+        self.alive = True
+        self.connections: dict[str, Connection] = {}
+        self.txns = count(1)
+        self.asked: dict[int, tuple[int, list[str]]] = {}
+        """The entry of each request, and the bookies that are asked for it next."""
+        self.missing: deque[int] = deque()
+        self.under_way = self.lacking = 0
+
+    def copy(self, ledger: int, metadata: LedgerMetadata, missing: list[int], done: Callable[[int], None]) -> None:
+        """Copy entries, and say how many could not be had."""
+        self.ledger, self.metadata, self.done = ledger, metadata, done
+        self.digests = Digests(metadata.digest_type, metadata.password or b"")
+        self.missing = deque(missing)
+        self.under_way = self.lacking = 0
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self.missing and self.under_way < AT_ONCE:
+            self.under_way += 1
+            entry_id = self.missing.popleft()
+            self._ask(entry_id, [*sources(self.metadata, entry_id, self.name)])
+        if not self.missing and not self.under_way:
+            self.done(self.lacking)
+
+    def _ask(self, entry_id: int, bookies: list[str]) -> None:
+        if bookies:
+            txn = next(self.txns)
+            self.asked[txn] = entry_id, bookies[1:]
+            network = self.bookie.cluster.network
+            network.request(self, bookies[0], txn, ReadEntry(self.ledger, entry_id))
+        else:
+            self.lacking += 1
+            self._end_one()
+
+    def _end_one(self) -> None:
+        self.under_way -= 1
+        self._go_on()
+
+    def answered(self, txn: int, bookie: str, response: Response) -> None:
+        """A bookie answered."""
+        entry_id, others = self.asked.pop(txn)
+        body = response.body if isinstance(response, ReadEntryResponse) else None
+        entry = self.digests.open_entry(body, self.ledger, entry_id)
+        if entry is None or body is None:
+            self._ask(entry_id, others)
+        else:
+            self.bookie.store_entry(self.ledger, entry_id, entry.lac, body, self._end_one)
+
+    def unanswered(self, txn: int, bookie: str) -> None:
+        """A bookie did not answer."""
+        self._ask(*self.asked.pop(txn))
+
+    def disconnected(self, bookie: str) -> None:
+        """A connection is gone: what was asked over it is not answered."""
