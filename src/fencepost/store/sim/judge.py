@@ -170,7 +170,9 @@ class Judge:
             history.lacs.pop(bookie, None)
             metadata = history.metadata
             for entry_id, bookies in history.stored.items():
-                asked = metadata is not None and bookie in _write_set(metadata, entry_id)
+                if metadata is None or (metadata.status is LedgerStatus.CLOSED and entry_id > metadata.last_entry):
+                    continue
+                asked = bookie in _write_set(metadata, entry_id)
                 excused = bookie in history.excused.get(entry_id, ())
                 if asked and bookie in bookies and not excused and not has(ledger, entry_id):
                     self._broken("refusal", f"{bookie} starts without entry {entry_id}, which it had")
