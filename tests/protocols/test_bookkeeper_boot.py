@@ -198,12 +198,38 @@ def test_counts_in_plain_python() -> None:
 
 
 def test_every_action_is_taken() -> None:
-    """Those of an operator and of a reader, and a fence that fails, where there are any; a mark is set late only if it is not set before."""
+    """Those of an operator and of a reader, and a fence that fails, where there are any; a mark is set late only if it is not set before; phase one
+    fences by itself only if it is done in steps."""
     late = check(BookKeeperBoot(mark_before_serving=False, max_crashes=0), options=Options(workers=1)).must_hold()
+    stepwise = check(BookKeeperBoot.configured("small", marks_in_steps=True), options=Options(workers=1)).must_hold()
     named = ("two-entries", "fences-fail", "reader", "operator-fixes", "operator-deletes")
-    found = [a for result in (late, *(result_of(BookKeeperBoot.configured(name)) for name in named)) for a in result.actions]
+    found = [a for result in (late, stepwise, *(result_of(BookKeeperBoot.configured(name)) for name in named)) for a in result.actions]
     assert {a.name for a in found if a.taken} == {a.name for a in found}
-    assert len({a.name for a in found}) == 30
+    assert len({a.name for a in found}) == 31
+
+
+BROADER: dict[str, bool] = {
+    "marks_in_steps": True,
+    "limbo_tells_last_entry": True,
+    "lac_may_be_older": True,
+    "mark_tells_of_journaling": True,
+    "mark_on_every_disk": False,
+}
+"""What a real bookie may do besides: `booting-store` refines this."""
+
+
+@pytest.mark.parametrize(
+    ("constants", "states"),
+    [
+        ({"journal_adds_varies": True}, 2_224_716),
+        ({"disks": 2}, 842_235),
+        ({"send_limit": 2}, 3_527_082),
+        ({"connections_in_order": False, "disk_loss": False, "clean_shutdown": False}, 1_047_980),
+    ],
+    ids=str,
+)
+def test_it_holds_with_what_a_real_bookie_does_besides(constants: dict[str, Any], states: int) -> None:
+    assert result_of(BookKeeperBoot(**constants, **BROADER)).must_hold().distinct_states == states
 
 
 @pytest.mark.parametrize("ack_quorum", [1, 2])

@@ -156,12 +156,13 @@ class Bookie(Record):
     """One bookie: how far it has booted, and what it has on its disks.
 
     The first disk has the ledger: ``entries``, and in the index whether it is ``fenced`` and in ``limbo``. The second, if there is one,
-    has the journal. ``journals_adds`` is how the bookie is configured. ``lost`` is nothing that the bookie knows: entries that it stored,
-    that a crash took, and that it did not get back before it left limbo.
+    has the journal. ``journals_adds`` is how the bookie is configured, ``marked_journaling`` whether its mark says so. ``lost`` is nothing that
+    the bookie knows: entries that it stored, that a crash took, and that it did not get back before it left limbo.
     """
 
     boot: Boot = Boot.UP
     journals_adds: bool = False
+    marked_journaling: bool = False
     entries: Entries = frozenset()
     fenced: bool = False
     limbo: bool = False
@@ -288,6 +289,7 @@ TYPES: Mapping[str, Test] = {
     "meta.last_entry": _is_position,
     "bookie.boot": one_of_kind(Boot),
     "bookie.journals_adds": one_of_kind(bool),
+    "bookie.marked_journaling": one_of_kind(bool),
     "bookie.entries": each(_is_entry_id),
     "bookie.fenced": one_of_kind(bool),
     "bookie.limbo": one_of_kind(bool),
@@ -409,6 +411,21 @@ class BookKeeperBoot(Protocol):
         1, "copies that make an entry recoverable: one in BookKeeper, an ack quorum in BP-46"
     )
 
+    connections_in_order: bool = constant(True, "whether what goes over one connection is received in its order")
+    marks_in_steps: bool = constant(
+        False, "whether phase one first fences the ledger, then puts it in limbo, and a bookie then sets the mark, each a step"
+    )
+    limbo_tells_last_entry: bool = constant(
+        False, "whether a bookie in limbo that has an entry answers with that one when it is asked to fence"
+    )
+    lac_may_be_older: bool = constant(
+        False, "whether an entry may tell an older LAC than that of the entry before it, since recovery has written it back"
+    )
+    mark_tells_of_journaling: bool = constant(
+        False, "whether the mark tells how adds were journaled, so that a bookie which crashes with all of them in its journal has lost none"
+    )
+    mark_on_every_disk: bool = constant(True, "whether the mark is on every disk, or on the first alone")
+
     meta: LedgerMetadata = state(LedgerMetadata, held_by="zk")
     cookie_of: PerKey[ModelValue, bool] = state(per_key(bookies, True), held_by="zk")
     bookie: PerKey[ModelValue, Bookie] = per_key(bookies, Bookie)
@@ -423,7 +440,7 @@ class BookKeeperBoot(Protocol):
             RecoveryRequest: (recoverers, bookies),
             RecoveryResponse: (bookies, recoverers),
         },
-        ordered=True,
+        ordered=connections_in_order,
     )
 
     configurations = {
@@ -639,6 +656,9 @@ class BookKeeperBoot(Protocol):
             me = self.bookie[b]
             me.entries = frozenset(e for e in range(1, self.stored_at_first + 1) if b in self._write_set(e))
             me.journals_adds = one_of((False, True)) if self.journal_adds_varies else self.journal_adds
+            for disk in me.disk.values():
+                disk.unclean = False
+            self._set_mark(me)
 
     # -- bookies serve clients -----------------------------------------------------------------------------------------
 
@@ -668,10 +688,11 @@ class BookKeeperBoot(Protocol):
         me = self._serving(b)
         self._receive_request(Fence, b, r)
         me.fenced = True
-        if self.limbo_answers_unknown and me.limbo:
+        if self.limbo_answers_unknown and me.limbo and not (self.limbo_tells_last_entry and me.entries):
             self._respond(b, r, Fenced(0, Code.UNKNOWN))
         else:
-            self._respond(b, r, Fenced(max(me.entries, default=1) - 1))
+            lac = max(me.entries, default=1) - 1
+            self._respond(b, r, Fenced(one_of(range(lac + 1)) if self.lac_may_be_older else lac))
 
     @action(b=bookies, r=recoverers, by="b")
     def bookie_fails_to_fence(self, b: ModelValue, r: ModelValue) -> None:
@@ -728,6 +749,7 @@ class BookKeeperBoot(Protocol):
         me.boot = Boot.DOWN
         for disk in me.disk.values():
             disk.unclean = False
+        me.marked_journaling = False
         if not self.limbo_in_index:
             me.limbo = False
 
@@ -760,6 +782,7 @@ class BookKeeperBoot(Protocol):
             self._lose_what_was_not_flushed(b, journal_is_left=False)
         me.boot = Boot.DOWN
         me.disk[disk].unclean = False
+        me.marked_journaling = me.marked_journaling and me.is_unclean
         me.disk[disk].cookie = one_of((Cookie.MISSING, Cookie.OLD)) if self.old_disks else Cookie.MISSING
 
     def _count_crash(self) -> None:
@@ -800,8 +823,15 @@ class BookKeeperBoot(Protocol):
         elif self._cookies_fail(b):
             require(self.fix_cookies or self._is_new(b))
             self._begin_phase_one(me)
-        elif me.is_unclean and self.detect_unclean_shutdown and (self.detect_while_journaling or not me.journals_adds):
+        elif (
+            me.is_unclean
+            and not me.marked_journaling
+            and self.detect_unclean_shutdown
+            and (self.detect_while_journaling or not me.journals_adds)
+        ):
             me.boot = Boot.MARKING if self.phase_one_before_serving else Boot.BEHIND
+        elif self.marks_in_steps:
+            me.boot = Boot.STARTING
         else:
             self._serve(me)
 
@@ -842,6 +872,7 @@ class BookKeeperBoot(Protocol):
         for disk in me.disk.values():
             disk.cookie = Cookie.MISSING
             disk.unclean = False
+        me.marked_journaling = False
         self.cookie_of[b] = False
 
     def _refusing(self, b: ModelValue) -> Bookie:
@@ -849,6 +880,15 @@ class BookKeeperBoot(Protocol):
         require(not self.fix_cookies)
         require(me.boot is Boot.DOWN and self._cookies_fail(b) and not self._is_new(b))
         return me
+
+    @action(b=bookies, by="b")
+    def bookie_fences_ledger(self, b: ModelValue) -> None:
+        """Phase one in two steps: the first fences the ledger, on disk."""
+        me = self.bookie[b]
+        require(self.marks_in_steps and me.boot in (Boot.MARKING, Boot.BEHIND))
+        require(self.phase_one_fences and not me.fenced)
+        require(self.fence_closed_ledgers or self.meta.status is not LedgerStatus.CLOSED)
+        me.fenced = True
 
     @action(b=bookies, by="b")
     def bookie_marks_ledger(self, b: ModelValue) -> None:
@@ -862,6 +902,8 @@ class BookKeeperBoot(Protocol):
             me.limbo = True
         if self._cookies_fail(b):
             me.boot = Boot.STAMPING
+        elif self.marks_in_steps and me.boot is Boot.MARKING:
+            me.boot = Boot.STARTING
         else:
             self._serve(me)
 
@@ -880,7 +922,7 @@ class BookKeeperBoot(Protocol):
 
     @action(b=bookies, by="b")
     def bookie_serves(self, b: ModelValue) -> None:
-        """A bookie with new cookies sets the mark of an unclean shutdown, and serves clients from here on."""
+        """A bookie with new cookies, or one of which setting the mark is a step, sets that and serves clients from here on."""
         me = self.bookie[b]
         require(me.boot is Boot.STARTING)
         self._serve(me)
@@ -896,12 +938,17 @@ class BookKeeperBoot(Protocol):
         """The mark is set while the bookie serves already: only where it is not set before that."""
         me = self._serving(b)
         require(not self.mark_before_serving)
-        require(not all(disk.unclean for disk in me.disk.values()))
+        require(not all(me.disk[number].unclean for number in self._marked_disks))
         self._set_mark(me)
 
     def _set_mark(self, me: Bookie) -> None:
-        for disk in me.disk.values():
-            disk.unclean = True
+        me.marked_journaling = self.mark_tells_of_journaling and me.journals_adds
+        for number in self._marked_disks:
+            me.disk[number].unclean = True
+
+    @property
+    def _marked_disks(self) -> range:
+        return range(1, self.disks + 1 if self.mark_on_every_disk else 2)
 
     @action(b=bookies, peer=bookies, by="b")
     def bookie_copies_entry(self, b: ModelValue, peer: ModelValue) -> None:
