@@ -18,6 +18,7 @@ SHIPPED: dict[str, str] = {
     "kraft-kip-853": "fencepost.protocols.kraft.kip_853:KRaft",
     "kraft-kip-853-join": "fencepost.protocols.kraft.join:KRaftJoin",
     "store": "fencepost.store.checked.store:Store",
+    "booting-store": "fencepost.store.checked.booting:BootingStore",
     "running-store": "fencepost.store.checked.running:RunningStore",
     "ledger-chaining": "fencepost.protocols.ledger_chaining:LedgerChaining",
 }

@@ -1055,8 +1055,11 @@ class Store(LedgerProtocol):
         client.status = Status.IN_RECOVERY
         client.recovery_phase = RecoveryPhase.FENCING
         client.recovery_ensemble = self._ensemble(c)
+        self._send_fences(c, client.recovery_ensemble)
+
+    def _send_fences(self, c: ModelValue, asked: Ensemble) -> None:
         request = FenceRequest()
-        self.network.send_all([(request, b) for b in client.recovery_ensemble], c)
+        self.network.send_all([(request, b) for b in asked], c)
 
     @action(c=clients, b=bookies)
     def client_receives_fencing_read_lac_response(self, c: ModelValue, b: ModelValue) -> None:
@@ -1064,9 +1067,12 @@ class Store(LedgerProtocol):
         client = self.client[c]
         require(client.recovery_phase is RecoveryPhase.FENCING)
         response = self.network.receive(FenceResponse, source=b, to=c).message
+        self._count_fenced(c, b, self._lac_told(response))
+
+    def _count_fenced(self, c: ModelValue, b: ModelValue, told: int) -> None:
+        client = self.client[c]
         client.fenced |= {b}
         assert client.seen is not None
-        told = self._lac_told(response)
         lac = confirmed_before([told], client.seen.fragments[-1].first_entry_id, self.protections)
         if lac > client.lac:
             client.lac = client.recovery_lac = client.lap = lac
@@ -1078,6 +1084,9 @@ class Store(LedgerProtocol):
     @action(c=clients)
     def client_sends_recovery_read_requests(self, c: ModelValue) -> None:
         """Recovery reads the next entry. The first read waits for the owner to be fenced off."""
+        self._read_next_entry(c)
+
+    def _read_next_entry(self, c: ModelValue) -> None:
         client = self.client[c]
         require(client.status is Status.IN_RECOVERY)
         if client.recovery_phase is RecoveryPhase.FENCING:
@@ -1092,7 +1101,9 @@ class Store(LedgerProtocol):
         client.recovery_phase = RecoveryPhase.READ_WRITE
         client.last_read = entry_id
         client.fenced = frozenset()
-        asked = self._write_set(entry_id, self._ensemble_to_read(c))
+        self._send_recovery_reads(c, entry_id, self._write_set(entry_id, self._ensemble_to_read(c)))
+
+    def _send_recovery_reads(self, c: ModelValue, entry_id: int, asked: Bookies) -> None:
         request = self.read_request(entry_id, fence=True)
         self.network.send_all([(request, b) for b in asked], c)
 
@@ -1141,6 +1152,9 @@ class Store(LedgerProtocol):
     @action(c=clients)
     def client_writes_back_entry(self, c: ModelValue) -> None:
         """Recovery writes the first entry that it has sent to nobody yet to the current ensemble, whichever it was read from."""
+        self._write_back_entry(c)
+
+    def _write_back_entry(self, c: ModelValue) -> None:
         client = self.client[c]
         require(self._may_write_back(c))
         unsent = [op for op in self._pending_add_ops(c) if op.entry.id not in client.written_back]
@@ -1335,6 +1349,9 @@ class Store(LedgerProtocol):
         asked = self._write_set_of(entry_id)
         reader.entry_id = entry_id
         reader.asked = asked
+        self._send_reads(r, entry_id, asked)
+
+    def _send_reads(self, r: ModelValue, entry_id: int, asked: Bookies) -> None:
         self.network.send_all([(ReadRequest(entry_id, fence=False), b) for b in asked], r)
 
     @action(r=readers, b=bookies)
