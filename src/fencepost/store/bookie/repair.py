@@ -18,7 +18,7 @@ from fencepost.store.bookie import cookies
 from fencepost.store.bookie.directories import Directories
 from fencepost.store.bookie.server import Server
 from fencepost.store.bookie.settings import Settings
-from fencepost.store.client.replication import Copied, Copier, Pace, belonging
+from fencepost.store.client.replication import Copied, Copier, Pace, belonging_of_fragment
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.client.store import Store
 from fencepost.store.disk.storage import Storage
@@ -206,5 +206,5 @@ async def _later(timer: SetTimer) -> TimerFired:
 
 def missing_of(metadata: LedgerMetadata, bookie: str, stored: Iterable[int]) -> NDArray[np.int64]:
     """The entries of a closed ledger that belong to a bookie and are not among those that it has stored, in order."""
-    belong = [belonging(metadata, fragment, bookie) for fragment in fragments_on(metadata, bookie)]
+    belong = [belonging_of_fragment(metadata, fragment, bookie) for fragment in fragments_on(metadata, bookie)]
     return np.setdiff1d(np.concatenate(belong) if belong else np.empty(0, np.int64), np.fromiter(stored, np.int64))

@@ -25,7 +25,7 @@ AT_ONCE = 100
 """Entries that are copied at once."""
 
 
-def belonging(metadata: LedgerMetadata, fragment: int, bookie: str) -> NDArray[np.int64]:
+def belonging_of_fragment(metadata: LedgerMetadata, fragment: int, bookie: str) -> NDArray[np.int64]:
     """The entries of a settled fragment that a bookie of its ensemble should have, in order."""
     entries = span(metadata, fragment)
     ids = np.arange(entries.start, entries.stop, dtype=np.int64)
@@ -183,7 +183,7 @@ async def has_ends(store: Store, ledger: int, metadata: LedgerMetadata, place: i
     BookKeeper's ``LedgerChecker`` looks at these two by default.
     """
     digests = Digests(metadata.digest_type, metadata.password or b"")
-    entries = belonging(metadata, place, bookie)
+    entries = belonging_of_fragment(metadata, place, bookie)
     is_known = True
     for entry_id in dict.fromkeys(int(each) for each in entries[[0, -1] if len(entries) else []]):
         response = await store.ask(bookie, ReadEntry(ledger, entry_id))
@@ -207,6 +207,6 @@ async def _copy_all(copier: Copier, place: int, lost: str, new: str) -> None:
         if not isinstance(response, AddEntryResponse) or response.code is not Code.OK:
             raise WriteError(f"bookie {new} does not take entries of ledger {ledger} now")
 
-    lacking = await copier.copy(belonging(metadata, place, lost), lost, put)
+    lacking = await copier.copy(belonging_of_fragment(metadata, place, lost), lost, put)
     if lacking:
         raise ReadError(f"{lacking} entries of ledger {ledger} can not be had from any bookie now")
