@@ -1,17 +1,25 @@
 """``python -m bench.validate``: how fast traces are held to the protocol of the store, on this machine.
 
-Of runs of the store's simulator: in one process that has learnt nothing yet, in the same once more, and with Spark. Of one ledger whose trace is as long as
-``--long`` says: time and memory, each length in a process of its own. A figure is of a machine that does nothing else.
+Of runs of the store's simulator with some 300 events each: of some of them in one process that has learnt nothing yet, and in the same once more; of all with Spark.
+Of one ledger whose trace is as long as ``--long`` says: time and memory, each length in a process of its own.
+
+Seconds are those that pass, from before Spark is started until it has ended; CPU seconds are those of all processes, which say less wrong things of a machine
+that does something else too. It reads ``/proc``, so it runs on Linux.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 from fencepost import tracing
@@ -19,7 +27,14 @@ from fencepost.conform import registry
 from fencepost.conform.outcome import judged
 from fencepost.conform.traces import Traces
 from fencepost.conform.validate import Validator, collect_rarely
+from fencepost.store.sim.campaign import run_name, traced
+from fencepost.store.sim.case import drawn
+from fencepost.store.sim.run import simulate
 from fencepost.tracing import RunsFile
+
+SEEDS_OF_FILE = 200
+MOST_ENTRIES = 16
+"""Entries of a run at the most: so a run has some 300 events."""
 
 BOOKIES = ("b1", "b2", "b3")
 SUBJECT = "7"
@@ -32,48 +47,106 @@ EVENTS_AT_ONCE = 1 + len(BOOKIES) * (AT_ONCE + 2) + 1
 
 def line(what: str, figure: str) -> None:
     """One row of the report."""
-    print(f"{what:<58}{figure:>34}", flush=True)
+    print(f"{what:<54}{figure:>72}", flush=True)
+
+
+class Timed:
+    """Seconds that pass within, and CPU seconds of this process and all that it starts, directly or not."""
+
+    def __enter__(self) -> Timed:
+        self.seconds, self._began = 0.0, time.perf_counter()
+        self._used: dict[int, float] = {}
+        self._before = sum(self._look().values())
+        self._over = threading.Event()
+        self._looking = threading.Thread(target=self._look_on, daemon=True)
+        self._looking.start()
+        return self
+
+    def __exit__(self, *others: object) -> None:
+        self.seconds = time.perf_counter() - self._began
+        self._over.set()
+        self._looking.join()
+
+    @property
+    def cpu(self) -> float:
+        """CPU seconds so far; of a process that has ended, up to half a second before."""
+        self._used |= self._look()
+        return sum(self._used.values()) - self._before
+
+    def told(self, events: int) -> str:
+        """For the report."""
+        cpu = self.cpu
+        return f"{events:,} events in {self.seconds:,.1f} s: {events / self.seconds:,.0f} a second; {cpu:,.1f} CPU s: {events / cpu:,.0f} a CPU s"
+
+    def _look_on(self) -> None:
+        while not self._over.wait(0.5):
+            self._used |= self._look()
+
+    def _look(self) -> dict[int, float]:
+        """The CPU seconds of each process."""
+        parents, used = dict[int, int](), dict[int, float]()
+        for place in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = place.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            pid = int(place.parent.name)
+            parents[pid], used[pid] = int(fields[1]), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        found, left = {os.getpid(): used[os.getpid()]}, [os.getpid()]
+        while left:
+            parent = left.pop()
+            for pid in [pid for pid, of in parents.items() if of == parent]:
+                found[pid] = used[pid]
+                left.append(pid)
+        return found
 
 
 # -- runs of the simulator --------------------------------------------------------------------------------------------
 
 
-def simulate(folder: Path, seeds: str, profile: str) -> None:
-    """Write the traces of runs."""
-    words = ["simulate-store", "--seeds", seeds, "--profile", profile, "--trace", str(folder)]
-    done = subprocess.run([sys.executable, "-m", "fencepost", *words], capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"fencepost {' '.join(words)} failed:\n{done.stdout}{done.stderr}")
+def simulate_some(folder: Path, seeds: range, profile: str, most_entries: int) -> None:
+    """Write the traces of runs to one file."""
+    with RunsFile(folder / f"{profile}-seed-{seeds[0]}-to-{seeds[-1]}.parquet") as file:
+        for seed in seeds:
+            case = drawn(seed, profile)
+            case = replace(case, entries=min(case.entries, most_entries))
+            simulate(case, trace=traced(file, run_name(profile, case.protections, seed)))
 
 
-def in_one_process(folder: Path) -> None:
-    """Validate all traces twice: first all is new, then nothing is."""
-    began = time.perf_counter()
-    traces = Traces(tracing.read(folder))
-    events = {name: traces.events(name) for name in traces.names()}
+def simulate_all(folder: Path, runs: int, profile: str, most_entries: int) -> None:
+    """Write the traces of so many runs, on all cores."""
+    folder.mkdir(parents=True)
+    seeds = [range(first, min(first + SEEDS_OF_FILE, runs + 1)) for first in range(1, runs + 1, SEEDS_OF_FILE)]
+    with Timed() as timed, ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        for done in [pool.submit(simulate_some, folder, some, profile, most_entries) for some in seeds]:
+            done.result()
+        cpu = timed.cpu
+    line(f"simulating {runs:,} runs", f"{timed.seconds:,.1f} s, {cpu:,.1f} CPU s")
+
+
+def in_one_process(files: list[Path]) -> None:
+    """Validate traces twice: first all is new, then nothing is."""
+    with Timed() as timed:
+        traces = Traces(tracing.read(files))
+        events = {name: traces.events(name) for name in traces.names()}
     count = sum(map(len, events.values()))
-    line(f"reading {len(events):,} traces", _rate(count, time.perf_counter() - began))
+    line(f"reading {len(events):,} traces", timed.told(count))
     validator = Validator(registry.shipped("store"), keep_path=False)
     for what in ("one process, traces that are new to it", "one process, traces that it knows"):
-        began = time.perf_counter()
-        for (run, subject), some in events.items():
-            judged(validator, run, subject, lambda some=some: some)  # type: ignore[misc]
-        line(what, _rate(count, time.perf_counter() - began))
+        with Timed() as timed:
+            for (run, subject), some in events.items():
+                judged(validator, run, subject, lambda some=some: some)  # type: ignore[misc]
+        line(what, timed.told(count))
 
 
 def on_spark(folder: Path, master: str) -> None:
     """Validate all traces with Spark, which is started and ended with that."""
     from fencepost.spark.validate import Given, validated
 
-    began = time.perf_counter()
-    outcomes, _, _ = validated([str(folder)], Given("store"), master=master)
-    seconds = time.perf_counter() - began
+    with Timed() as timed:
+        outcomes, _, _ = validated([str(folder)], Given("store"), master=master)
     accepted = sum(outcome.accepted for outcome in outcomes)
-    line(f"Spark, {master}, {len(outcomes):,} traces, {accepted:,} accepted", _rate(sum(outcome.events for outcome in outcomes), seconds))
-
-
-def _rate(events: int, seconds: float) -> str:
-    return f"{events:,} events in {seconds:,.1f} s: {events / seconds:,.0f} a second"
+    line(f"Spark, {master}, {len(outcomes):,} traces, {accepted:,} accepted", timed.told(sum(outcome.events for outcome in outcomes)))
 
 
 # -- one long trace ---------------------------------------------------------------------------------------------------
@@ -114,25 +187,26 @@ def follow_long(path: Path) -> None:
     """Validate one trace, and tell its time and its memory: what the process has more than at its beginning."""
     validator = Validator(registry.shipped("store"), keep_path=False)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    began = time.perf_counter()
-    traces = Traces(tracing.read(path))
-    (name,) = traces.names()
-    outcome = judged(validator, *name, lambda: traces.events(name))
-    seconds = time.perf_counter() - began
+    with Timed() as timed:
+        traces = Traces(tracing.read(path))
+        (name,) = traces.names()
+        outcome = judged(validator, *name, lambda: traces.events(name))
     if not outcome.accepted:
         sys.exit(f"the long trace is not accepted: {outcome.problem or outcome.refusals}")
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    line(f"one ledger, {outcome.events:,} events", f"{seconds:,.1f} s, {memory:,.0f} MiB: {outcome.events / seconds:,.0f} a second")
+    line(f"one ledger, {memory:,.0f} MiB", timed.told(outcome.events))
 
 
 def main() -> None:
     """Measure, and print a report."""
     parser = argparse.ArgumentParser(prog="python -m bench.validate", description=__doc__)
-    parser.add_argument("--seeds", default="1..500", help="runs of the simulator")
+    parser.add_argument("--runs", type=int, default=10_000, help="runs of the simulator; 0: none")
     parser.add_argument("--profile", default="everything", help="what may go wrong in them")
-    parser.add_argument("--traces", type=Path, help="traces that are there, in place of those")
+    parser.add_argument("--most-entries", type=int, default=MOST_ENTRIES, help="entries of a run at the most")
+    parser.add_argument("--traces", type=Path, help="a folder of traces that are there, in place of those")
+    parser.add_argument("--keep", type=Path, help="a new folder for the traces that are made, for --traces")
     parser.add_argument("--master", default="local[2]", help="where Spark is; empty: do without")
-    parser.add_argument("--no-process", action="store_true", help="only Spark, and long traces")
+    parser.add_argument("--files", type=int, default=5, help=f"files of {SEEDS_OF_FILE} runs that one process validates; 0: none")
     parser.add_argument("--long", type=int, nargs="*", default=[125_000, 250_000, 500_000, 1_000_000], help="lengths of one ledger's trace")
     parser.add_argument("--follow", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -142,13 +216,13 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="fencepost-bench-") as made:
         folder = given.traces
-        if folder is None and given.seeds:
-            folder = Path(made) / "runs"
-            simulate(folder, given.seeds, given.profile)
-        if folder is not None and not given.no_process:
-            in_one_process(folder)
+        if folder is None and given.runs:
+            folder = given.keep or Path(made) / "runs"
+            simulate_all(folder, given.runs, given.profile, given.most_entries)
         if folder is not None and given.master:
             on_spark(folder, given.master)
+        if folder is not None and given.files:
+            in_one_process(sorted(folder.glob("*.parquet"))[: given.files])
         for events in given.long:
             path = Path(made) / f"{events}.parquet"
             write_long(path, events)
