@@ -262,6 +262,18 @@ def test_traces_with_the_same_constants_share_what_was_learnt() -> None:
     assert len(validator.followers) == 2
 
 
+def test_what_was_not_asked_for_the_longest_is_forgotten_first() -> None:
+    validator = Validator(CountersConformance)
+    validator.most_learnt = 9
+    two, three, four = ([(node, "tells", {"to": "a"}) for node in nodes] for nodes in ("b", "bc", "bcd"))
+    for told in (three, four, two, three):
+        assert validator.validate("it", happened(*told)).accepted
+    assert [follower.evaluations for follower in validator.followers.values()] == [3, 1, 2]
+    validator.most_learnt = 3
+    assert validator.validate("it", happened(*three)).accepted
+    assert [follower.evaluations for follower in validator.followers.values()] == [1, 2]
+
+
 # -- traces that are drawn --------------------------------------------------------------------------------------------
 
 

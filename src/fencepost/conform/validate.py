@@ -59,7 +59,7 @@ def collect_rarely() -> None:
 class Validator:
     """Validates traces of one conformance, one after another. What it has learnt of a protocol with its constants serves all of them.
 
-    It is forgotten after ``most_learnt`` evaluations, and learnt anew: that bounds the memory.
+    After ``most_learnt`` evaluations that is forgotten which was asked for the longest ago, and learnt anew: that bounds the memory.
 
     ``follower``: of a protocol whose constants are not those of the traces, which have to stay within its bounds.
     """
@@ -70,19 +70,22 @@ class Validator:
         self.most_learnt = MOST_LEARNT
         self._fixed = follower
         self.followers: dict[tuple[Any, ...], Follower] = {}
+        """By protocol and constants; that which was asked for last is the last."""
 
     def follower(self, constants: dict[str, Any], conformance: type[Conformance] | None = None) -> Follower:
         """The protocol of a conformance, by default of this one, with some constants; or the one with those that were given."""
         if self._fixed is not None:
             return self._fixed
-        if sum(follower.evaluations for follower in self.followers.values()) > self.most_learnt:
-            self.followers.clear()
+        learnt = sum(follower.evaluations for follower in self.followers.values())
+        while learnt > self.most_learnt:
+            learnt -= self.followers.pop(next(iter(self.followers))).evaluations
         made = (conformance or self.conformance).protocol
         key = (made, *sorted(constants.items()))
-        follower = self.followers.get(key)
+        follower = self.followers.pop(key, None)
         if follower is None:
             protocol: Protocol = made(**constants)
-            follower = self.followers[key] = Follower(protocol, most_learnt=self.most_learnt)
+            follower = Follower(protocol, most_learnt=self.most_learnt)
+        self.followers[key] = follower
         return follower
 
     def validate(self, subject: str, events: Sequence[TraceEvent], shuffle: int | None = None) -> Verdict:
