@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 import fencepost
-from fencepost.store.client.replication import belonging
+from fencepost.store.client.replication import belonging_of_fragment
 from fencepost.store.client.store import Store
 from fencepost.store.entries import Digests
 from fencepost.store.messages import ReadEntry, ReadEntryResponse
@@ -202,7 +202,7 @@ async def _copies(uri: str) -> tuple[int, list[tuple[int, int, str]]]:
             digests = Digests(metadata.digest_type, metadata.password or b"")
             for place, fragment in enumerate(metadata.fragments):
                 for bookie in fragment.ensemble:
-                    for entry_id in map(int, belonging(metadata, place, bookie)):
+                    for entry_id in map(int, belonging_of_fragment(metadata, place, bookie)):
                         if await _has(store, digests, bookie, ledger, entry_id):
                             found += 1
                         else:
