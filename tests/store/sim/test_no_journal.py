@@ -134,6 +134,11 @@ def test_a_run_that_is_held_to_some_promises_does_not_ask_for_others() -> None:
     assert Judge().holds_to("refusal") and not Judge(LOSS).holds_to("refusal")
 
 
+def test_a_repair_that_was_cut_off_in_its_first_checkpoint_is_done_again() -> None:
+    """Entries are lost, the journal is not, and the power fails while the first section is written since: it can not be read, and nobody counts on it."""
+    assert simulate(drawn(7941, "no-journal")).violation is None
+
+
 def test_what_comes_after_the_last_gap_is_what_is_left_of_a_journal() -> None:
     """Entry logs are lost, and of the files that were removed one came back when the power failed."""
     disk = SimDisk()

@@ -197,9 +197,20 @@ class EntryLogs:
     Sections are written by one thread at a time; reads come from any.
     """
 
-    def __init__(self, files: Files, index: Index, journals: Collection[int] | None, limit: int = 1 << 30) -> None:
+    def __init__(
+        self,
+        files: Files,
+        index: Index,
+        journals: Collection[int] | None,
+        limit: int = 1 << 30,
+        has_lost_files: bool = False,
+    ) -> None:
         """Read what there is, given the numbers of the files of the journal, or None if that is lost. Raises :class:`Damage` if something is missing or can not be
-        read, ``OSError`` if the disk fails."""
+        read, ``OSError`` if the disk fails.
+
+        ``has_lost_files``: one of the two may have been lost, and what was written since may have been cut off by a crash: nobody counts on that.
+        """
+        self.has_lost_files = has_lost_files
         self.files = files
         self.index = index
         self.limit = limit
@@ -427,7 +438,7 @@ class EntryLogs:
         if not sections:
             if len(logs) > 1:
                 raise Damage(f"entry log {name_of(min(logs))} can not be read")
-            if journals and 1 not in journals:
+            if journals and 1 not in journals and not self.has_lost_files:
                 raise Damage(f"entry log {name_of(max(logs, default=1))} {'can not be read' if logs else 'is missing'}")
             return None
         last = sections.pop()
@@ -441,6 +452,10 @@ class EntryLogs:
             last = sections.pop()
         elif start not in journals:
             raise Damage(f"journal file {start} is missing, or what entry log {name_of(max(logs))} had in its place can not be read")
+        elif last.end > newest[last.log].length and self.has_lost_files:
+            if not sections:
+                return None
+            last = sections.pop()
         elif last.end > newest[last.log].length:
             raise Damage(f"entry log {name_of(last.log)} is cut off at byte {newest[last.log].length:,}")
         unfinished = [log for log in newest if log > last.log and not newest[log].sections]

@@ -99,7 +99,7 @@ class Storage:
         try:
             with _one_line(settings.ledger_directory):
                 known = known_journals(self._ledger_files, {*journals_in(self._journal_files)}, has_lost_files)
-                self._logs = EntryLogs(self._ledger_files, Index(), known, settings.log_size_limit)
+                self._logs = EntryLogs(self._ledger_files, Index(), known, settings.log_size_limit, has_lost_files)
             with _one_line(settings.journal_directory):
                 read = read_what_is_left if has_lost_files else read_journal
                 self._found = read(self._journal_files, self._logs.journal_start)

@@ -143,7 +143,7 @@ class BookieProcess:
         self.role = self._new_role()
         try:
             known = known_journals(self.disk, {*journals_in(self.disk)}, has_lost_files)
-            logs = EntryLogs(self.disk, Index(), known, LOG_LIMIT)
+            logs = EntryLogs(self.disk, Index(), known, LOG_LIMIT, has_lost_files)
             found = (read_what_is_left if has_lost_files else read_journal)(self.disk, logs.journal_start)
         except Damage as damage:
             self.refuse(str(damage))
