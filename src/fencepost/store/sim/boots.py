@@ -375,6 +375,8 @@ class BootingBookie(BookieProcess):
         self._after_metadata(self._recover, effect.ledger)
 
     def _recover(self, ledger: int) -> None:
+        if self.repair is None:  # the bookie has been asked to end meanwhile
+            return
         cluster = self.cluster
         metadata, _ = cluster.metadata.ledgers.get(ledger, (None, 0))
         if metadata is None or metadata.status is LedgerStatus.CLOSED:
