@@ -199,7 +199,7 @@ def _property(declared: Declared, protocol: type[Protocol]) -> tuple[str, list[s
             on = bool(declared.when(protocol()))
         except Exception:  # it is not for a description to judge the constants
             on = True
-        head += "   (depends on the constants)" if on else "   (off with these constants; --invariant turns it on)"
+        head += "   (depends on the constants)" if on else "   (off here; --invariant turns it on)"
     return head, [declared.doc]
 
 

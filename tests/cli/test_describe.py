@@ -152,7 +152,7 @@ Step constraints
 Invariants
   dull(b of nodes)
       Nothing happens.
-  lossy_only   (off with these constants; --invariant turns it on)
+  lossy_only   (off here; --invariant turns it on)
 
 Step invariants
   onward

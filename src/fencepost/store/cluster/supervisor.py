@@ -162,9 +162,7 @@ class Supervisor:
             raise OptionError(f"the cluster in {self.directory} stops")
         parts = [self._part(name) for name in dict.fromkeys(names)]
         for part in parts:
-            if part.is_down != (action == "start"):
-                instead = f"fencepost cluster {'start' if part.is_down else 'status'} {self.directory}"
-                raise OptionError(f"{part.title} is {part.state}: {instead}{f' {part.name}' if part.is_down else ''}")
+            self._check(action, part)
         actions: dict[str, Callable[[Part], Awaitable[None]]] = {
             "kill": _kill,
             "stop": _stop,
@@ -172,7 +170,18 @@ class Supervisor:
             "pause": Part.pause,
             "resume": Part.resume,
         }
-        await asyncio.gather(*(actions[action](part) for part in parts))
+
+        async def act(part: Part) -> None:
+            self._check(action, part)  # again: somebody else may have asked for the same before this task began
+            await actions[action](part)
+
+        await asyncio.gather(*map(act, parts))
+
+    def _check(self, action: str, part: Part) -> None:
+        """Raises OptionError if a part is down, or is not and is to be started."""
+        if part.is_down != (action == "start"):
+            instead = f"fencepost cluster {'start' if part.is_down else 'status'} {self.directory}"
+            raise OptionError(f"{part.title} is {part.state}: {instead}{f' {part.name}' if part.is_down else ''}")
 
     def _part(self, name: str) -> Part:
         if name not in self.parts:
