@@ -107,7 +107,7 @@ def test_switches_are_the_protections_of_the_rules() -> None:
 
 
 def test_plain_python_agrees() -> None:
-    shallow = Options(workers=1, max_depth=5)
+    shallow = Options(workers=1, max_depth=4)
     given: dict[str, Any] = {"directories": 2, "old_directories": True, "journal_adds_varies": True}
     plain, compiled = (check(BootingStore(**given), engine=e, options=shallow) for e in ("reference", "embedded"))
     assert plain.distinct_states == compiled.distinct_states
