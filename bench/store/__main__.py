@@ -133,6 +133,9 @@ def measure_sides(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         for number, name in enumerate(given.side)
     ]
     plan = compare.Plan(given.size, given.in_flight, given.operation, given.seconds, given.rounds, not given.no_limit)
+    everything: list[cells.Cell] = []
+    medians: list[cells.Cell] = []
+    failure: Refused | None = None
     try:
         for side in sides:
             side.start()
@@ -140,21 +143,26 @@ def measure_sides(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
             took, rate = side.warm_up(given.warm_up)
             print(f"{side.name}: {rate:,.0f} adds of 1 KiB a second after {took:.0f} s of them", flush=True)
         print(flush=True)
-        everything, medians = compare.compare(plan, sides, folder / "limit")
+        try:
+            compare.compare(plan, sides, folder / "limit", everything, medians)
+        except Refused as refused:
+            failure = refused
         memory = {side.name: side.memory() for side in sides}
     finally:
         for side in sides:
             side.end()
-    print(cells.told(medians, THEIRS, limit.NAME), end="\n\n")
+    if medians:
+        print(cells.told(medians, THEIRS, limit.NAME), end="\n\n")
     for name, parts in memory.items():
         told = ", ".join(f"{part} {size_of(sizes['resident'])} (at most {size_of(sizes['most'])})" for part, sizes in parts.items())
         print(f"memory, {name}: {told}")
-    if given.markdown is not None:
+    if given.markdown is not None and medians:
         given.markdown.write_text(cells.markdown(medians, OURS, THEIRS, limit.NAME))
     return {
         "cells": [cells.as_json(cell) for cell in everything],
         "medians": [cells.as_json(cell) for cell in medians],
         "memory": memory,
+        "failure": failure and str(failure),
     }
 
 
@@ -193,6 +201,9 @@ def main() -> int:
         for part, run in parts:
             print(f"\n{part}\n", flush=True)
             found[part] = run(given, folder / part)
+            if part == "compare" and found[part]["failure"]:  # what was measured until then is kept
+                print(f"bench.store: compare ended before all was measured: {found[part]['failure']}", file=sys.stderr)
+                status = 1
     except (DidNotStart, Refused) as failure:
         print(f"bench.store: {failure}", file=sys.stderr)
         status = 1

@@ -28,10 +28,9 @@ class Plan:
     limit: bool = True
 
 
-def compare(plan: Plan, sides: Sequence[Side], folder: Path) -> tuple[list[Cell], list[Cell]]:
-    """All measurements, and their medians, which are printed as they come. Every side has its turn in each round, in the other order each time."""
-    everything: list[Cell] = []
-    medians: list[Cell] = []
+def compare(plan: Plan, sides: Sequence[Side], folder: Path, everything: list[Cell], medians: list[Cell]) -> None:
+    """Put all measurements into ``everything``, and their medians into ``medians``, which are printed as they come: what was measured is there if one
+    fails. Every side has its turn in each round, in the other order each time. Raises :class:`interop.clients.Refused` if a call fails."""
     for size in plan.sizes:
         for in_flight in plan.in_flight:
             found: list[Cell] = []
@@ -48,7 +47,6 @@ def compare(plan: Plan, sides: Sequence[Side], folder: Path) -> tuple[list[Cell]
             these = [median(cells) for _, cells in sorted(grouped.items(), key=lambda item: OPERATIONS.index(item[0][0]))]
             medians += these
             print(told(these, THEIRS, limit.NAME), end="\n\n", flush=True)
-    return everything, medians
 
 
 def _turn(plan: Plan, side: Side, size: int, in_flight: int) -> list[Cell]:

@@ -94,4 +94,4 @@ async def _about(given: argparse.Namespace, settings: Settings) -> None:
         return
     works = "enabled" if document["enabled"] else "disabled"
     auditor = f"{document['auditor']} is the auditor" if document["auditor"] is not None else "nobody is the auditor"
-    output.say(f"auto-recovery is {works}, {auditor}, {count:,} ledgers are under-replicated")
+    output.say(f"auto-recovery is {works}, {auditor}, under-replicated ledgers: {count:,}")

@@ -201,7 +201,7 @@ async def _list(given: argparse.Namespace, settings: Settings, _: str) -> int:
     if given.json:
         output.say(msgspec.json.format(msgspec.json.encode(ledgers), indent=2).decode())
     else:
-        output.say(f"{len(ledgers):,} ledgers are under-replicated")
+        output.say(f"under-replicated ledgers: {len(ledgers):,}")
     return errors.HOLDS
 
 

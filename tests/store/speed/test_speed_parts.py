@@ -8,6 +8,7 @@ import sys
 from array import array
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,15 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 
 from bench.store import __main__ as command
-from bench.store import flood, limit, staged, stages
+from bench.store import compare, flood, limit, staged, stages
+from bench.store.cells import Cell
 from fencepost.store.client.reading import EntryBatch
 from fencepost.store.messages import AddEntry, AddEntryResponse, ReadEntryResponse
 from fencepost.store.rules.codes import Code
 from fencepost.store.wire import v2, v3
 from fencepost.store.wire.frames import Frames
 from interop import load
+from interop.clients import Refused
 
 # -- what the limit and the flood send ---------------------------------------------------------------------------------
 
@@ -217,3 +220,28 @@ def test_the_command_line() -> None:
     for words in (["nothing"], ["--setting", "one"], ["--size", "5"]):
         with pytest.raises(SystemExit):
             command.arguments(words)
+
+
+# -- what is kept ------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_measured_is_kept_when_a_side_fails(tmp_path: Path) -> None:
+    class Full:
+        """A side whose bookies take entries of 100 bytes alone."""
+
+        name = "full"
+
+        def ledger(self, size: int, in_flight: int) -> Any:
+            if size > 100:
+                raise Refused("NotEnoughBookiesException", "no room")
+            return SimpleNamespace(close=lambda: None)
+
+        def measure(self, ledger: Any, operation: str, size: int, in_flight: int, seconds: float) -> Cell:
+            return Cell(self.name, operation, size, in_flight, 10, seconds, 1.0, 2.0, 3.0, 4.0)
+
+    everything: list[Cell] = []
+    medians: list[Cell] = []
+    plan = compare.Plan(sizes=(100, 1024), in_flight=(1,), operations=("adds",), rounds=2, limit=False)
+    with pytest.raises(Refused, match="no room"):
+        compare.compare(plan, [Full()], tmp_path, everything, medians)  # type: ignore[list-item]
+    assert (len(everything), [cell.what for cell in medians]) == (2, [("adds", 100, 1)])

@@ -82,7 +82,9 @@ class Auditor:
             elif watched.waiting != waited:
                 self._counts.add("auditor_NUM_BOOKIE_AUDITS_DELAYED", 1)
                 _log.warning(
-                    "bookie %s is lost, and is waited for for %d s", ", ".join(sorted(watched.waiting)), delay[0]
+                    "lost: %s; its ledgers are published if that is so in %d s",
+                    ", ".join(sorted(watched.waiting)),
+                    delay[0],
                 )
                 audit_at = now + delay[0]
             if audit_at <= now:
@@ -131,7 +133,7 @@ class Auditor:
         self._counts.add("auditor_NUM_UNDER_REPLICATED_LEDGERS", news)
         if found:
             _log.warning(
-                "%d ledgers are under-replicated, %d of them newly: lost are %s",
+                "under-replicated ledgers: %d, of which %d are new; lost: %s",
                 found,
                 news,
                 ", ".join(sorted(missing)),
