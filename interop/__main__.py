@@ -1,7 +1,8 @@
 """``python -m interop``: every case on every combination of client, bookies and metadata service, one line each.
 
-After the cases come BookKeeper's own tests of its client, against Fencepost's bookies and metadata service. Ends with status 1 if
-anything failed, and with 2 if Java or Maven is not here.
+A case that fails is run once more, and is told as *flaky* if it passes then. After the cases come BookKeeper's own tests of its
+client, against Fencepost's bookies and metadata service. Ends with status 1 if anything failed, and with 2 if Java or Maven is not
+here.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from interop import autorecovery, cases, jars, upstream
@@ -27,28 +28,45 @@ BOOKIES_OF_A_CLUSTER = 4
 
 
 class Report:
-    """The lines of the table, as they come, and how many cases failed."""
+    """The lines of the table, as they come, and the counts of its last line."""
 
     def __init__(self) -> None:
         self.passed = 0
         self.skipped = 0
+        self.flaky: list[str] = []
         self.failed: list[str] = []
 
-    def run(self, name: str, case: cases.Case, setting: cases.Setting) -> None:
-        """Run a case and print its line."""
-        began = time.monotonic()
-        try:
-            case(setting)
-        except (AssertionError, Refused, DidNotStart, TimeoutError) as failure:
-            self.failure(name, str(failure) or f"no answer after {PATIENCE} s", time.monotonic() - began)
-        else:
+    def run(self, name: str, attempt: Callable[[], None]) -> None:
+        """Run a case, a second time if it fails, and print its line."""
+        reason, seconds = self._attempt(attempt)
+        if not reason:
             self.passed += 1
-            print(f"ok      {name:<88}{time.monotonic() - began:>6.1f} s", flush=True)
+            self._line("ok", name, seconds)
+            return
+        again, more = self._attempt(attempt)
+        if again:
+            self.failure(name, f"{reason}\nand at the second try: {again}", seconds + more)
+        else:
+            self.flaky.append(name)
+            self._line("flaky", name, seconds + more, f"{reason}\nand passed at the second try")
+
+    def _attempt(self, attempt: Callable[[], None]) -> tuple[str, float]:
+        """Why an attempt failed, which is empty if it did not, and its seconds."""
+        began = time.monotonic()
+        reason = ""
+        try:
+            attempt()
+        except (AssertionError, Refused, DidNotStart, TimeoutError) as failure:
+            reason = str(failure) or f"no answer after {PATIENCE} s"
+        return reason, time.monotonic() - began
 
     def failure(self, name: str, reason: str, seconds: float = 0) -> None:
         """Print the line of a case that failed."""
         self.failed.append(name)
-        print(f"failed  {name:<88}{seconds:>6.1f} s", flush=True)
+        self._line("failed", name, seconds, reason)
+
+    def _line(self, status: str, name: str, seconds: float, reason: str = "") -> None:
+        print(f"{status:<8}{name:<88}{seconds:>6.1f} s", flush=True)
         for line in reason.splitlines():
             print(f"            {line}", flush=True)
 
@@ -58,17 +76,20 @@ class Report:
         if outcome.status == "failed":
             self.failure(name, outcome.reason, outcome.seconds)
             return
-        print(f"{outcome.status:<8}{name:<88}{outcome.seconds:>6.1f} s", flush=True)
+        self._line(outcome.status, name, outcome.seconds, outcome.reason if outcome.status == "skipped" else "")
         if outcome.status == "skipped":
             self.skipped += 1
-            print(f"            {outcome.reason}", flush=True)
         else:
             self.passed += 1
 
     def close(self, seconds: float) -> int:
-        """Print the closing line; the exit status."""
-        counts = [(len(self.failed), "failed"), (self.passed, "passed"), (self.skipped, "skipped")]
-        print(f"\ninterop: {', '.join(f'{count} {what}' for count, what in counts if count)} in {seconds:.0f} s")
+        """Print again which cases failed, then the closing line; the exit status."""
+        print()
+        for status, names in (("flaky", self.flaky), ("failed", self.failed)):
+            for name in names:
+                print(f"{status:<8}{name}")
+        counts = [(len(self.failed), "failed"), (len(self.flaky), "flaky"), (self.passed, "passed"), (self.skipped, "skipped")]
+        print(f"interop: {', '.join(f'{count} {what}' for count, what in counts if count)} in {seconds:.0f} s")
         return 1 if self.failed else 0
 
 
@@ -179,12 +200,12 @@ class Examination:
         for client in clients:
             ends.callback(client.close)
         for name, case, *_ in plan:
-            try:
+
+            def attempt(case: cases.Case = case) -> None:
                 cluster.heal()  # a case that failed may have left something undone
-            except DidNotStart as failure:
-                self.report.failure(name, str(failure))
-            else:
-                self.report.run(name, case, setting)
+                case(setting)
+
+            self.report.run(name, attempt)
 
 
 def arguments() -> argparse.Namespace:

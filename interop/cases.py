@@ -6,6 +6,7 @@ A case takes a :class:`Setting` and raises an exception if anything is not as Bo
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import time
 from collections.abc import Callable
@@ -91,6 +92,12 @@ def until(seconds: float, what: str, holds: Callable[[], bool]) -> None:
 def written(ledger: Ledger, bodies: list[bytes], at: int = 0) -> None:
     """Append entries and check the ids that they get."""
     equal(ledger.append(*bodies), list(range(at, at + len(bodies))), "ids of the entries")
+
+
+def new_folder(setting: Setting, name: str) -> Path:
+    """A path in the cluster's folder that nothing has yet, though a case may run twice."""
+    paths = (setting.cluster.folder / f"{name}-{n}" for n in itertools.count(1))
+    return next(path for path in paths if not path.exists())
 
 
 def read_back(client: Client, ledger: int, bodies: list[bytes], **arguments: object) -> None:
@@ -478,7 +485,7 @@ def recorded(setting: Setting, **settings: object) -> None:
     ``settings``: of the clients.
     """
     faults = ("drop response add after=30", "cut response add after=90", "delay request read fence=yes count=2 by=200ms")
-    folder = setting.cluster.folder / f"trace-{setting.writer.kind}-{'-'.join(settings) or 'plain'}"
+    folder = new_folder(setting, f"trace-{setting.writer.kind}-{'-'.join(settings) or 'plain'}")
     bodies = entries(200)
     server = recorder(setting.cluster.uri, folder, faults)
     server.start()
@@ -535,7 +542,7 @@ def _check_trace(folder: Path, ledger: int, metadata: dict[str, Any], count: int
 @_among(ALONE, "validated")
 def validated(setting: Setting, **settings: object) -> None:
     """Cases through a recorder: what it has seen of each ledger is a behaviour of the protocol."""
-    folder = setting.cluster.folder / f"validated-{setting.writer.kind}-{'-'.join(settings) or 'plain'}"
+    folder = new_folder(setting, f"validated-{setting.writer.kind}-{'-'.join(settings) or 'plain'}")
     server = recorder(setting.cluster.uri, folder, ())
     server.start()
     try:
