@@ -46,7 +46,7 @@ class StandIn:
         self.down: set[str] = set()
         self.codes: dict[str, Code] = {}
         self.asked: list[tuple[str, int]] = []
-        self.before_write: Callable[[], object] = lambda: None
+        self.while_copying: Callable[[], object] = lambda: None
         self.metadata = self
 
     def change(self, metadata: LedgerMetadata) -> None:
@@ -56,7 +56,6 @@ class StandIn:
         return self.kept
 
     async def write_ledger(self, ledger: int, metadata: LedgerMetadata, version: int) -> int:
-        self.before_write()
         if version != self.kept.version:
             raise BadVersionError("changed")
         self.change(metadata)
@@ -70,6 +69,7 @@ class StandIn:
             return None
         if isinstance(request, AddEntry):
             assert request.recovery
+            self.while_copying()
             code = self.codes.get(bookie, Code.OK)
             if code is Code.OK:
                 self.stored[bookie][request.entry_id] = bytes(request.body)
@@ -113,10 +113,10 @@ def test_an_ensemble_that_its_writer_changes_meanwhile_is_kept() -> None:
     store.down = {"a"}
 
     def change() -> None:
-        store.before_write = lambda: None
+        store.while_copying = lambda: None
         store.change(with_changed_ensemble(store.kept.metadata, ("b", "e", "d"), 14))
 
-    store.before_write = change
+    store.while_copying = change
     assert replaced(store, "a") == 1
     fragments = store.kept.metadata.fragments
     assert [each.first_entry_id for each in fragments] == [0, 10, 15]
@@ -127,7 +127,7 @@ def test_an_ensemble_that_its_writer_changes_meanwhile_is_kept() -> None:
 def test_a_recovery_that_begins_meanwhile_is_left_in_peace() -> None:
     store = StandIn(ledger((0, "abc"), (10, "bcd")), 15)
     store.down = {"a"}
-    store.before_write = lambda: store.change(marked_in_recovery(store.kept.metadata))
+    store.while_copying = lambda: store.change(marked_in_recovery(store.kept.metadata))
     assert replaced(store, "a") == 0
     assert store.kept.metadata.fragments[0].ensemble == ("a", "b", "c")
 
