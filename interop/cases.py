@@ -542,6 +542,12 @@ def _check_trace(folder: Path, ledger: int, metadata: dict[str, Any], count: int
 @_among(ALONE, "validated")
 def validated(setting: Setting, **settings: object) -> None:
     """Cases through a recorder: what it has seen of each ledger is a behaviour of the protocol."""
+    cases = [
+        case
+        for case in THROUGH_A_RECORDER
+        if not (case is force and settings)  # which version 2 does not have
+        and not (case is recovery_under_load and setting.writer.kind == JAVA)  # it closes its ledger while that is recovered
+    ]
     folder = new_folder(setting, f"validated-{setting.writer.kind}-{'-'.join(settings) or 'plain'}")
     server = recorder(setting.cluster.uri, folder, ())
     server.start()
@@ -549,7 +555,7 @@ def validated(setting: Setting, **settings: object) -> None:
         clients = [setting.connect(kind, **settings) for kind in (setting.writer.kind, setting.reader.kind)]
         seen = dataclasses.replace(setting, writer=clients[0], reader=clients[1])
         _patient(lambda: clients[0].create())  # its bookies come one after another
-        for case in THROUGH_A_RECORDER if not settings else THROUGH_A_RECORDER[:-1]:
+        for case in cases:
             try:
                 case(seen)
             except (AssertionError, Refused) as failure:
@@ -560,7 +566,7 @@ def validated(setting: Setting, **settings: object) -> None:
         stop_all([server])
     found = verdicts(folder)
     wrong = {ledger: told(outcome) for ledger, outcome in found.items() if not outcome.accepted}
-    if wrong or len(found) < len(THROUGH_A_RECORDER):
+    if wrong or len(found) < len(cases):
         raise AssertionError(f"{len(wrong)} of {len(found)} ledgers are not accepted:\n" + "\n".join(f"{ledger}: {why}" for ledger, why in wrong.items()))
 
 
@@ -568,9 +574,6 @@ THROUGH_A_RECORDER = (
     create, write_and_read, empty, large, last_confirmed, recover, fence, recovery_under_load, digests, wrong_password, delete, ensemble_change,
     recover_with_a_bookie_lost, hanging_bookie, force,
 )  # fmt: skip
-"""The last of them is for version 3 alone."""
-
-
 # -- for what the Java client alone has -------------------------------------------------------------------------------
 
 

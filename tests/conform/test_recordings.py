@@ -374,6 +374,35 @@ def test_an_owner_closes_the_ledger_at_its_lac(end: int, holds: bool) -> None:
     assert accepted(seen) if holds else "status=LedgerStatus.CLOSED" in refused(seen)
 
 
+def closed_by_the_owner_in_recovery(refused_by: str | None = "b3", end: int = 3) -> Seen:
+    """The owner has entry 4 on its way, which one bookie took, when a recovery begins; the owner closes the ledger before that."""
+    seen = written()
+    seen.add(4, "b1")
+    seen.metadata(1, "IN_RECOVERY")
+    seen.fence("b2", "b3", last=3)
+    if refused_by is not None:
+        seen.add(4, refused_by, code="FENCED")
+    seen.metadata(2, "CLOSED", last=end)
+    return seen
+
+
+def test_an_owner_that_is_refused_closes_at_its_lac_while_the_ledger_is_recovered() -> None:
+    accepted(closed_by_the_owner_in_recovery())
+    assert "require(recovery_read(" in refused(closed_by_the_owner_in_recovery(refused_by=None))
+    assert "require(recovery_read(" in refused(closed_by_the_owner_in_recovery(end=4))
+    assert "require(self.claimed <= end)" in refused(closed_by_the_owner_in_recovery(end=2))
+
+
+def test_a_recovery_that_goes_on_then_tells_of_a_lac_beyond_the_end() -> None:
+    seen = closed_by_the_owner_in_recovery()
+    seen.read(4, "b1")
+    seen.add(4, recovery=True)
+    accepted(seen)
+    seen.read(4, "b1")
+    seen.add(5, lac=4, recovery=True)
+    refused(seen)
+
+
 def test_a_recovery_takes_the_word_of_one_bookie() -> None:
     seen = written()
     seen.metadata(1, "IN_RECOVERY")

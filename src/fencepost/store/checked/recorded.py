@@ -432,12 +432,15 @@ class RecordedStore(Protocol):
             require(self.claimed <= self.confirmed)
 
     def _closes(self, before: LedgerMetadata, after: LedgerMetadata) -> None:
-        """The owner closes the ledger at its LAC, or a recovery where it ends, with the fragments that it has made."""
+        """The owner closes the ledger at its LAC, or a recovery where it ends, with the fragments that it has made.
+
+        Java's owner does that while somebody recovers the ledger, too, once a bookie has refused it: it knows what it was confirmed.
+        """
         old, new, end = before.fragments, after.fragments, after.last_entry
         require(end >= old[-1].first_entry_id - 1)
         if before.status is LedgerStatus.OPEN:
             require(new == old)
-        else:
+        elif new != old or end > self.confirmed or not any(bookie.refused for bookie in self.bookie.values()):
             require(new[: len(old) - 1] == old[:-1])
             require(len(new) >= len(old) and new[len(old) - 1].first_entry_id == old[-1].first_entry_id)
             if self.whole and self.durable:
