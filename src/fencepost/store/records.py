@@ -17,11 +17,12 @@ class JournalRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class EntryAdded(JournalRecord, frozen=True, gc=False):
-    """An entry was stored; ``lac`` is the one in its body."""
+    """An entry was stored; ``lac`` is the one in its body. ``recovery``: a recovery or a repair sent it, which the journal does not tell later."""
 
     entry_id: int
     lac: int
     body: bytes
+    recovery: bool = False
 
 
 class MasterKeyLearnt(JournalRecord, frozen=True, gc=False):

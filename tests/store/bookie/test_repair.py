@@ -22,9 +22,10 @@ from fencepost.store import messages as m
 from fencepost.store.bookie import cookies
 from fencepost.store.bookie.directories import Directories
 from fencepost.store.client.store import Store
+from fencepost.store.entries import Digests, Entry
 from fencepost.store.rules.boot import Run
 from fencepost.store.rules.codes import Code
-from fencepost.store.rules.metadata import LedgerStatus
+from fencepost.store.rules.metadata import DigestType, LedgerStatus
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +134,24 @@ def test_a_bookie_without_journal_that_is_killed_gets_back_what_it_lost(tmp_path
                 await until_whole(store, first.bookie_id, opened.id, ((0, 49),))
                 metadata = await store.ledger_metadata(opened.id)
                 assert (metadata.status, metadata.last_entry) == (LedgerStatus.CLOSED, 49)
+
+    run(main())
+
+
+def test_a_bookie_without_journal_keeps_what_a_recovery_wrote_back_before_the_metadata_name_it(tmp_path: Path, uri: str) -> None:
+    """It could not know, when it boots, that it has lost something of such a ledger."""
+    ledger, key = 77, b"k" * 20
+    entries = {entry_id: Digests(DigestType.CRC32C, b"").entry_body(Entry(ledger, entry_id, -1, 2, b"zz")) for entry_id in (0, 1)}
+
+    async def main() -> None:
+        with bookies(tmp_path, uri, *WITHOUT_JOURNAL) as (first, _, _):
+            async with await fencepost.connect(uri) as store:
+                for entry_id, body in entries.items():
+                    add = m.AddEntry(ledger, entry_id, -1, body, key, recovery=entry_id == 1)
+                    assert await code_of(store, first.bookie_id, add) is Code.OK
+                first.kill()
+                first.start()
+                assert await entries_of(store, first.bookie_id, ledger) == (Code.OK, ((1, 1),))
 
     run(main())
 

@@ -350,3 +350,13 @@ def test_without_data_in_the_journal_rows_are_confirmed_and_not_written(opened: 
     until(lambda: driver.confirmed == 2, "the confirmation")
     assert driver.read(1, 1) == (Code.OK, b"two")
     assert all(b"two" not in file.read_bytes() for file in Path(driver.settings.journal_directory).glob("*.journal"))
+
+
+def test_without_data_in_the_journal_adds_of_recoveries_are_in_it(opened: type[Driver]) -> None:
+    driver = opened(journal_write_data=False)
+    written_back = rows_of((1, 0, -1, b"one"), (1, 1, 0, b"two"))
+    driver.storage.take([(2, EntryRows(written_back.data, written_back.table, recovery=True))], [])
+    driver.storage.take([(3, EntryAdded(1, 2, 1, b"three", recovery=True)), (4, EntryAdded(1, 3, 2, b"four"))], [(1, 2, b"three"), (1, 3, b"four")])
+    until(lambda: driver.confirmed == 4, "the confirmation")
+    journal = b"".join(file.read_bytes() for file in Path(driver.settings.journal_directory).glob("*.journal"))
+    assert b"one" in journal and b"two" in journal and b"three" in journal and b"four" not in journal

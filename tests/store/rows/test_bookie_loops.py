@@ -192,7 +192,8 @@ def test_entries_are_laid_out_as_the_journal_has_them(adds: list[m.AddEntry], dr
     data, table, _, order = grouped(adds)
     some = order[: drawn.randint(1, len(order))]
     taken = [adds[n] for n in some.tolist()]
-    rows = loops.lay_out(array(data), table, some, sum(len(add.body) for add in taken))
+    rows = loops.lay_out(array(data), table, some, sum(len(add.body) for add in taken), any(add.recovery for add in taken))
+    assert rows.recovery is any(add.recovery for add in taken)
     assert rows.data.tobytes() == laid_out(encode(EntryAdded(add.ledger, add.entry_id, add.lac, add.body)) for add in taken)
     assert rows.table[:, :3].tolist() == [[add.ledger, add.entry_id, add.lac] for add in taken]
     assert [rows.body(n) for n in range(len(rows))] == [add.body for add in taken]

@@ -143,6 +143,10 @@ def test_the_first_key_that_comes_is_the_one(known: bytes | None, given: bytes |
     assert (adding.answer_to_write_lac(key_matches=matches) is Code.OK) is matches
 
 
+def test_only_adds_of_the_owner_are_left_out_of_the_journal() -> None:
+    assert [adding.is_journalled(journals, recovery) for journals in (True, False) for recovery in (True, False)] == [True, True, True, False]
+
+
 @pytest.mark.parametrize(
     ("code", "outcome"),
     [

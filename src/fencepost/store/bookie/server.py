@@ -466,7 +466,8 @@ class Server:
             order = np.concatenate([order[each.first : each.first + len(each)] for each in adds])
         if self._entries:
             self._hand_over()  # what came before is stored before
-        self._records.append((effect.position, self.loops.lay_out(data, table, order, sum(each.size for each in adds))))
+        rows = self.loops.lay_out(data, table, order, sum(each.size for each in adds), any(each.recovery for each in adds))
+        self._records.append((effect.position, rows))
 
     def _answer_adds(self, answer: AnswerAdds) -> None:
         adds: tuple[AddRows, ...] = answer.adds  # type: ignore[assignment]

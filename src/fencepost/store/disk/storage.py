@@ -36,6 +36,7 @@ from fencepost.store.disk.settings import MIB, StorageSettings
 from fencepost.store.records import EntryAdded, LacWritten, Record
 from fencepost.store.rows.entries import EntryRows
 from fencepost.store.rows.found import CODE, FoundRows
+from fencepost.store.rules.adding import is_journalled
 from fencepost.store.rules.codes import Code
 
 _log = logging.getLogger("fencepost.store.disk")
@@ -463,7 +464,7 @@ class Storage:
         settings = self.settings
         most_bytes = settings.journal_buffered_writes_threshold
         most_records = settings.journal_buffered_entries_threshold
-        with_entries = settings.journal_write_data
+        journals_adds = settings.journal_write_data
         group: list[Part] = []
         single: list[bytes] = []
         size, count, position = 0, 0, 0
@@ -477,7 +478,7 @@ class Storage:
                 continue
             position = at
             if type(record) is EntryRows:
-                if not with_entries:
+                if not is_journalled(journals_adds, record.recovery):
                     continue
                 if single:
                     group.append(laid_out(single))
@@ -485,7 +486,7 @@ class Storage:
                 group.append(record.view)
                 size += len(record.data)
                 count += len(record)
-            elif with_entries or type(record) is not EntryAdded:
+            elif type(record) is not EntryAdded or is_journalled(journals_adds, record.recovery):
                 single.append(encode(record))  # type: ignore[arg-type]
                 size += len(single[-1])
                 count += 1

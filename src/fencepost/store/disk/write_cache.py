@@ -210,7 +210,7 @@ class RowsWriteCache:
         self.put_rows(EntryRows(np.frombuffer(b"".join(bodies), np.uint8), table))
 
     def put_rows(self, rows: EntryRows) -> None:
-        data, table = rows
+        data, table = rows.data, rows.table
         if not len(table):
             return
         self._blocks.append(data)  # before its address is anywhere

@@ -195,7 +195,7 @@ class Bookie:
         of_ledger, entry_id, body = request.ledger, request.entry_id, request.body
         if ledger.master_key is None:
             ledger = self._learn(of_ledger, request.master_key, effects)
-        self._journal(EntryAdded(of_ledger, entry_id, request.lac, body), effects)
+        self._journal(EntryAdded(of_ledger, entry_id, request.lac, body, request.recovery), effects)
         effects.append(Store(of_ledger, entry_id, body))
         if self.traces:
             entries = ((entry_id, entry_id),)

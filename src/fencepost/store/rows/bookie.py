@@ -294,10 +294,10 @@ def _lay_out(data, table, order, records, entries):
         at += RECORD + size
 
 
-def lay_out(data, table, order, size):
-    """The entries of adds, whose bodies have so many bytes, as they are journalled."""
+def lay_out(data, table, order, size, recovery):
+    """The entries of adds, whose bodies have so many bytes, as they are journalled. ``recovery``: a recovery sent some of them."""
     count = len(order)
-    rows = EntryRows(np.empty(size + RECORD * count, np.uint8), np.empty((count, ENTRY_COLUMNS), np.int64))
+    rows = EntryRows(np.empty(size + RECORD * count, np.uint8), np.empty((count, ENTRY_COLUMNS), np.int64), recovery)
     _lay_out(data, table, order, rows.data, rows.table)
     return rows
 

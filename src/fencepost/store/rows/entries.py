@@ -17,11 +17,12 @@ class EntryRows(NamedTuple):
 
     ``data``: uint8, the records of the journal one after another, each with its length before it
     (:mod:`fencepost.store.disk.records`, :mod:`fencepost.store.disk.journal`). ``table``: int64, shape (entries, ``COLUMNS``), in the order in
-    which they arrived.
+    which they arrived. ``recovery``: a recovery or a repair sent some of them, which the journal does not tell later.
     """
 
     data: NDArray[np.uint8]
     table: NDArray[np.int64]
+    recovery: bool = False
 
     def __len__(self) -> int:
         return len(self.table)

@@ -35,6 +35,15 @@ def answer_to_add(
     return Code.READ_ONLY if read_only and not recovery else Code.OK
 
 
+def is_journalled(journals_adds: bool, recovery: bool) -> bool:
+    """Whether an add is in the bookie's journal before it is confirmed (BP-46 leaves others out).
+
+    One of a recovery or a repair always is: the metadata name the bookie only when the ledger is closed or the fragment is complete, so a
+    bookie that lost the entry before then would not know of the ledger when it boots.
+    """
+    return journals_adds or recovery
+
+
 def answer_to_write_lac(*, key_matches: bool, protections: Protections = ALL) -> Code:
     """What a bookie answers to a LAC that is told by itself. It is true whoever else is fenced or not."""
     return Code.OK if key_matches or not protections.keys_are_checked else Code.UNAUTHORIZED

@@ -23,6 +23,7 @@ from fencepost.store.records import EntryAdded, Record
 from fencepost.store.roles import repair as roles
 from fencepost.store.roles.interface import Call, Effect, Error, Event, Result, SetTimer, TimerFired, Trace
 from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
+from fencepost.store.rules.adding import is_journalled
 from fencepost.store.rules.boot import Mark, Run, Step, mark_of, steps_of_boot
 from fencepost.store.rules.cookies import Boot, Cookie, Stamped, has_lost_all, may_boot, may_repair
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
@@ -75,6 +76,7 @@ class BootingBookie(BookieProcess):
         self.may_lack = False
         self.is_at_risk = False
         """Whether what this process has confirmed may be gone with it."""
+        self.has_lost_directory = False
         self.ending = False
         self.recoveries = count(1)
         self._forget_repair()
@@ -127,6 +129,7 @@ class BootingBookie(BookieProcess):
                 return
             has_lost_directory = True
             own = own.replace(token=f"{self.boots.getrandbits(64):x}")
+        self.has_lost_directory = has_lost_directory
         self.works = True
         self._forget()
         for step in steps_of_boot(
@@ -302,8 +305,8 @@ class BootingBookie(BookieProcess):
     # -- the journal and checkpoints ----------------------------------------------------------------------------------
 
     def is_journalled(self, record: Record) -> bool:
-        """All but adds, while it runs without those."""
-        return self.journals or type(record) is not EntryAdded
+        """All but the owner's adds, while it runs without those."""
+        return type(record) is not EntryAdded or is_journalled(self.journals, record.recovery)
 
     def _checkpoint(self, then: Callable[[], None]) -> None:
         """Make everything durable in entry logs, and call back."""
@@ -349,7 +352,7 @@ class BootingBookie(BookieProcess):
 
     def _listed(self) -> None:
         found = [(ledger, metadata) for ledger, (metadata, _) in sorted(self.cluster.metadata.ledgers.items())]
-        if self.repair is not None and self.repair.marking is not None:
+        if self.has_lost_directory and self.repair is not None and self.repair.marking is not None:
             for ledger, metadata in found:
                 if mark_of(metadata, self.name) is Mark.NOTHING:
                     self.cluster.judge.forgot(self.name, ledger)

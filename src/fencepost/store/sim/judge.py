@@ -60,8 +60,8 @@ PROMISES = {
 
 @dataclass
 class History:
-    """What is known of one ledger. ``stored`` are the bookies that have ever durably held the right bytes of each entry; ``excused``
-    those that lost it with their disk while the metadata did not name them.
+    """What is known of one ledger. ``stored`` are the bookies that have ever durably held the right bytes of each entry; ``gone``
+    those that lost it while the metadata did not name them, and ``excused`` those that did so with their disk.
     """
 
     key: bytes
@@ -69,6 +69,7 @@ class History:
     acknowledged: int = -1
     confirmed: int = -1
     stored: dict[int, set[str]] = field(default_factory=dict)
+    gone: dict[int, set[str]] = field(default_factory=dict)
     excused: dict[int, set[str]] = field(default_factory=dict)
     metadata: LedgerMetadata | None = None
     fenced: set[str] = field(default_factory=set)
@@ -118,6 +119,7 @@ class Judge:
         history = self.ledgers[ledger]
         if entry_id < len(history.appended) and data == history.appended[entry_id]:
             history.stored.setdefault(entry_id, set()).add(bookie)
+            history.gone.get(entry_id, set()).discard(bookie)
             history.excused.get(entry_id, set()).discard(bookie)
 
     def answered(self, bookie: str, request: Request, response: Response, was_fenced: bool, durable: bool) -> None:
@@ -172,10 +174,11 @@ class Judge:
             for entry_id, bookies in history.stored.items():
                 if metadata is None or (metadata.status is LedgerStatus.CLOSED and entry_id > metadata.last_entry):
                     continue
-                asked = bookie in _write_set(metadata, entry_id)
                 excused = bookie in history.excused.get(entry_id, ())
-                if asked and bookie in bookies and not excused and not has(ledger, entry_id):
-                    self._broken("refusal", f"{bookie} starts without entry {entry_id}, which it had")
+                if bookie in bookies and not excused and not has(ledger, entry_id):
+                    if bookie in _write_set(metadata, entry_id):
+                        self._broken("refusal", f"{bookie} starts without entry {entry_id}, which it had")
+                    history.gone.setdefault(entry_id, set()).add(bookie)
 
     def repaired(self, bookie: str, ledger: int, metadata: LedgerMetadata, has: Callable[[int, int], bool]) -> None:
         """A bookie takes a ledger that was closed with these metadata for repaired, and ``has`` tells which entries it has."""
@@ -223,6 +226,10 @@ class Judge:
             if new.length != length:
                 self._broken("metadata", f"{who} closes the ledger with {new.length} bytes of data, and its entries have {length}")
             self._hold(ledger, history, range(new.last_entry + 1), f"is within the ledger that {who} closes")
+            for entry_id, bookies in history.gone.items():
+                lacking = bookies.intersection(_write_set(new, entry_id)) if entry_id <= new.last_entry else ()
+                for bookie in sorted(lacking):
+                    self._broken("refusal", f"{who} closes the ledger, and {bookie} has started without entry {entry_id}, which it had")
         else:
             self._hold(ledger, history, range(history.acknowledged + 1), f"was acknowledged before {who} changed the ensemble")
 
