@@ -127,42 +127,47 @@ def compile_loops() -> None:
 
 
 def measure_sides(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """The part ``compare``."""
-    sides = [
-        Side(name, folder / f"side-{number}", given.setting if KINDS[name][1] == KINDS[OURS][1] else given.java_setting, heap=given.heap)
-        for number, name in enumerate(given.side)
-    ]
-    plan = compare.Plan(given.size, given.in_flight, given.operation, given.seconds, given.rounds, not given.no_limit)
+    """The part ``compare``. Each size has clusters of its own, whose data are removed: one of another size can not fill the disk for it."""
     everything: list[cells.Cell] = []
     medians: list[cells.Cell] = []
-    failure: Refused | None = None
-    try:
-        for side in sides:
-            side.start()
-        for side in sides:
-            took, rate = side.warm_up(given.warm_up)
-            print(f"{side.name}: {rate:,.0f} adds of 1 KiB a second after {took:.0f} s of them", flush=True)
-        print(flush=True)
+    memory: dict[int, Any] = {}
+    failures: dict[int, str] = {}
+    for size in given.size:
+        plan = compare.Plan((size,), given.in_flight, given.operation, given.seconds, given.rounds, not given.no_limit)
+        sides = [
+            Side(name, folder / f"{size}-{number}", given.setting if KINDS[name][1] == KINDS[OURS][1] else given.java_setting, heap=given.heap)
+            for number, name in enumerate(given.side)
+        ]
         try:
-            compare.compare(plan, sides, folder / "limit", everything, medians)
-        except Refused as refused:
-            failure = refused
-        memory = {side.name: side.memory() for side in sides}
-    finally:
-        for side in sides:
-            side.end()
+            for side in sides:
+                side.start()
+            for side in sides:
+                took, rate = side.warm_up(given.warm_up)
+                print(f"{side.name}: {rate:,.0f} adds of 1 KiB a second after {took:.0f} s of them", flush=True)
+            print(flush=True)
+            try:
+                compare.compare(plan, sides, folder / "limit", everything, medians)
+            except Refused as refused:
+                failures[size] = str(refused)
+            memory[size] = {side.name: side.memory() for side in sides}
+        finally:
+            for number, side in enumerate(sides):
+                side.end()
+                if given.keep is None:
+                    shutil.rmtree(folder / f"{size}-{number}", ignore_errors=True)
     if medians:
         print(cells.told(medians, THEIRS, limit.NAME), end="\n\n")
-    for name, parts in memory.items():
-        told = ", ".join(f"{part} {size_of(sizes['resident'])} (at most {size_of(sizes['most'])})" for part, sizes in parts.items())
-        print(f"memory, {name}: {told}")
+    for size, of_sides in memory.items():
+        for name, parts in of_sides.items():
+            told = ", ".join(f"{part} {size_of(sizes['resident'])} (at most {size_of(sizes['most'])})" for part, sizes in parts.items())
+            print(f"memory, entries of {size_of(size)}, {name}: {told}")
     if given.markdown is not None and medians:
         given.markdown.write_text(cells.markdown(medians, OURS, THEIRS, limit.NAME))
     return {
         "cells": [cells.as_json(cell) for cell in everything],
         "medians": [cells.as_json(cell) for cell in medians],
         "memory": memory,
-        "failure": failure and str(failure),
+        "failure": "; ".join(f"{size_of(size)}: {why}" for size, why in failures.items()) or None,
     }
 
 
