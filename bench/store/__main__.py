@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.store import cells, compare, flood, limit, scan, soak, stages, starts
+from bench.store import cells, compare, flood, limit, repair, scan, soak, stages, starts
 from bench.store.figures import size_of
 from bench.store.sides import HEAP, KINDS, OURS, THEIRS, Side
 from fencepost.store import rows
@@ -35,6 +35,7 @@ EPILOG = """parts, all by default:
   flood    one bookie alone on one core, fed from the other
   scan     one client reads a ledger of some GiB in order, beside a copy of as many bytes over loopback
   starts   how long a bookie takes to serve
+  repair   how a bookie that has lost its disk gets its entries back while it serves
 and, with --soak MINUTES alone: writes and reads at full speed for so long, and whether memory grows
 
 python -m bench.store.restart: how a bookie with many entries comes back
@@ -82,6 +83,8 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     flooded.add_argument("--version-2", action="store_true", help="speak version 2 of the protocol")
     scanned = parser.add_argument_group("scan")
     scanned.add_argument("--gib", type=float, help="of data in the ledger that is read (by default 2)")
+    repaired = parser.add_argument_group("repair")
+    repaired.add_argument("--repair-entries", type=int, metavar="N", help="that the bookie has lost (by default 1,000,000)")
     soaked = parser.add_argument_group("soak")
     soaked.add_argument("--soak", type=float, metavar="MINUTES", help="write and read at full speed for so long")
     soaked.add_argument("--soak-size", type=int, default=1024, metavar="BYTES", help="of an entry (by default %(default)s)")
@@ -105,6 +108,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     given.warm_up = given.warm_up if given.warm_up is not None else (8 if quick else 30)
     given.flood_size = given.flood_size or [100]
     given.gib = given.gib or (0.25 if quick else 2)
+    given.repair_entries = given.repair_entries or (100_000 if quick else 1_000_000)
     return given
 
 
@@ -177,6 +181,7 @@ PARTS: dict[str, Callable[[argparse.Namespace, Path], Any]] = {
     "flood": flood.run,
     "scan": scan.run,
     "starts": starts.run,
+    "repair": repair.run,
 }
 
 

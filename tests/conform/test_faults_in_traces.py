@@ -219,8 +219,13 @@ FAULTS: list[tuple[str, str, int, str, str]] = [
     ("readers of a closed ledger miss its last entry", "everything", 1, "reader_finds_end", "not self._may_read("),
     ("readers read one entry beyond the LAC", "everything", 12, "reader_receives_entry", "require(self._may_read("),
 ]
-OF_BOOTS = {"boot_enters_limbo", "boot_fences", "cookies_follow_marks", "run_precedes_answers"}
-"""Protections of a bookie that boots as one that may lack entries: traces of it are not covered."""
+BOOTS: list[tuple[str, int, str]] = [
+    ("boot_fences", 5, "bookie_may_lack_entries(b=b1, mark=Mark.NOTHING"),
+    ("boot_enters_limbo", 4, "bookie_may_lack_entries(b=b1, mark=Mark.FENCE"),
+    ("cookies_follow_marks", 1, "bookie_stamps_cookies, b4 4 bookie_may_lack_entries"),
+    ("run_precedes_answers", 1, "bookie_notes_run, b2 2 bookie_sends_add_confirmed_response"),
+]
+"""Protections of a bookie that boots as one that may lack entries, a seed of the profile ``no-journal``, and what is told."""
 
 UNSEEN: dict[str, str] = {
     "a client forgets that its write may yet come": "a write must be given up, and arrive after the client has gone on: no seed has shown it yet",
@@ -262,6 +267,13 @@ def test_a_protection_that_is_switched_off_is_told(
     is_told(faulty(drawn(seed, profile, ALL.replace(**{protection: False}))), step, why)
 
 
+@pytest.mark.parametrize(("protection", "seed", "told"), BOOTS, ids=[row[0] for row in BOOTS])
+def test_a_protection_of_boots_that_is_switched_off_is_told(protection: str, seed: int, told: str) -> None:
+    assert validate(traced(seed, "no-journal")[1]).accepted
+    verdict = validate(faulty(drawn(seed, "no-journal", ALL.replace(**{protection: False}))))
+    assert not verdict.accepted and told in said(verdict)
+
+
 @pytest.mark.parametrize(("fault", "profile", "seed", "step", "why"), FAULTS, ids=[row[0] for row in FAULTS])
 def test_a_planted_fault_is_told(fault: str, profile: str, seed: int, step: str, why: str) -> None:
     is_told(faulty(drawn(seed, profile), _PLANTED[fault]), step, why)
@@ -274,5 +286,5 @@ def test_the_same_seeds_are_accepted_without_a_fault() -> None:
 
 
 def test_every_protection_and_every_fault_is_accounted_for() -> None:
-    assert {row[0] for row in PROTECTIONS} | OF_BOOTS | {*UNSEEN} >= {*type(ALL).__annotations__}
+    assert {row[0] for row in (*PROTECTIONS, *BOOTS)} | {*UNSEEN} >= {*type(ALL).__annotations__}
     assert {row[0] for row in FAULTS} | {*UNSEEN} >= {*_PLANTED}

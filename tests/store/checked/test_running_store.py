@@ -10,13 +10,14 @@ import pytest
 from fencepost import ModelValue, Options, check, sometimes
 from fencepost.store.checked import running
 from fencepost.store.checked.running import RunningStore
-from fencepost.store.checked.store import SWITCHES, Status
+from fencepost.store.checked.store import LOSS, SWITCHES, Status
+from fencepost.store.rules.boot import Mark
 from fencepost.store.rules.codes import Verdict
 
 # Distinct states up to symmetry, depth.
 EXPLORED: dict[str, tuple[int, int]] = {
-    "two-copies-crash": (233_723, 36),
-    "both-copies-crash": (956_539, 35),
+    "two-copies-crash": (408_673, 36),
+    "both-copies-crash": (1_657_703, 35),
     "two-failures": (382_947, 39),
     "two-entries-recovered": (722_965, 47),
     "two-recoveries": (1_684_348, 62),
@@ -81,6 +82,22 @@ def test_without_a_rule_of_readers_it_does_not(
     monkeypatch.setattr(running, rule, wrong)
     constants = {"write_quorum": 2, "ack_quorum": 1, "versions": 2, "failures": 0, "followers": 1}
     check(RunningStore(**constants), options=Options(workers=1)).must_violate(violated)
+
+
+@pytest.mark.parametrize(
+    ("rule", "wrong", "violated"),
+    [
+        ("may_leave_limbo", lambda status, lacking: True, LOSS),
+        ("mark_of", lambda metadata, bookie, protections: Mark.NOTHING, "reads_begin_when_the_owner_is_fenced_off"),
+        ("mark_of", lambda metadata, bookie, protections: Mark.FENCE, LOSS),
+    ],
+)
+def test_without_a_rule_of_repair_it_does_not(
+    rule: str, wrong: Callable[..., object], violated: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, rule, wrong)
+    constants = {"write_quorum": 2, "ack_quorum": 2, "clients": 2, "failures": 0, "versions": 3, "crashes": 1}
+    check(RunningStore(**constants), symmetry=True).must_violate(violated)
 
 
 def test_every_protection_is_needed_but_one() -> None:

@@ -76,9 +76,10 @@ def test_phase_one_begins_anew_when_the_metadata_could_not_be_read() -> None:
 
 def test_a_trace_tells_what_was_marked() -> None:
     role = role_of(traces=True)
-    effects = give(role, Call(7, "mark ledgers"), LedgersListed([(1, OPEN), (2, CLOSED)], True))
-    assert effects[0] == Trace("bookie_may_lack_entries", 1, {"mark": "limbo"})
-    assert effects[2] == Trace("bookie_may_lack_entries", 2, {"mark": "fence"})
+    effects = give(role, Call(7, "mark ledgers"), LedgersListed([(1, OPEN), (2, CLOSED), (3, ELSEWHERE)], True))
+    assert effects[0] == Trace("bookie_may_lack_entries", 1, {"mark": "limbo", "fenced": False, "limbo": False})
+    assert effects[2] == Trace("bookie_may_lack_entries", 2, {"mark": "fence", "fenced": False, "limbo": False})
+    assert effects[4:] == [Trace("bookie_may_lack_entries", 3, {"mark": "nothing", "fenced": False, "limbo": False})]
     assert give(role, Done(1), Done(2))[0] == Trace("bookie_may_lack_entries", None, {"limbo": 1, "fenced": 1})
 
 

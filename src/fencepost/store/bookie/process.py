@@ -105,11 +105,15 @@ async def serve(directory: str, settings: Settings, ready: Callable[[str], None]
                         await _patiently(repair.mark_ledgers, ended)
                     elif step is Step.STAMP_COOKIES:
                         assert cookie is not None
+                        if trace is not None:
+                            trace.emit("bookie_stamps_cookies")
                         await stamp_anew(client, directories, cookie)
                     elif step is Step.NOTE_RUN:
                         run = Run(journals_adds=settings.journal_write_data and settings.journal_sync_data)
                         cookies.begin_run(directories.ledgers, run)
                         has_begun = True
+                        if trace is not None:
+                            trace.emit("bookie_notes_run", None, {"journals_adds": run.journals_adds})
                     else:
                         await listen()
                 _log.info("bookie %s serves, with %d records of its ledgers and journal", bookie_id, records)

@@ -22,6 +22,7 @@ from fencepost.store.client.replication import Copied, Copier, Pace, belonging_o
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.client.store import Store
 from fencepost.store.disk.storage import Storage
+from fencepost.store.entries import runs_of
 from fencepost.store.errors import NoSuchLedgerError, StoreError
 from fencepost.store.metadata.client import MetadataClient
 from fencepost.store.roles import repair as roles
@@ -67,7 +68,7 @@ class Repair:
             roles.RecoverLedger: lambda effect: self._begin(self._recover(effect)),
             roles.CopyEntries: lambda effect: self._begin(self._copy(effect)),
             SetTimer: lambda effect: self._begin(_later(effect)),
-            Trace: server.tell_trace,
+            Trace: self._tell_trace,
         }
 
     @property
@@ -98,7 +99,8 @@ class Repair:
         settings = ClientSettings(session_timeout=self.settings.zk_timeout / 1000)
         while True:
             try:
-                async with await Store.connect(self.settings.metadata_service_uri, settings) as self._store:
+                uri, trace = self.settings.metadata_service_uri, self.settings.trace_directory or None
+                async with await Store.connect(uri, settings, trace) as self._store:
                     await self._drive("repair")
                 break
             except StoreError as error:
@@ -153,6 +155,12 @@ class Repair:
     def _ask(self, effect: roles.AskBookie) -> None:
         events, done = self._events, roles.Done(effect.token)
         self.server.call(effect.operation, *effect.arguments).add_done_callback(lambda _: events.put_nowait(done))
+
+    def _tell_trace(self, effect: Trace) -> None:
+        if effect.action == roles.MAY_LACK and effect.ledger is not None:
+            stored = runs_of(self.storage.entries_of(effect.ledger))
+            effect = Trace(effect.action, effect.ledger, {**effect.fields, "entries": stored})
+        self.server.tell_trace(effect)
 
     async def _list(self, effect: roles.ListLedgers) -> roles.LedgersListed:
         if effect.anew or self._pages is None:

@@ -18,6 +18,7 @@ from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import ModelValue, Value
 from fencepost.store.checked.running import Force, MetadataWrite, RunningStore
 from fencepost.store.checked.store import Answer, Update
+from fencepost.store.rules.boot import Mark
 from fencepost.store.rules.ensembles import Fragment
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus
 
@@ -89,6 +90,17 @@ class StoreConformance(Conformance):
         self.recovered = {
             (event.node, event.incarnation): event.parameters for event in events if event.action == "bookie_recovers"
         }
+        self.left: dict[tuple[str, int], Mapping[str, Any]] = {
+            (event.node, event.incarnation): event.parameters
+            for event in events
+            if event.action == "bookie_may_lack_entries" and event.subject is not None
+        }
+        """What an incarnation of a bookie that may have lost entries still has when it comes back."""
+        self.noting = {event.node for event in events if event.action == "bookie_notes_run"}
+        """The bookies that note how they run, and (``serving``) their incarnations that have answered somebody about the ledger."""
+        self.serving: set[tuple[str, int]] = set()
+        self.first_life: dict[str, int] = {}
+        """The incarnation in which a bookie first had to do with the ledger."""
         self.told = Counter((event.node, event.incarnation) for event in events)
         """How many events each incarnation has told of."""
         self.connections = self._connections()
@@ -151,6 +163,9 @@ class StoreConformance(Conformance):
             self.quorums = (metadata["ensemble_size"], metadata["write_quorum"], metadata["ack_quorum"])
         if event.subject is not None and self.kinds.get(event.node) == "bookie":
             self.bookies.setdefault(event.node, len(self.bookies))
+            if "connection" in event.parameters:
+                known = self.first_life.get(event.node, event.incarnation)
+                self.first_life[event.node] = min(known, event.incarnation)
 
     def _rank(self, client: Client) -> tuple[Any, ...]:
         """Owners come first."""
@@ -260,9 +275,6 @@ class StoreConformance(Conformance):
         ensemble_size, write_quorum, ack_quorum = self.quorums
         if not ensemble_size and not self.is_untouched():
             raise NotCovered("no metadata of the ledger are in the trace")
-        lacking = sorted({e.node for e in self.events if e.action == "bookie_may_lack_entries" and e.node in self.bookies})
-        if lacking:
-            raise NotCovered(f"{lacking[0]} has started as a bookie that may lack entries, and what it does then no protocol here covers")
         entries = _rounded(max(self.last_entry, self.last_read, 63) + 1)
         return {
             "bookies": _rounded(max(len(self.bookies), ensemble_size)),
@@ -349,9 +361,9 @@ class StoreConformance(Conformance):
     def steps(self, event: TraceEvent) -> Iterable[Step]:
         """See :class:`Conformance`."""
         if event.subject is None:
-            return self._of_all_ledgers(event) if self.deferring else ()
+            return self._of_all_ledgers(event)
         steps = _STEPS.get(event.action)
-        return () if steps is None else steps(self, event)
+        return (*self._serves(event), *(() if steps is None else steps(self, event)))
 
     def _client(self, event: TraceEvent) -> ModelValue:
         return self.c[self.client_of[event.node, event.incarnation, event.seq]]
@@ -437,6 +449,11 @@ class StoreConformance(Conformance):
             incarnation += 1
         return self.recovered.get((event.node, incarnation), _NOTHING)
 
+    def _is_left(self, event: TraceEvent, entry_id: int) -> bool:
+        """Whether a bookie that comes back as one that may have lost entries still has one that it added, or copied, before that."""
+        later = [incarnation for node, incarnation in self.left if node == event.node and incarnation > event.incarnation]
+        return bool(later) and any(first <= entry_id <= last for first, last in self.left[event.node, min(later)]["entries"])
+
     def _bookie_adds(self, event: TraceEvent) -> Iterator[Step]:
         b, recovery = self.b[event.node], event.parameters["recovery"]
         is_confirmed = event.action == "bookie_sends_add_confirmed_response"
@@ -451,7 +468,7 @@ class StoreConformance(Conformance):
                 yield self._unasked(event, message, f"adds entry {entry_id}")
                 continue
             shown = (event.node, entry_id, event.incarnation) in self.outlived  # a checkpoint was faster than the journal
-            lives_on = is_durable or (is_confirmed and (shown or entry_id in survived))
+            lives_on = is_durable or (is_confirmed and (shown or entry_id in survived or self._is_left(event, entry_id)))
             if not lives_on and is_confirmed and not recovery and self.deferring:
                 self.volatile[event.node, event.incarnation].append(entry_id)
             elif not lives_on:
@@ -481,8 +498,26 @@ class StoreConformance(Conformance):
             sends = (("forced", event.node, c, number),)
             yield Step(event.action, (("b", self.b[event.node]), ("c", c)), (number,), receives=message, sends=sends)
 
+    def _serves(self, event: TraceEvent) -> Iterator[Step]:
+        """A bookie notes how it runs before it answers anybody. One that has never noted that keeps no notes."""
+        life = (event.node, event.incarnation)
+        if event.node in self.noting and life not in self.serving and "connection" in event.parameters:
+            self.serving.add(life)
+            yield Step(None, receives=("run noted", *life))
+
     def _of_all_ledgers(self, event: TraceEvent) -> Iterator[Step]:
-        """With deferred sync it matters when bookies lose what is not durable, and when connections to them end."""
+        """The boots of bookies; and with deferred sync, when bookies lose what is not durable, and when connections to them end."""
+        life = (event.node, event.incarnation)
+        if event.action == "bookie_notes_run":
+            yield Step(None, sends=(("run noted", *life),))
+        elif event.action == "bookie_stamps_cookies":
+            knew = self.first_life.get(event.node, event.incarnation) < event.incarnation
+            if knew and not self.is_deleted:  # nobody takes it for one that has lost something any more
+                yield Step(None, receives=("marked", *life))
+        elif self.deferring:
+            yield from self._of_deferred(event)
+
+    def _of_deferred(self, event: TraceEvent) -> Iterator[Step]:
         if event.action == "started" and event.node in self.b and event.incarnation > 1:
             b = self.b[event.node]
             yield Step("bookie_loses_power", (("b", b),))
@@ -585,7 +620,25 @@ class StoreConformance(Conformance):
         sent = len(self.senders.get(message, ())) > self.received[message]
         return sent and (connection, "length", entry_id) not in self.senders
 
+    def _bookie_may_lack(self, event: TraceEvent) -> Iterator[Step]:
+        """A bookie comes back, and finds what it has. The ledger is marked when it answers anybody, if it comes to that."""
+        b, mark = self.b[event.node], Mark(event.parameters["mark"])
+        fenced = mark is not Mark.NOTHING or event.parameters["fenced"]
+        limbo = mark is Mark.LIMBO or event.parameters["limbo"]
+        about = (("b", b), ("mark", mark), ("fenced", fenced), ("limbo", limbo))
+        yield Step("bookie_may_lack_entries", about, sends=(("marked", event.node, event.incarnation),))
+        for entry_id in _entries(event):
+            yield Step("bookie_finds_entry", (("b", b),), (entry_id + 1,))
+
+    def _bookie_copies(self, event: TraceEvent) -> Iterator[Step]:
+        is_durable = self._was_durable(event)
+        for entry_id in _entries(event):
+            if is_durable or self._is_left(event, entry_id):
+                yield Step("bookie_copies_entry", (("b", self.b[event.node]),), (entry_id + 1,))
+
     def _bookie_limbo(self, event: TraceEvent) -> Iterator[Step]:
+        if event.action == "bookie_crashes" and (event.node, event.incarnation) in self.left:
+            return  # it has told so already
         if self._was_durable(event) or self._survived(event)["limbo"] == (event.action == "bookie_crashes"):
             yield Step(event.action, (("b", self.b[event.node]),))
 
@@ -935,6 +988,8 @@ _STEPS: Mapping[str, Callable[[StoreConformance, TraceEvent], Iterable[Step]]] =
     "bookie_is_fenced": StoreConformance._bookie_fenced,
     "bookie_sends_fencing_read_lac_response": StoreConformance._bookie_fencing_read,
     "bookie_sends_read_response": StoreConformance._bookie_reads,
+    "bookie_may_lack_entries": StoreConformance._bookie_may_lack,
+    "bookie_copies_entry": StoreConformance._bookie_copies,
     "bookie_crashes": StoreConformance._bookie_limbo,
     "bookie_leaves_limbo": StoreConformance._bookie_limbo,
     "bookie_is_wiped": StoreConformance._bookie_wiped,

@@ -62,11 +62,13 @@ from fencepost.store.checked.store import (
     Update,
 )
 from fencepost.store.rules.adding import is_beyond, is_forced, lac_of_owner, may_replace_bookies, outlives_connection
+from fencepost.store.rules.boot import Mark, mark_of, may_leave_limbo
 from fencepost.store.rules.codes import Verdict
 from fencepost.store.rules.ensembles import chosen, fragment_of, replaced
 from fencepost.store.rules.fencing import is_fenced_by_read
 from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus, end_of, takes_update
 from fencepost.store.rules.reading import is_readable, lac_of_reader, ordinary_read
+from fencepost.store.rules.replication import belonging
 
 
 class MetadataWrite(Record):
@@ -187,6 +189,11 @@ class RunningStore(Store):
     gave_up: PerKey[ModelValue, Bookies] = per_key(lambda protocol: protocol.clients, frozenset())
     failed_reads: PerKey[ModelValue, frozenset[FailedRead]] = per_key(lambda protocol: protocol.clients, frozenset())
     writes: PerKey[ModelValue, frozenset[MetadataWrite]] = per_key(lambda protocol: protocol.clients, frozenset())
+    had: PerKey[ModelValue, PerKey[int, bool]] = per_key(
+        lambda protocol: protocol.bookies,
+        per_key(lambda protocol: protocol.entry_ids if protocol.crashes else (), False),
+    )
+    """What a bookie had of which it may have lost some: it finds, one by one, what is still there."""
     without_power: int = state(0)
     period: PerKey[ModelValue, int] = per_key(lambda protocol: protocol.bookies, 1)
     """Periods of a bookie end when it has made all that it has durable, or loses power; ``lost_periods``: those that ended so."""
@@ -841,9 +848,52 @@ class RunningStore(Store):
         self._crash()
         self._lose_everything(b, limbo=False)
 
+    @action(b=Store.bookies, mark=tuple(Mark), fenced=(False, True), limbo=(False, True))
+    def bookie_may_lack_entries(self, b: ModelValue, mark: Mark, fenced: bool, limbo: bool) -> None:
+        """A bookie that may have lost entries comes back, and marks the ledger before it answers anybody: it is fenced then and in limbo, or
+        not. It may have read that the ledger is not closed, or that it has entries of it, before that changed."""
+        metadata = self.meta.metadata
+        require(metadata is not None)
+        assert metadata is not None
+        who: Any = b  # rules have the names of bookies
+        due = mark_of(metadata, who, self.protections)
+        bookie = self.bookie[b]
+        require(mark is due or mark is Mark.LIMBO)
+        require(fenced if mark is not Mark.NOTHING else bookie.fenced or not fenced)
+        require(limbo if mark is Mark.LIMBO else bookie.limbo or not limbo)
+        self._crash()
+        for entry_id in self.entry_ids:
+            if self.stored[b][entry_id]:
+                self.had[b][entry_id] = True
+                self.stored[b][entry_id] = False
+        bookie.fenced, bookie.limbo = fenced, limbo
+
+    @action(b=Store.bookies)
+    def bookie_finds_entry(self, b: ModelValue) -> None:
+        """An entry is still there."""
+        entry_id = one_of(self.entry_ids)
+        require(self.crashes and self.had[b][entry_id])
+        self.had[b][entry_id] = False
+        self.stored[b][entry_id] = True
+
+    @action(b=Store.bookies)
+    def bookie_copies_entry(self, b: ModelValue) -> None:
+        """A bookie that repairs itself has an entry of a closed ledger from another one, which may have lost it since."""
+        entry_id = one_of(self.entry_ids)
+        require(self.crashes and not self.stored[b][entry_id] and entry_id in self._belonging(b))
+        require(any(self.stored[other][entry_id] or self.had[other][entry_id] for other in self.bookies if other != b))
+        self.stored[b][entry_id] = True
+
+    def _belonging(self, b: ModelValue) -> Collection[int]:
+        metadata = self.meta.metadata
+        who: Any = b  # rules have the names of bookies
+        return belonging(metadata, who) if metadata is not None and metadata.status is LedgerStatus.CLOSED else ()
+
     @action(b=Store.bookies)
     def bookie_leaves_limbo(self, b: ModelValue) -> None:
-        """Whatever a bookie has lost is there again, or it is known that it was nothing."""
+        """The ledger is closed, and nothing that belongs to the bookie is missing; or the ledger is gone."""
         require(self.bookie[b].limbo)
-        self._crash()
+        metadata = self.meta.metadata
+        lacking = sum(not self.stored[b][entry_id] for entry_id in self._belonging(b))
+        require(metadata is None or may_leave_limbo(metadata.status, lacking))
         self.bookie[b].limbo = False

@@ -494,6 +494,9 @@ class Bookie:
             ledger = self._learn(of_ledger, None, effects)
             self._journal(EntryAdded(of_ledger, entry_id, lac, body), effects)
             effects.append(Store(of_ledger, entry_id, body))
+            if self.traces:
+                fields = {"entries": ((entry_id, entry_id),), "lac": lac, "position": self.position}
+                effects.append(Trace("bookie_copies_entry", of_ledger, fields))
             self.unsynced[of_ledger, entry_id] = self.position
             self.adds_under_way += 1
             self.waiting.append((self.position, Result(event.token), (of_ledger, entry_id)))

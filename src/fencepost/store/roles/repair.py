@@ -23,6 +23,9 @@ MARKS_AT_ONCE = 1_000
 PAUSE = 3_000_000
 """Microseconds after which what could not be repaired is tried again."""
 
+MAY_LACK = "bookie_may_lack_entries"
+"""What a trace is told of each ledger that is looked at. Whoever carries it out adds which entries of the ledger the bookie has."""
+
 _AGAIN = "again"
 
 
@@ -190,11 +193,13 @@ class Repair:
 
     def _mark(self, ledger: int, metadata: LedgerMetadata, effects: list[Effect]) -> None:
         mark = mark_of(metadata, self.bookie_id, self.protections)
+        if self.traces:
+            known = self.bookie.ledgers.get(ledger)
+            fenced, limbo = (known.fenced, known.limbo) if known is not None else (False, False)
+            effects.append(Trace(MAY_LACK, ledger, {"mark": mark.value, "fenced": fenced, "limbo": limbo}))
         if mark is Mark.NOTHING:
             return
         self.marked[mark] += 1
-        if self.traces:
-            effects.append(Trace("bookie_may_lack_entries", ledger, {"mark": mark.value}))
         self._ask(effects, "enter limbo" if mark is Mark.LIMBO else "fence", ledger)
 
     def _mark_on(self, effects: list[Effect]) -> None:
@@ -209,7 +214,7 @@ class Repair:
             token, self.marking = self.marking, None
             limbo, fenced = self.marked[Mark.LIMBO], self.marked[Mark.FENCE]
             if self.traces:
-                effects.append(Trace("bookie_may_lack_entries", None, {"limbo": limbo, "fenced": fenced}))
+                effects.append(Trace(MAY_LACK, None, {"limbo": limbo, "fenced": fenced}))
             effects.append(Result(token, (limbo, fenced)))
 
     # -- phase two ----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.store.disk.journal_files import SPARE
 from fencepost.store.disk.journal_files import SUFFIX as JOURNAL
 from fencepost.store.disk.ledger_store import Checkpoint
-from fencepost.store.entries import Digests
+from fencepost.store.entries import Digests, runs_of
 from fencepost.store.messages import ReadEntry, ReadEntryResponse, Response
 from fencepost.store.records import EntryAdded, Record
 from fencepost.store.roles import repair as roles
@@ -258,7 +258,13 @@ class BootingBookie(BookieProcess):
     def _noted(self, directory: Directory, name: str, value: Any, then: Callable[[], None]) -> None:
         self.cluster.note(self.name, f"notes in the directory of {directory.path}: {name.replace('_', ' ')}")
         setattr(directory, name, value)
+        if name == "run":
+            self._tell("bookie_notes_run", {"journals_adds": self.journals})
         then()
+
+    def _tell(self, action: str, parameters: dict[str, Any]) -> None:
+        if self.cluster.trace is not None:
+            self.cluster.trace.node_did(self.name, action, parameters)
 
     def _note_run(self, then: Callable[[], None]) -> None:
         if self.alive:  # as it should not be
@@ -278,6 +284,7 @@ class BootingBookie(BookieProcess):
     def _stamped_metadata(self, cookie: Cookie, then: Callable[[], None]) -> None:
         self.cluster.note(self.name, "stamps the metadata")
         self.cluster.cookies[self.name] = cookie
+        self._tell("bookie_stamps_cookies", {})
         then()
 
     def _mark_ledgers(self, then: Callable[[], None]) -> None:
@@ -447,7 +454,10 @@ class BootingBookie(BookieProcess):
 
     def trace_of_repair(self, effect: Trace) -> None:
         """What the repair tells."""
-        assert self.cluster.trace is not None
+        assert self.cluster.trace is not None and self.ledgers is not None
+        if effect.action == roles.MAY_LACK and effect.ledger is not None:
+            stored = runs_of(self.ledgers.entries_of(effect.ledger))
+            effect = Trace(effect.action, effect.ledger, {**effect.fields, "entries": stored})
         self.cluster.trace.role_did(self.name, effect)
 
     def _after_metadata(self, what: Callable[..., None], *arguments: Any) -> None:
