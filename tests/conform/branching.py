@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fencepost import Protocol, action, one_of, require, state
-from fencepost.conform.conformance import Conformance, Step, TraceEvent
+from fencepost.conform.conformance import Conformance, Event, Step
 
 
 def tripled(number: int) -> int:
@@ -63,6 +63,6 @@ class BranchingConformance(Conformance):
     def bind(self, protocol: Protocol) -> None:
         """There are no constants."""
 
-    def steps(self, event: TraceEvent) -> Iterable[Step]:
+    def steps(self, event: Event) -> Iterable[Step]:
         by = event.parameters.get("by")
         yield Step(event.action, picks=(by,) if by else ())

@@ -21,7 +21,7 @@ from fencepost import (
     require,
     state,
 )
-from fencepost.conform.conformance import Conformance, NotCovered, Step, TraceEvent
+from fencepost.conform.conformance import Conformance, Event, NotCovered, Step
 from fencepost.conform.follow import like
 
 
@@ -86,7 +86,7 @@ class CountersConformance(Conformance):
     name: ClassVar[str] = "counters"
     protocol: ClassVar[type[Protocol]] = Counters
 
-    def __init__(self, subject: str, events: Sequence[TraceEvent]) -> None:
+    def __init__(self, subject: str, events: Sequence[Event]) -> None:
         super().__init__(subject, events)
         self.nodes = sorted(
             {event.node for event in events} | {e.parameters["to"] for e in events if "to" in e.parameters}
@@ -103,7 +103,7 @@ class CountersConformance(Conformance):
         assert isinstance(protocol, Counters)
         self.n = dict(zip(self.nodes, protocol.nodes, strict=False))
 
-    def steps(self, event: TraceEvent) -> Iterable[Step]:
+    def steps(self, event: Event) -> Iterable[Step]:
         """One event, at most one step."""
         n, told = self.n[event.node], event.parameters
         after = ((("count", n), told["count"]),) if "count" in told else ()
@@ -130,11 +130,11 @@ class CountersConformance(Conformance):
                 yield Step(None, after=after)
 
 
-def happened(*told: tuple[str, str] | tuple[str, str, dict[str, Any]]) -> list[TraceEvent]:
+def happened(*told: tuple[str, str] | tuple[str, str, dict[str, Any]]) -> list[Event]:
     """Events from their nodes, actions and parameters, node by node as a trace has them."""
     numbers: dict[str, int] = {}
     events = []
     for node, what, *parameters in told:
         numbers[node] = numbers.get(node, 0) + 1
-        events.append(TraceEvent(node, 1, numbers[node], what, "it", parameters[0] if parameters else {}))
+        events.append(Event(node, 1, numbers[node], what, "it", parameters[0] if parameters else {}))
     return sorted(events, key=lambda event: (event.node, event.seq))

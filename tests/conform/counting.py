@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fencepost import ModelValue, PerKey, Protocol, action, constant, model_values, one_of, per_key, require, state
-from fencepost.conform.conformance import Conformance, NotCovered, Step, TraceEvent
+from fencepost.conform.conformance import Conformance, Event, NotCovered, Step
 
 
 class Counting(Protocol):
@@ -49,7 +49,7 @@ class CountingConformance(Conformance):
     def names(self) -> Mapping[str, str]:
         return {str(value): node for node, value in self.w.items()}
 
-    def steps(self, event: TraceEvent) -> Iterable[Step]:
+    def steps(self, event: Event) -> Iterable[Step]:
         if event.action == "reads":
             yield Step("reads", (("w", self.w[event.node]),), reads=("counter", event.parameters["value"]))
         elif event.action == "writes":

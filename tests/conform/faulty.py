@@ -8,7 +8,7 @@ import pytest
 from store.sim.test_planted import Planted, plant
 from traced import run
 
-from fencepost.conform.conformance import TraceEvent
+from fencepost.conform.conformance import Event
 from fencepost.store.disk.ledger_store import LedgerStore
 from fencepost.store.roles import bookie, recoverer
 from fencepost.store.rules import adding, recovery
@@ -45,7 +45,7 @@ def without_judge(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Judge, name, silent)
 
 
-def faulty(case: Case, fault: Planted | None = None) -> list[TraceEvent]:
+def faulty(case: Case, fault: Planted | None = None) -> list[Event]:
     """The trace of a case, in whose roles there may be a fault. It is gone afterwards: the protocol has the very rules that it may be in."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         without_judge(monkeypatch)

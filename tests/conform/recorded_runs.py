@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.conform.conformance import TraceEvent
+from fencepost.conform.conformance import Event
 from fencepost.conform.validate import Validator, Verdict
 from fencepost.store.checked.recorded_conformance import RecordedConformance
 from fencepost.store.messages import Request, Response
@@ -34,7 +34,7 @@ class Recording:
     """The trace of a recorder that has not been written to a disk."""
 
     def __init__(self, seed: int, bookies: int) -> None:
-        self.events: list[TraceEvent] = []
+        self.events: list[Event] = []
         self.random = Random(seed)
         self.asked: dict[tuple[Any, ...], list[Told]] = {}
         self.written: tuple[int, Any] | None = None
@@ -45,7 +45,7 @@ class Recording:
 
     def emit(self, action: str, subject: str | None, parameters: Any) -> None:
         plain = msgspec.json.decode(msgspec.json.encode(parameters))
-        self.events.append(TraceEvent("proxy", 1, len(self.events) + 1, action, subject, plain))
+        self.events.append(Event("proxy", 1, len(self.events) + 1, action, subject, plain))
 
     def passed(self, direction: str, bookie: str, connection: str, payload: bytes) -> None:
         """As the proxy's Link tells of a message."""
@@ -125,7 +125,7 @@ def _watched(recording: Recording) -> Iterator[None]:
         sim_cluster.SimNetwork = plain  # type: ignore[misc]
 
 
-def record(case: Case) -> tuple[Outcome, list[TraceEvent]]:
+def record(case: Case) -> tuple[Outcome, list[Event]]:
     """Run a case, and what a recorder would have told of it."""
     recording = Recording(case.seed, case.bookies)
 
@@ -141,12 +141,12 @@ def record(case: Case) -> tuple[Outcome, list[TraceEvent]]:
 
 
 @cache
-def recorded(seed: int, profile: str, protections: Protections = ALL) -> tuple[Outcome, list[TraceEvent]]:
+def recorded(seed: int, profile: str, protections: Protections = ALL) -> tuple[Outcome, list[Event]]:
     """What became of a seed, and its recording. Nobody must change it."""
     return record(drawn(seed, profile, protections))
 
 
-def validate(events: Sequence[TraceEvent], shuffle: int | None = None) -> Verdict:
+def validate(events: Sequence[Event], shuffle: int | None = None) -> Verdict:
     """Hold a recording to the protocol."""
     return VALIDATOR.validate(LEDGER, events, shuffle)
 

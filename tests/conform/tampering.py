@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.conform.conformance import TraceEvent
+from fencepost.conform.conformance import Event
 
 OTHER_CODES = {"OK": "NO_ENTRY", "NO_ENTRY": "OK", "NO_LEDGER": "OK", "FENCED": "UNAUTHORIZED"}
 
@@ -18,9 +18,9 @@ class Tampered:
     """A trace with one change: what was done, to which event, and to which of its fields."""
 
     how: str
-    event: TraceEvent
+    event: Event
     field: str
-    events: list[TraceEvent]
+    events: list[Event]
 
     @property
     def what(self) -> tuple[str, str, str]:
@@ -28,7 +28,7 @@ class Tampered:
         return self.how, self.event.action, self.field
 
 
-def renumbered(events: Sequence[TraceEvent]) -> list[TraceEvent]:
+def renumbered(events: Sequence[Event]) -> list[Event]:
     """The events of each incarnation numbered anew as they stand, so that no gap tells of what was done."""
     numbers: dict[tuple[str, int], int] = {}
     found = []
@@ -39,23 +39,23 @@ def renumbered(events: Sequence[TraceEvent]) -> list[TraceEvent]:
     return found
 
 
-def removed(events: Sequence[TraceEvent], place: int) -> Tampered:
+def removed(events: Sequence[Event], place: int) -> Tampered:
     """An event is missing."""
     return Tampered("removed", events[place], "", renumbered([*events[:place], *events[place + 1 :]]))
 
 
-def doubled(events: Sequence[TraceEvent], place: int) -> Tampered:
+def doubled(events: Sequence[Event], place: int) -> Tampered:
     """An event is told twice."""
     return Tampered("doubled", events[place], "", renumbered([*events[: place + 1], *events[place:]]))
 
 
-def cut(events: Sequence[TraceEvent], place: int) -> Tampered:
+def cut(events: Sequence[Event], place: int) -> Tampered:
     """Nothing is there of an incarnation from an event on."""
     key, seq = (events[place].node, events[place].incarnation), events[place].seq
     return Tampered("cut", events[place], "", [e for e in events if (e.node, e.incarnation) != key or e.seq < seq])
 
 
-def swapped(events: Sequence[TraceEvent], place: int) -> Tampered | None:
+def swapped(events: Sequence[Event], place: int) -> Tampered | None:
     """An event and the next one of its incarnation that is about the ledger have changed places."""
     one = events[place]
     for other in range(place + 1, len(events)):
@@ -70,7 +70,7 @@ def swapped(events: Sequence[TraceEvent], place: int) -> Tampered | None:
     return None
 
 
-def altered(events: Sequence[TraceEvent], place: int, bookies: Sequence[str]) -> Iterator[Tampered]:
+def altered(events: Sequence[Event], place: int, bookies: Sequence[str]) -> Iterator[Tampered]:
     """One field of an event is another."""
     event = events[place]
     for name, value in event.parameters.items():
@@ -132,7 +132,7 @@ def _wrong_metadata(metadata: Mapping[str, Any], bookies: Sequence[str]) -> Iter
         yield "metadata (fragments)", {**metadata, "fragments": fragments[1:]}
 
 
-def tampered(events: Sequence[TraceEvent]) -> Iterator[Tampered]:
+def tampered(events: Sequence[Event]) -> Iterator[Tampered]:
     """All that is done to a trace."""
     bookies = sorted(
         {event.node for event in events if event.action == "started" and event.parameters["kind"] == "bookie"}

@@ -6,7 +6,7 @@ from typing import Any
 
 from traced import LEDGER, said, sorted_by_node, validate
 
-from fencepost.conform.conformance import TraceEvent
+from fencepost.conform.conformance import Event
 
 OPEN: dict[str, Any] = {
     "state": "OPEN",
@@ -19,17 +19,17 @@ OPEN: dict[str, Any] = {
 KINDS = {"metadata": "metadata", "b1": "bookie"}
 
 
-def told(*events: tuple[str, str, dict[str, Any]]) -> list[TraceEvent]:
+def told(*events: tuple[str, str, dict[str, Any]]) -> list[Event]:
     """A trace: each node starts, and then does what is told."""
     numbers: dict[str, int] = {}
-    found: list[TraceEvent] = []
+    found: list[Event] = []
     for node, action, parameters in events:
         if node not in numbers:
             numbers[node] = 1
-            found.append(TraceEvent(node, 1, 1, "started", None, {"kind": KINDS.get(node, "client")}))
+            found.append(Event(node, 1, 1, "started", None, {"kind": KINDS.get(node, "client")}))
         numbers[node] += 1
         subject = None if action in ("connected", "journal_synced") else LEDGER
-        found.append(TraceEvent(node, 1, numbers[node], action, subject, parameters))
+        found.append(Event(node, 1, numbers[node], action, subject, parameters))
     return sorted_by_node(found)
 
 

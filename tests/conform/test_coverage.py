@@ -14,7 +14,7 @@ from conform.traces_of_runs import BAD, GOOD, write_counters
 import fencepost
 from fencepost import constraint, tracing
 from fencepost.cli import main
-from fencepost.conform.conformance import TraceEvent
+from fencepost.conform.conformance import Event
 from fencepost.conform.coverage import Coverage
 from fencepost.conform.space import InSpace, Visited, in_space
 from fencepost.conform.traces import Traces
@@ -46,7 +46,7 @@ def space(tmp_path: Path) -> Callable[..., StateSpace]:
     return explored
 
 
-def events_of(tmp_path: Path, happened: object) -> list[TraceEvent]:
+def events_of(tmp_path: Path, happened: object) -> list[Event]:
     traces = Traces(tracing.read(write_counters(tmp_path / "t.parquet", {"r": happened})))  # type: ignore[dict-item]
     return traces.events(("r", "7"))
 

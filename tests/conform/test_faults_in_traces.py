@@ -11,7 +11,7 @@ from faulty import MORE, faulty
 from store.sim.test_planted import PLANTED
 from traced import said, traced, validate
 
-from fencepost.conform.conformance import TraceEvent
+from fencepost.conform.conformance import Event
 from fencepost.store.rules.protections import ALL
 from fencepost.store.sim.case import drawn
 
@@ -247,7 +247,7 @@ UNSEEN: dict[str, str] = {
 _PLANTED = {fault.name: fault for fault in (*PLANTED, *MORE)}
 
 
-def is_told(events: list[TraceEvent], step: str, why: str) -> None:
+def is_told(events: list[Event], step: str, why: str) -> None:
     """The step that can not be taken is among those that are told, and why."""
     verdict = validate(events)
     assert not verdict.accepted

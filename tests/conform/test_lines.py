@@ -6,7 +6,7 @@ from pathlib import Path
 
 from conform.branching import Branching, BranchingConformance
 
-from fencepost.conform.conformance import TraceEvent
+from fencepost.conform.conformance import Event
 from fencepost.conform.coverage import Coverage, Visits
 from fencepost.conform.lines import Ran, lines_of
 from fencepost.conform.validate import Validator
@@ -17,7 +17,7 @@ SOURCE = (Path(__file__).parent / "branching.py").read_text().splitlines()
 
 
 def visited(*happened: tuple[str, int | None]) -> Visits:
-    events = [TraceEvent("a", 1, n, action, "7", {"by": by} if by else {}) for n, (action, by) in enumerate(happened, 1)]
+    events = [Event("a", 1, n, action, "7", {"by": by} if by else {}) for n, (action, by) in enumerate(happened, 1)]
     coverage = Coverage()
     coverage.note(Validator(BranchingConformance).validate("7", events))
     return coverage.visits

@@ -12,7 +12,7 @@ from faulty import without_judge
 from recorded_runs import LEDGER, record, said, validate
 
 from fencepost.conform import registry
-from fencepost.conform.conformance import TraceEvent
+from fencepost.conform.conformance import Event
 from fencepost.conform.validate import Validator
 from fencepost.store.checked.recorded import RecordedStore
 from fencepost.store.checked.running import RunningStore
@@ -71,7 +71,7 @@ class Seen:
     """A recording that is made event by event. Bookies answer at once, unless a code of None says that they do not."""
 
     def __init__(self, new: bool = True) -> None:
-        self.events: list[TraceEvent] = []
+        self.events: list[Event] = []
         self.new = new
         self.number = 0
         self.connections = 0
@@ -80,7 +80,7 @@ class Seen:
             self.tell("connected", None, bookie=bookie, connection=f"to {bookie}", onward="", process=None)
 
     def tell(self, action: str, subject: str | None = LEDGER, **parameters: Any) -> None:
-        self.events.append(TraceEvent("proxy", 1, len(self.events) + 1, action, subject, parameters))
+        self.events.append(Event("proxy", 1, len(self.events) + 1, action, subject, parameters))
 
     def metadata(self, version: int, state: str = "OPEN", fragments: Any = FIRST, last: int = -1) -> None:
         sizes = {"ensemble_size": 3, "write_quorum": 3, "ack_quorum": 2}

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 from traced import LEDGER, VALIDATOR, run, said, traced, validate
 
-from fencepost.conform.conformance import NotCovered, TraceEvent
+from fencepost.conform.conformance import Event, NotCovered
 from fencepost.conform.validate import Validator, Verdict
 from fencepost.store.checked.conformance import StoreConformance
 from fencepost.store.rules.protections import ALL
@@ -167,7 +167,7 @@ def test_a_ledger_that_was_never_there_needs_no_step(seed: int) -> None:
 
 def test_a_ledger_that_a_bookie_tells_of_was_there() -> None:
     _, events = traced(1192, "everything")
-    told = TraceEvent("b1", 1, 2, "bookie_refuses_add", LEDGER, {"entries": [[0, 0]], "recovery": False, "position": 0, "connection": "x", "code": "IO_ERROR"})
+    told = Event("b1", 1, 2, "bookie_refuses_add", LEDGER, {"entries": [[0, 0]], "recovery": False, "position": 0, "connection": "x", "code": "IO_ERROR"})
     verdict = validate([*events, told])
     assert not verdict.accepted
 
@@ -177,7 +177,7 @@ def test_the_lac_of_adds_that_came_together_is_the_highest_of_them() -> None:
     _, events = traced(5, "calm")
     verdict = validate(events)
     assert verdict.accepted, said(verdict)
-    joined, kept = None, list[TraceEvent]()
+    joined, kept = None, list[Event]()
     for event in events:
         if joined is None and kept and event.action == kept[-1].action == "bookie_sends_add_confirmed_response":
             one, other = kept[-1], event

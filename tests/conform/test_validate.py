@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost import FencepostError, ModelValue
-from fencepost.conform.conformance import Step, TraceEvent
+from fencepost.conform.conformance import Event, Step
 from fencepost.conform.follow import Has
 from fencepost.conform.validate import Validator, Verdict
 
@@ -162,7 +162,7 @@ def _as_told(*steps: Step) -> Verdict:
     """What comes of one event that is these steps."""
 
     class Told(CountersConformance):
-        def steps(self, event: TraceEvent) -> Any:
+        def steps(self, event: Event) -> Any:
             return steps
 
     return Validator(Told).validate("it", happened(("a", "acts")))
@@ -245,7 +245,7 @@ def test_a_mistake_in_a_conformance_is_raised() -> None:
 
 
 class _Undecided(CountersConformance):
-    def steps(self, event: TraceEvent) -> Any:
+    def steps(self, event: Event) -> Any:
         if event.action == "falls_back":
             return [Step("falls_back", (("n", self.n[event.node]),))]
         return super().steps(event)
@@ -277,7 +277,7 @@ def test_what_was_not_asked_for_the_longest_is_forgotten_first() -> None:
 # -- traces that are drawn --------------------------------------------------------------------------------------------
 
 
-def a_run(choices: list[int], nodes: int = 3) -> list[TraceEvent]:
+def a_run(choices: list[int], nodes: int = 3) -> list[Event]:
     """A trace of a plain implementation of counters, which knows nothing of the protocol."""
     names = "abc"[:nodes]
     count, seen = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
@@ -313,7 +313,7 @@ RUNS = st.lists(st.integers(0, 5 * 9 * 3 - 1), min_size=1, max_size=60).map(a_ru
 
 @given(RUNS, st.none() | st.integers(0, 9))
 def test_what_happened_is_accepted_in_every_order_that_its_causes_allow(
-    trace: list[TraceEvent], shuffle: int | None
+    trace: list[Event], shuffle: int | None
 ) -> None:
     verdict = VALIDATOR.validate("it", trace, shuffle)
     assert verdict.accepted, (verdict.problem, verdict.refusals)
@@ -323,13 +323,13 @@ def test_what_happened_is_accepted_in_every_order_that_its_causes_allow(
 
 
 @given(RUNS, st.data())
-def test_a_count_that_is_wrong_is_found(trace: list[TraceEvent], data: st.DataObject) -> None:
+def test_a_count_that_is_wrong_is_found(trace: list[Event], data: st.DataObject) -> None:
     counts = [place for place, event in enumerate(trace) if "count" in event.parameters]
     if not counts:
         return
     place = data.draw(st.sampled_from(counts))
     event = trace[place]
-    wrong = TraceEvent(
+    wrong = Event(
         event.node, 1, event.seq, event.action, "it", {**event.parameters, "count": event.parameters["count"] + 1}
     )
     verdict = VALIDATOR.validate("it", [*trace[:place], wrong, *trace[place + 1 :]])

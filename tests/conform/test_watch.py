@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from conform.counting import CountingConformance
 
-from fencepost.conform.conformance import TraceEvent
+from fencepost.conform.conformance import Event
 from fencepost.conform.outcome import Outcome
 from fencepost.conform.tail import Tail
 from fencepost.conform.traces import in_order
@@ -27,11 +27,11 @@ from fencepost.tracing import TraceError, TraceWriter
 LIMITS = Limits(patience=5, idle=20, most=1_000)
 
 
-def event(node: str, seq: int, action: str, value: int | None, subject: str | None = "7") -> TraceEvent:
-    return TraceEvent(node, 1, seq, action, subject, {} if value is None else {"value": value})
+def event(node: str, seq: int, action: str, value: int | None, subject: str | None = "7") -> Event:
+    return Event(node, 1, seq, action, subject, {} if value is None else {"value": value})
 
 
-def end(node: str, seq: int) -> TraceEvent:
+def end(node: str, seq: int) -> Event:
     return event(node, seq, "ended", None, None)
 
 
@@ -92,12 +92,12 @@ def test_what_is_remembered_can_be_stored() -> None:
     assert verdicts(Watch(watch.validator, "r", LIMITS, kept).look(5)) == [("7", "rejected")]
 
 
-def store_events(seed: int, without: str | None = None) -> list[TraceEvent]:
+def store_events(seed: int, without: str | None = None) -> list[Event]:
     """The events of a run, in the order in which they happen."""
-    found: list[TraceEvent] = []
+    found: list[Event] = []
 
     def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Mapping[str, Any]) -> None:
-        found.append(TraceEvent(node, incarnation, seq, action, subject, parameters))
+        found.append(Event(node, incarnation, seq, action, subject, parameters))
 
     simulate(drawn(seed, "races", ALL if without is None else ALL.replace(**{without: False})), trace=SimTrace(emit))
     return found
@@ -163,10 +163,10 @@ def test_a_gap_is_told(tmp_path: Path) -> None:
 
 def test_a_ledger_of_a_service_that_tells_of_versions_alone_is_over() -> None:
     """A real metadata service does not tell what is written: whoever has closed the ledger, or has found it closed, does."""
-    written = TraceEvent("metadata", 1, 2, "metadata_written", "7", {"version": 1})
+    written = Event("metadata", 1, 2, "metadata_written", "7", {"version": 1})
     assert not StoreConformance.is_over([written])
     for state, metadata in ((False, None), (False, {"state": "OPEN"}), (True, {"state": "CLOSED"})):
-        seen = TraceEvent("c", 1, 5, "client_receives_metadata", "7", {"version": 1, "metadata": metadata, "written": True})
+        seen = Event("c", 1, 5, "client_receives_metadata", "7", {"version": 1, "metadata": metadata, "written": True})
         assert StoreConformance.is_over([written, seen]) is state
-    offered = TraceEvent("c", 1, 4, "client_closes_ledger", "7", {"version": 0, "metadata": {"state": "CLOSED"}})
+    offered = Event("c", 1, 4, "client_closes_ledger", "7", {"version": 0, "metadata": {"state": "CLOSED"}})
     assert not StoreConformance.is_over([written, offered]), "it may be refused"

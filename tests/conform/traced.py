@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from fencepost.conform.conformance import TraceEvent
+from fencepost.conform.conformance import Event
 from fencepost.conform.validate import Validator, Verdict
 from fencepost.store.checked.conformance import StoreConformance
 from fencepost.store.rules.protections import ALL, Protections
@@ -23,18 +23,18 @@ VALIDATOR = Validator(StoreConformance, keep_path=False)
 """One for all: what it has learnt of one trace serves the next."""
 
 
-def sorted_by_node(events: Sequence[TraceEvent]) -> list[TraceEvent]:
+def sorted_by_node(events: Sequence[Event]) -> list[Event]:
     """Events as whoever reads a trace has them: node by node, each in its order."""
     return sorted(events, key=lambda event: (event.node, event.incarnation, event.seq))
 
 
-def run(case: Case) -> tuple[Outcome, list[TraceEvent]]:
+def run(case: Case) -> tuple[Outcome, list[Event]]:
     """Run a case, with its trace: as it is when it was written and read again."""
-    events: list[TraceEvent] = []
+    events: list[Event] = []
 
     def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Any) -> None:
         events.append(
-            TraceEvent(node, incarnation, seq, action, subject, msgspec.json.decode(msgspec.json.encode(parameters)))
+            Event(node, incarnation, seq, action, subject, msgspec.json.decode(msgspec.json.encode(parameters)))
         )
 
     outcome = simulate(case, trace=SimTrace(emit))
@@ -42,12 +42,12 @@ def run(case: Case) -> tuple[Outcome, list[TraceEvent]]:
 
 
 @cache
-def traced(seed: int, profile: str, protections: Protections = ALL) -> tuple[Outcome, list[TraceEvent]]:
+def traced(seed: int, profile: str, protections: Protections = ALL) -> tuple[Outcome, list[Event]]:
     """What became of a seed, and its trace. Nobody must change it."""
     return run(drawn(seed, profile, protections))
 
 
-def validate(events: Sequence[TraceEvent], shuffle: int | None = None) -> Verdict:
+def validate(events: Sequence[Event], shuffle: int | None = None) -> Verdict:
     """Hold a trace of the store to the protocol."""
     return VALIDATOR.validate(LEDGER, events, shuffle)
 

@@ -1,9 +1,9 @@
 """Traces of running systems, held to the protocols that were checked.
 
-A file that says how derives a class from :class:`Conformance`, which gives a :class:`Step` for each :class:`TraceEvent` that is one.
+A file that says how derives a class from :class:`Conformance`, which gives a :class:`Step` for each :class:`Event` that is one.
 """
 
-from fencepost.conform.conformance import Conformance, NotCovered, Step, TraceEvent
+from fencepost.conform.conformance import Conformance, Event, NotCovered, Step
 from fencepost.conform.follow import like
 
-__all__ = ["Conformance", "NotCovered", "Step", "TraceEvent", "like"]
+__all__ = ["Conformance", "Event", "NotCovered", "Step", "like"]

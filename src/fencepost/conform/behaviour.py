@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fencepost.conform.conformance import Step, TraceEvent
+from fencepost.conform.conformance import Event, Step
 from fencepost.conform.follow import Follower, Taken
 from fencepost.spec.values import Value, show
 from fencepost.step.state import State
 from fencepost.trace import behaviour
 
-Path = Sequence[tuple[TraceEvent, Step, Taken]]
+Path = Sequence[tuple[Event, Step, Taken]]
 
 
 def behaviour_of(follower: Follower, path: Path, last: int) -> behaviour.Trace:

@@ -23,8 +23,8 @@ Version: TypeAlias = tuple[Hashable, int]
 """One version of something that is replaced as a whole: its name and the number of the version."""
 
 
-class TraceEvent(msgspec.Struct, frozen=True):
-    """One thing that a node of a running system did, as its trace tells.
+class Event(msgspec.Struct, frozen=True):
+    """One thing that a node of a running system did: a :class:`fencepost.TraceEvent` with its parameters as values.
 
     ``seq`` counts the events of one ``incarnation`` of a ``node`` from 1 on, without gaps. ``subject``: what it is about, the unit that is
     validated; None for all. ``actor``: the role within the node.
@@ -82,12 +82,12 @@ class Conformance(ABC):
     name: ClassVar[str]
     protocol: ClassVar[type[Protocol]]
 
-    def __init__(self, subject: str, events: Sequence[TraceEvent]) -> None:
+    def __init__(self, subject: str, events: Sequence[Event]) -> None:
         self.subject = subject
         self.events = events
 
     @classmethod
-    def of(cls, subject: str, events: Sequence[TraceEvent]) -> Conformance:
+    def of(cls, subject: str, events: Sequence[Event]) -> Conformance:
         """How this trace is held to a protocol: by this conformance, or by another one that knows better who has written it."""
         return cls(subject, events)
 
@@ -100,10 +100,10 @@ class Conformance(ABC):
         """The protocol with these constants: what its model values stand for can be settled."""
 
     @abstractmethod
-    def steps(self, event: TraceEvent) -> Iterable[Step]:
+    def steps(self, event: Event) -> Iterable[Step]:
         """The steps of one event, in order; none for an event that the protocol does not know of."""
 
-    def in_order(self) -> Sequence[TraceEvent]:
+    def in_order(self) -> Sequence[Event]:
         """The events in the order in which each node did what they tell of, where that differs from the one in which it told of them."""
         return self.events
 
@@ -116,11 +116,11 @@ class Conformance(ABC):
         return {}
 
     @classmethod
-    def is_over(cls, events: Sequence[TraceEvent]) -> bool:
+    def is_over(cls, events: Sequence[Event]) -> bool:
         """Whether nothing that matters is to come of a subject, given its events: it is closed, say. Asked where traces are validated while they are written."""
         return False
 
     @classmethod
-    def still_needed(cls, events: Sequence[TraceEvent]) -> Iterable[TraceEvent]:
+    def still_needed(cls, events: Sequence[Event]) -> Iterable[Event]:
         """Those events, of all that are about all subjects, that the verdict on any subject still depends on. Asked where memory is to be bounded."""
         return events

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from fencepost.conform.conformance import TraceEvent
+from fencepost.conform.conformance import Event
 from fencepost.conform.validate import Validator, Verdict
 from fencepost.errors import FencepostError
 
@@ -65,12 +65,12 @@ class Outcome(msgspec.Struct):
 Explain = Callable[[Verdict], tuple[str, str]]
 """Tells the last steps of a verdict: the story, and the sequence diagram."""
 
-Notes = Callable[[Verdict, Sequence[TraceEvent]], None]
+Notes = Callable[[Verdict, Sequence[Event]], None]
 """Takes note of a verdict, and of the events that it is about."""
 
 
 def judged(
-    validator: Validator, run: str, subject: str, events: Callable[[], Sequence[TraceEvent]], shuffle: int | None = None, explain: Explain | None = None,
+    validator: Validator, run: str, subject: str, events: Callable[[], Sequence[Event]], shuffle: int | None = None, explain: Explain | None = None,
     notes: Notes | None = None,
 ) -> Outcome:  # fmt: skip
     """Validates one trace. Whatever is wrong with its events, or with the conformance, is its problem and no other trace's.

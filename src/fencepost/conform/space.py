@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from fencepost.conform.conformance import Conformance, Step, TraceEvent
+from fencepost.conform.conformance import Conformance, Event, Step
 from fencepost.conform.follow import Follower
 from fencepost.conform.validate import Validator
 from fencepost.errors import OptionError
@@ -103,7 +103,7 @@ class InSpace:
         self._labels: dict[Any, Label] = {}
         self.visited = Visited()
 
-    def note(self, subject: str, events: Callable[[], Sequence[TraceEvent]]) -> None:
+    def note(self, subject: str, events: Callable[[], Sequence[Event]]) -> None:
         """Follow a trace; ``events`` reads it."""
         visited = self.visited
         visited.traces += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from fencepost.conform.conformance import TraceEvent
+from fencepost.conform.conformance import Event
 from fencepost.errors import OptionError
 from fencepost.tracing import event as row
 
@@ -40,21 +40,21 @@ class Traces:
             found += [(run, subject) for subject in known if not self._wanted or subject in self._wanted]
         return sorted(found, key=lambda name: (natural(name[0]), natural(name[1])))
 
-    def events(self, name: RunAndSubject) -> list[TraceEvent]:
+    def events(self, name: RunAndSubject) -> list[Event]:
         """The events of one trace, node by node in their order. Raises :class:`fencepost.tracing.TraceError` for parameters that are no JSON object."""
         run, subject = name
         of = self._runs[run]
         return in_order([*map(decoded, of.get(None, ())), *map(decoded, of.get(subject, ()))])
 
 
-def decoded(event: row.TraceEvent) -> TraceEvent:
+def decoded(event: row.TraceEvent) -> Event:
     """An event with its parameters as Python values. Raises :class:`fencepost.tracing.TraceError` if they are no JSON object."""
-    return TraceEvent(
+    return Event(
         event.node, event.incarnation, event.seq, event.action, event.subject, event.parameter_values(), event.actor
     )
 
 
-def in_order(events: Iterable[TraceEvent]) -> list[TraceEvent]:
+def in_order(events: Iterable[Event]) -> list[Event]:
     """Events node by node, each node's in their order."""
     return sorted(events, key=lambda event: (event.node, event.incarnation, event.seq))
 

@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 from random import Random
 from typing import Any
 
-from fencepost.conform.conformance import Conformance, NotCovered, Step, TraceEvent
+from fencepost.conform.conformance import Conformance, Event, NotCovered, Step
 from fencepost.conform.follow import MOST_LEARNT, Follower, Has, Refused, Taken
 from fencepost.conform.order import PartialOrder, lines_of
 from fencepost.spec.protocol import Protocol
@@ -21,7 +21,7 @@ from fencepost.spec.values import show
 class Refusal:
     """A step that could not be taken where the trace ends: the event that tells of it, and why."""
 
-    event: TraceEvent
+    event: Event
     step: Step
     why: Refused
 
@@ -43,7 +43,7 @@ class Verdict:
     skipped: int = 0
     refusals: list[Refusal] = field(default_factory=list)
     problem: str = ""
-    path: list[tuple[TraceEvent, Step, Taken]] = field(default_factory=list)
+    path: list[tuple[Event, Step, Taken]] = field(default_factory=list)
     row: list[int] = field(default_factory=list)
     covered: bool = True
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -88,7 +88,7 @@ class Validator:
         self.followers[key] = follower
         return follower
 
-    def validate(self, subject: str, events: Sequence[TraceEvent], shuffle: int | None = None) -> Verdict:
+    def validate(self, subject: str, events: Sequence[Event], shuffle: int | None = None) -> Verdict:
         """Hold a trace to the protocol. ``shuffle``: the seed of another order that the causes allow, instead of the first one."""
         if not events:
             return Verdict(subject, False, 0, 0, problem="the trace is empty")
@@ -97,13 +97,13 @@ class Validator:
         except NotCovered as problem:
             return Verdict(subject, False, len(events), 0, problem=str(problem), covered=False)
 
-    def _validate(self, subject: str, events: Sequence[TraceEvent], shuffle: int | None) -> Verdict:
+    def _validate(self, subject: str, events: Sequence[Event], shuffle: int | None) -> Verdict:
         conformance = self.conformance.of(subject, events)
         follower = self.follower(dict(conformance.constants()), type(conformance))
         conformance.bind(follower.protocol)
         verdict = Verdict(subject, False, len(events), 0, follower=follower, names=conformance.names())
         steps: list[Step] = []
-        sources: list[TraceEvent] = []
+        sources: list[Event] = []
         for event in conformance.in_order():
             for step in conformance.steps(event):
                 steps.append(step)
@@ -129,7 +129,7 @@ class _Walk:
         self,
         follower: Follower,
         steps: Sequence[Step],
-        sources: Sequence[TraceEvent],
+        sources: Sequence[Event],
         order: PartialOrder,
         verdict: Verdict,
         keep_path: bool,

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from fencepost.conform.conformance import TraceEvent
+from fencepost.conform.conformance import Event
 from fencepost.conform.outcome import Explain, Outcome, judged
 from fencepost.conform.traces import in_order
 from fencepost.conform.validate import Validator
@@ -41,7 +41,7 @@ class Limits(msgspec.Struct, frozen=True):
 class Open(msgspec.Struct):
     """A subject whose trace goes on. ``failing``: since when what could come next was refused, by what it is."""
 
-    events: list[TraceEvent] = []
+    events: list[Event] = []
     since: float = 0.0
     validated: int = 0
     validated_at: float = 0.0
@@ -53,7 +53,7 @@ class Kept(msgspec.Struct):
     the verdict was told, whose events are passed over.
     """
 
-    common: list[TraceEvent] = []
+    common: list[Event] = []
     subjects: dict[str, Open] = {}
     told: set[str] = set()
 
@@ -68,7 +68,7 @@ class Watch:
         self.kept = kept if kept is not None else Kept()
         self._explain = explain
 
-    def feed(self, events: Iterable[TraceEvent], now: float) -> None:
+    def feed(self, events: Iterable[Event], now: float) -> None:
         """Take events, in any order."""
         kept = self.kept
         for event in events:
@@ -132,7 +132,7 @@ class Watch:
         return judged(self.validator, self.run, name, lambda: events, None, explain)
 
     def _is_over(self, name: str) -> bool:
-        events: Sequence[TraceEvent] = self.kept.subjects[name].events
+        events: Sequence[Event] = self.kept.subjects[name].events
         return self.validator.conformance.is_over(events)
 
     def _told(self, name: str, outcome: Outcome) -> Outcome:

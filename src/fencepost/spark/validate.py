@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from fencepost import tracing
 from fencepost.conform import registry
-from fencepost.conform.conformance import TraceEvent
+from fencepost.conform.conformance import Event
 from fencepost.conform.coverage import Coverage, Visits, noting
 from fencepost.conform.outcome import Alternative, Explain, Notes, Outcome, judged
 from fencepost.conform.space import SpaceCoverage
@@ -306,10 +306,10 @@ def judge(
     return judged(validator, run, subject, lambda: [event_of(*row) for row in rows], shuffle, explain, notes)
 
 
-def event_of(node: str, incarnation: int, seq: int, actor: str, action: str, subject: str | None, parameters: str) -> TraceEvent:
+def event_of(node: str, incarnation: int, seq: int, actor: str, action: str, subject: str | None, parameters: str) -> Event:
     """An event from its columns. Raises :class:`fencepost.tracing.TraceError` if the parameters are no JSON object."""
     try:
-        return TraceEvent(node, incarnation, seq, action, subject, _decode(parameters), actor)
+        return Event(node, incarnation, seq, action, subject, _decode(parameters), actor)
     except msgspec.DecodeError as error:
         raise TraceError(f"the parameters of event {seq} of node {node}, incarnation {incarnation}, are no JSON object: {error}") from error
 
@@ -330,7 +330,7 @@ def traces_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, lis
         yield *name, rows
 
 
-def subjects_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Callable[[], list[TraceEvent]]]]:
+def subjects_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Callable[[], list[Event]]]]:
     """The subjects of the traces in sorted events, each with its events."""
     for _, subject, rows in traces_of(batches):
         if subject:

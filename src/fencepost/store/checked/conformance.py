@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, ClassVar, TypeAlias
 
-from fencepost.conform.conformance import Conformance, NotCovered, Step, TraceEvent
+from fencepost.conform.conformance import Conformance, Event, NotCovered, Step
 from fencepost.conform.follow import Has, Like, like
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import ModelValue, Value
@@ -58,7 +58,7 @@ class StoreConformance(Conformance):
     name: ClassVar[str] = "store"
     protocol: ClassVar[type[Protocol]] = RunningStore
 
-    def __init__(self, subject: str, events: Sequence[TraceEvent]) -> None:
+    def __init__(self, subject: str, events: Sequence[Event]) -> None:
         super().__init__(subject, events)
         self.kinds = {event.node: event.parameters["kind"] for event in events if event.action == "started"}
         self.bookies: dict[str, int] = {}
@@ -75,9 +75,9 @@ class StoreConformance(Conformance):
         self.over: dict[Client, int] = {}
         self.volatile: dict[tuple[str, int], list[int]] = defaultdict(list)
         """Entries that an incarnation of a bookie has confirmed, and that are not there in the next one."""
-        self.of_client: dict[Client, list[TraceEvent]] = {}
+        self.of_client: dict[Client, list[Event]] = {}
         """What clients have done about the metadata, in order."""
-        self.last_of: dict[Client, TraceEvent] = {}
+        self.last_of: dict[Client, Event] = {}
         self.next_of: dict[Place, str] = {}
         """What a client does right after it has learnt of the metadata, or has sent entries again."""
         self.last_entry = self.last_read = -1
@@ -153,7 +153,7 @@ class StoreConformance(Conformance):
                         known[place] = (begin, event.seq, name)
         return found
 
-    def _name(self, event: TraceEvent) -> None:
+    def _name(self, event: Event) -> None:
         """Number the bookies that an event tells of."""
         metadata = event.parameters.get("metadata") if event.subject is not None else None
         if metadata is not None:
@@ -171,7 +171,7 @@ class StoreConformance(Conformance):
         """Owners come first."""
         return (client not in self.owners, client)
 
-    def _look(self, event: TraceEvent) -> None:
+    def _look(self, event: Event) -> None:
         parameters = event.parameters
         if event.subject is None:
             return
@@ -198,12 +198,12 @@ class StoreConformance(Conformance):
         elif event.action == "client_sends_recovery_read_requests":
             self.last_read = max(self.last_read, parameters["entry"])
 
-    def _shown(self, event: TraceEvent, entry_id: int) -> None:
+    def _shown(self, event: Event, entry_id: int) -> None:
         added = self.added_last.get((event.node, entry_id), event.incarnation)
         if added < event.incarnation:
             self.outlived.add((event.node, entry_id, added))
 
-    def _enter_client(self, event: TraceEvent) -> None:
+    def _enter_client(self, event: Event) -> None:
         who = (event.node, event.incarnation, event.actor)
         attempt = self.attempts[who]
         creates_anew = event.action == "client_creates_ledger" and (*who, attempt) in self.ended
@@ -252,16 +252,16 @@ class StoreConformance(Conformance):
                     found[told[at][1]].append(("lac", event.node, event.incarnation, event.seq))
         return found
 
-    def _connection(self, event: TraceEvent, bookie: str) -> str:
+    def _connection(self, event: Event, bookie: str) -> str:
         """The connection over which a request goes that an event tells of: the one there is, or the next."""
         for _, end, name in self.connections[event.node, event.incarnation, bookie]:
             if end > event.seq:
                 return name
         return ""
 
-    def _writes(self) -> dict[int, list[TraceEvent]]:
+    def _writes(self) -> dict[int, list[Event]]:
         """The writes of metadata that clients have sent, by the version that they would become."""
-        found: dict[int, list[TraceEvent]] = {}
+        found: dict[int, list[Event]] = {}
         for events in self.of_client.values():
             for event in events:
                 if _is_write(event):
@@ -303,7 +303,7 @@ class StoreConformance(Conformance):
         self.f = {reading: protocol.followers[place] for reading, place in self.followers.items()}
 
     @classmethod
-    def is_over(cls, events: Sequence[TraceEvent]) -> bool:
+    def is_over(cls, events: Sequence[Event]) -> bool:
         """See :class:`Conformance`."""
         return any(
             event.action in ("metadata_written", *_TELL_METADATA)
@@ -312,9 +312,9 @@ class StoreConformance(Conformance):
         )
 
     @classmethod
-    def still_needed(cls, events: Sequence[TraceEvent]) -> Iterable[TraceEvent]:
+    def still_needed(cls, events: Sequence[Event]) -> Iterable[Event]:
         """See :class:`Conformance`. Of how far journals are durable, only the farthest matters."""
-        farthest: dict[tuple[str, int], TraceEvent] = {}
+        farthest: dict[tuple[str, int], Event] = {}
         for event in events:
             if event.action == "journal_synced":
                 life = (event.node, event.incarnation)
@@ -322,10 +322,10 @@ class StoreConformance(Conformance):
                     farthest[life] = event
         return [event for event in events if event.action != "journal_synced" or farthest[event.node, event.incarnation] is event]
 
-    def in_order(self) -> Sequence[TraceEvent]:
+    def in_order(self) -> Sequence[Event]:
         """A bookie looks an entry up in its own time: one that it does not find may have been added before it says so."""
-        events: list[TraceEvent] = []
-        moved: dict[int, list[TraceEvent]] = {}
+        events: list[Event] = []
+        moved: dict[int, list[Event]] = {}
         since: dict[tuple[str, int, int], list[tuple[int, int]]] = defaultdict(list)
         for event in self.events:
             at = len(events)
@@ -358,17 +358,17 @@ class StoreConformance(Conformance):
         clients |= {str(self.f[reading]): " ".join(map(str, reading)) for reading in self.followers}
         return {**{str(value): name for name, value in self.b.items()}, **clients}
 
-    def steps(self, event: TraceEvent) -> Iterable[Step]:
+    def steps(self, event: Event) -> Iterable[Step]:
         """See :class:`Conformance`."""
         if event.subject is None:
             return self._of_all_ledgers(event)
         steps = _STEPS.get(event.action)
         return (*self._serves(event), *(() if steps is None else steps(self, event)))
 
-    def _client(self, event: TraceEvent) -> ModelValue:
+    def _client(self, event: Event) -> ModelValue:
         return self.c[self.client_of[event.node, event.incarnation, event.seq]]
 
-    def _sends(self, event: TraceEvent) -> list[tuple[Any, ...]]:
+    def _sends(self, event: Event) -> list[tuple[Any, ...]]:
         """The requests that an event sends, as both ends know them: the connection, the kind, and what it is about."""
         kind = _SENT.get(event.action)
         parameters = event.parameters
@@ -396,21 +396,21 @@ class StoreConformance(Conformance):
             return [(self._connection(event, b), kind, parameters["entry"]) for b in parameters["bookies"]]
         return []
 
-    def _by_entry(self, event: TraceEvent) -> Mapping[int, tuple[Any, ...]]:
+    def _by_entry(self, event: Event) -> Mapping[int, tuple[Any, ...]]:
         """The adds that an event sends, by their entries."""
         found: dict[int, list[Any]] = defaultdict(list)
         for message in self._sends(event):
             found[message[2]].append(message)
         return {entry_id: tuple(messages) for entry_id, messages in found.items()}
 
-    def _has_marked(self, event: TraceEvent) -> bool:
+    def _has_marked(self, event: Event) -> bool:
         """Whether a client learns that it has marked the ledger, and fences it."""
         if not event.parameters["written"]:
             return False
         begun = self._last_write(event)
         return begun is not None and begun.action == "client_starts_recovery"
 
-    def _sender(self, event: TraceEvent, message: tuple[Any, ...]) -> ModelValue | None:
+    def _sender(self, event: Event, message: tuple[Any, ...]) -> ModelValue | None:
         """Who has sent a request that a bookie has received."""
         senders = self.senders.get(message)
         if not senders:
@@ -424,7 +424,7 @@ class StoreConformance(Conformance):
         lacs = self.lacs.get(message)
         return lacs[min(self.received[message] + ahead, len(lacs) - 1)] if lacs else None
 
-    def _is_highest_lac(self, event: TraceEvent) -> bool:
+    def _is_highest_lac(self, event: Event) -> bool:
         """Whether the LAC that a bookie tells is the highest of adds that have come together, as far as it is known with which they were sent."""
         connection, recovery = event.parameters["connection"], event.parameters["recovery"]
         seen: Counter[int] = Counter()
@@ -437,24 +437,24 @@ class StoreConformance(Conformance):
 
     # -- bookies -----------------------------------------------------------------------------------------------------
 
-    def _was_durable(self, event: TraceEvent) -> bool:
+    def _was_durable(self, event: Event) -> bool:
         """Whether what a bookie has done was proven to be in its journal, before a crash may have come."""
         durable = self.durable.get((event.node, event.incarnation))
         return durable is None or event.parameters["position"] <= durable
 
-    def _survived(self, event: TraceEvent) -> Mapping[str, Any]:
+    def _survived(self, event: Event) -> Mapping[str, Any]:
         """What a bookie found in its journal after a crash, although it had not been synced. It may have been ended before it could tell."""
         incarnation = event.incarnation + 1
         while (event.node, incarnation) not in self.recovered and self.told[event.node, incarnation] == 1:
             incarnation += 1
         return self.recovered.get((event.node, incarnation), _NOTHING)
 
-    def _is_left(self, event: TraceEvent, entry_id: int) -> bool:
+    def _is_left(self, event: Event, entry_id: int) -> bool:
         """Whether a bookie that comes back as one that may have lost entries still has one that it added, or copied, before that."""
         later = [incarnation for node, incarnation in self.left if node == event.node and incarnation > event.incarnation]
         return bool(later) and any(first <= entry_id <= last for first, last in self.left[event.node, min(later)]["entries"])
 
-    def _bookie_adds(self, event: TraceEvent) -> Iterator[Step]:
+    def _bookie_adds(self, event: Event) -> Iterator[Step]:
         b, recovery = self.b[event.node], event.parameters["recovery"]
         is_confirmed = event.action == "bookie_sends_add_confirmed_response"
         is_durable = self._was_durable(event)
@@ -486,7 +486,7 @@ class StoreConformance(Conformance):
                 sends=(("added", event.node, c, entry_id, recovery, is_confirmed),),
             )
 
-    def _bookie_forces(self, event: TraceEvent) -> Iterator[Step]:
+    def _bookie_forces(self, event: Event) -> Iterator[Step]:
         message = (event.parameters["connection"], "force")
         number = self._lac_sent(message)
         c = self._sender(event, message)
@@ -498,14 +498,14 @@ class StoreConformance(Conformance):
             sends = (("forced", event.node, c, number),)
             yield Step(event.action, (("b", self.b[event.node]), ("c", c)), (number,), receives=message, sends=sends)
 
-    def _serves(self, event: TraceEvent) -> Iterator[Step]:
+    def _serves(self, event: Event) -> Iterator[Step]:
         """A bookie notes how it runs before it answers anybody. One that has never noted that keeps no notes."""
         life = (event.node, event.incarnation)
         if event.node in self.noting and life not in self.serving and "connection" in event.parameters:
             self.serving.add(life)
             yield Step(None, receives=("run noted", *life))
 
-    def _of_all_ledgers(self, event: TraceEvent) -> Iterator[Step]:
+    def _of_all_ledgers(self, event: Event) -> Iterator[Step]:
         """The boots of bookies; and with deferred sync, when bookies lose what is not durable, and when connections to them end."""
         life = (event.node, event.incarnation)
         if event.action == "bookie_notes_run":
@@ -517,7 +517,7 @@ class StoreConformance(Conformance):
         elif self.deferring:
             yield from self._of_deferred(event)
 
-    def _of_deferred(self, event: TraceEvent) -> Iterator[Step]:
+    def _of_deferred(self, event: Event) -> Iterator[Step]:
         if event.action == "started" and event.node in self.b and event.incarnation > 1:
             b = self.b[event.node]
             yield Step("bookie_loses_power", (("b", b),))
@@ -528,20 +528,20 @@ class StoreConformance(Conformance):
                 if client[:2] == (event.node, event.incarnation) and self.begun[client] < event.seq < self.over.get(client, 1 << 62):
                     yield Step("client_loses_connection", (("c", self.c[client]), ("b", self.b[event.parameters["bookie"]])))
 
-    def _unasked(self, event: TraceEvent, message: tuple[Any, ...], what: str) -> Step:
+    def _unasked(self, event: Event, message: tuple[Any, ...], what: str) -> Step:
         """A bookie does something that nobody has asked for, as far as the trace knows: the trace of a client may be missing."""
         if any(name == message[0] for known in self.connections.values() for _, _, name in known):
             return Step(event.action, (("b", self.b[event.node]),), receives=message)
         raise NotCovered(f"{event.node} {event.seq} {what}, which nobody has sent over connection {message[0]}, of which no client tells")
 
-    def _bookie_refuses(self, event: TraceEvent) -> Iterator[Step]:
+    def _bookie_refuses(self, event: Event) -> Iterator[Step]:
         """An add that is refused for another reason than a fence may as well have been lost."""
         for entry_id in _entries(event):
             message = (event.parameters["connection"], "add", entry_id, event.parameters["recovery"])
             if self._sender(event, message) is not None:
                 yield Step(None, receives=message)
 
-    def _bookie_fenced(self, event: TraceEvent) -> Iterator[Step]:
+    def _bookie_fenced(self, event: Event) -> Iterator[Step]:
         if not self._was_durable(event) and not self._survived(event)["fenced"]:
             return
         entry_id = event.parameters["entry"]
@@ -553,7 +553,7 @@ class StoreConformance(Conformance):
         else:
             yield self._unasked(event, message, "is fenced by a read")
 
-    def _bookie_fencing_read(self, event: TraceEvent) -> Iterator[Step]:
+    def _bookie_fencing_read(self, event: Event) -> Iterator[Step]:
         message = (event.parameters["connection"], "fence")
         c = self._sender(event, message)
         lac = event.parameters["lac"]
@@ -573,11 +573,11 @@ class StoreConformance(Conformance):
                 before=self._fenced(event),
             )
 
-    def _fenced(self, event: TraceEvent) -> tuple[tuple[tuple[Any, ...], Value], ...]:
+    def _fenced(self, event: Event) -> tuple[tuple[tuple[Any, ...], Value], ...]:
         """A bookie tells that a read fences it before it tells of the answer."""
         return ((("bookie", self.b[event.node], "fenced"), True),)
 
-    def _bookie_reads(self, event: TraceEvent) -> Iterator[Step]:
+    def _bookie_reads(self, event: Event) -> Iterator[Step]:
         b, code = self.b[event.node], event.parameters["code"]
         found = code == "OK"
         is_certain = code in _CERTAIN and self._was_durable(event)
@@ -605,7 +605,7 @@ class StoreConformance(Conformance):
                     tells=(("send", wanted),),
                 )
 
-    def _is_asked_by(self, event: TraceEvent, entry_id: int) -> tuple[str, int] | None:
+    def _is_asked_by(self, event: Event, entry_id: int) -> tuple[str, int] | None:
         """The client of which a reader asks a bookie, if its readers are traced."""
         connection = event.parameters["connection"]
         if (connection, "length", entry_id) in self.senders:
@@ -613,14 +613,14 @@ class StoreConformance(Conformance):
         client = self.owner_of_connection.get((event.node, connection))
         return client if client in self.reading_nodes else None
 
-    def _is_asked_to_fence(self, event: TraceEvent, entry_id: int) -> bool:
+    def _is_asked_to_fence(self, event: Event, entry_id: int) -> bool:
         """Whether what a bookie answers is a recovery read, whatever the bookie takes it for."""
         connection = event.parameters["connection"]
         message = (connection, "read", entry_id)
         sent = len(self.senders.get(message, ())) > self.received[message]
         return sent and (connection, "length", entry_id) not in self.senders
 
-    def _bookie_may_lack(self, event: TraceEvent) -> Iterator[Step]:
+    def _bookie_may_lack(self, event: Event) -> Iterator[Step]:
         """A bookie comes back, and finds what it has. The ledger is marked when it answers anybody, if it comes to that."""
         b, mark = self.b[event.node], Mark(event.parameters["mark"])
         fenced = mark is not Mark.NOTHING or event.parameters["fenced"]
@@ -630,19 +630,19 @@ class StoreConformance(Conformance):
         for entry_id in _entries(event):
             yield Step("bookie_finds_entry", (("b", b),), (entry_id + 1,))
 
-    def _bookie_copies(self, event: TraceEvent) -> Iterator[Step]:
+    def _bookie_copies(self, event: Event) -> Iterator[Step]:
         is_durable = self._was_durable(event)
         for entry_id in _entries(event):
             if is_durable or self._is_left(event, entry_id):
                 yield Step("bookie_copies_entry", (("b", self.b[event.node]),), (entry_id + 1,))
 
-    def _bookie_limbo(self, event: TraceEvent) -> Iterator[Step]:
+    def _bookie_limbo(self, event: Event) -> Iterator[Step]:
         if event.action == "bookie_crashes" and (event.node, event.incarnation) in self.left:
             return  # it has told so already
         if self._was_durable(event) or self._survived(event)["limbo"] == (event.action == "bookie_crashes"):
             yield Step(event.action, (("b", self.b[event.node]),))
 
-    def _bookie_wiped(self, event: TraceEvent) -> Iterator[Step]:
+    def _bookie_wiped(self, event: Event) -> Iterator[Step]:
         yield Step(event.action, (("b", self.b[event.node]),))
 
     # -- metadata ----------------------------------------------------------------------------------------------------
@@ -664,7 +664,7 @@ class StoreConformance(Conformance):
         """An ensemble as the protocol has it, whose ids of entries are higher by one: so the bookies stand one place further on."""
         return tuple(self.b[bookie] for bookie in (*ensemble[-1:], *ensemble[:-1]))
 
-    def _metadata_written(self, event: TraceEvent) -> Iterator[Step]:
+    def _metadata_written(self, event: Event) -> Iterator[Step]:
         version = event.parameters["version"]
         writes = ("metadata", version)
         if version == 0 and 0 not in self.writes:
@@ -698,7 +698,7 @@ class StoreConformance(Conformance):
         ensemble = tuple(self._metadata(seen[0]).fragments[0].ensemble)
         yield Step("client_creates_ledger", (("c", self.unseen),), ensemble, writes=writes)
 
-    def _writer_of(self, written: TraceEvent) -> TraceEvent:
+    def _writer_of(self, written: Event) -> Event:
         """The event of a client that has written a version of the metadata: of those who wanted to, the one that the service names, or that was
         told so, or was not answered."""
         version, metadata = written.parameters["version"], written.parameters.get("metadata")
@@ -718,7 +718,7 @@ class StoreConformance(Conformance):
             key=lambda event: (event.node != node, event.parameters["version"] + 1 != version, not self._is_heard(event)),
         )
 
-    def _is_heard(self, write: TraceEvent) -> bool:
+    def _is_heard(self, write: Event) -> bool:
         """Whether the client learns from the answer that its write was done."""
         version = write.parameters["version"] + 1
         for event in self._later(write):
@@ -726,7 +726,7 @@ class StoreConformance(Conformance):
                 return bool(event.parameters["written"]) and event.parameters["version"] == version
         return False
 
-    def _client_writes(self, event: TraceEvent) -> Iterator[Step]:
+    def _client_writes(self, event: Event) -> Iterator[Step]:
         place = (event.node, event.incarnation, event.seq)
         c, sends = self._client(event), (("write", place),)
         if event.action == "client_creates_ledger":
@@ -740,23 +740,23 @@ class StoreConformance(Conformance):
             reads = ("metadata", event.parameters["version"]) if event.action == "client_adopts_ledger" else None
             yield Step(event.action, (("c", c),), sends=sends, reads=reads, after=self._offers(event, c), may_skip=may_skip)
 
-    def _offers(self, event: TraceEvent, c: ModelValue) -> tuple[tuple[tuple[Any, ...], Has], ...]:
+    def _offers(self, event: Event, c: ModelValue) -> tuple[tuple[tuple[Any, ...], Has], ...]:
         """A client has sent these metadata, to replace those of this version."""
         write = MetadataWrite(self._metadata(event.parameters["metadata"]), event.parameters["version"] + 1)
         return ((("writes", c), Has(write)),)
 
-    def _are(self, event: TraceEvent) -> tuple[tuple[tuple[Any, ...], Value], ...]:
+    def _are(self, event: Event) -> tuple[tuple[tuple[Any, ...], Value], ...]:
         """The metadata are as a client has read them."""
         version, metadata = event.parameters["version"], event.parameters["metadata"]
         if metadata is None:
             return () if self.is_deleted else ((("meta", "metadata"), None),)
         return ((("meta", "version"), version + 1), (("meta", "metadata"), self._metadata(metadata)))
 
-    def _writes_again(self, write: TraceEvent) -> bool:
+    def _writes_again(self, write: Event) -> bool:
         """Whether a client writes what it has written before, and has not heard of."""
         return any(event.action == write.action for event in self._earlier(write))
 
-    def _gives_up(self, event: TraceEvent, c: ModelValue) -> Iterator[Step]:
+    def _gives_up(self, event: Event, c: ModelValue) -> Iterator[Step]:
         """The bookies that a change of the ensemble replaces have failed. Those that an earlier one was to replace, and this does not, work again."""
         ensemble = event.parameters["metadata"]["fragments"][-1][1]
         for bookie in self._given_up(event):
@@ -766,7 +766,7 @@ class StoreConformance(Conformance):
             if bookie not in ensemble:
                 yield Step("client_gives_up_on_add", (("c", c), ("b", self.b[bookie])), may_skip=True)
 
-    def _given_up(self, change: TraceEvent) -> Sequence[str]:
+    def _given_up(self, change: Event) -> Sequence[str]:
         """The bookies that the last change of the ensemble was to replace, as far as the client did not hear that it was done."""
         ensemble = self._ensemble_before(change)
         for event in self._earlier(change):
@@ -777,13 +777,13 @@ class StoreConformance(Conformance):
                 return tuple(bookie for bookie in ensemble if bookie not in kept)
         return ()
 
-    def _replacements(self, event: TraceEvent) -> tuple[ModelValue, ...]:
+    def _replacements(self, event: Event) -> tuple[ModelValue, ...]:
         """The bookies that are new in an ensemble, by their places."""
         before = self._ensemble(self._ensemble_before(event))
         after = self._ensemble(event.parameters["metadata"]["fragments"][-1][1])
         return tuple(b for b in after if b not in before)
 
-    def _ensemble_before(self, change: TraceEvent) -> Sequence[str]:
+    def _ensemble_before(self, change: Event) -> Sequence[str]:
         """The ensemble of a client before it changes it."""
         for event in self._earlier(change):
             if event.action in _RESENDS:
@@ -792,7 +792,7 @@ class StoreConformance(Conformance):
                 return tuple(event.parameters["metadata"]["fragments"][-1][1])
         return ()
 
-    def _client_receives_metadata(self, event: TraceEvent) -> Iterator[Step]:
+    def _client_receives_metadata(self, event: Event) -> Iterator[Step]:
         place = (event.node, event.incarnation, event.seq)
         version = ("metadata", event.parameters["version"])
         begun = self._last_write(event)
@@ -807,30 +807,30 @@ class StoreConformance(Conformance):
         yield Step("client_receives_metadata", (("c", c),), sends=sends, reads=version, before=before)
         yield from self._goes_on(event)
 
-    def _goes_on(self, event: TraceEvent) -> Iterator[Step]:
+    def _goes_on(self, event: Event) -> Iterator[Step]:
         """The owner goes on after a change of the ensemble, when it has sent again what was to be."""
         client = self.client_of[event.node, event.incarnation, event.seq]
         if self.next_of.get((event.node, event.incarnation, event.seq)) not in _STILL_CHANGING:
             yield Step("client_goes_on", (("c", self.c[client]),), may_skip=True)
 
-    def _last_write(self, event: TraceEvent) -> TraceEvent | None:
+    def _last_write(self, event: Event) -> Event | None:
         return next((other for other in self._earlier(event) if _is_write(other)), None)
 
-    def _earlier(self, event: TraceEvent) -> Iterator[TraceEvent]:
+    def _earlier(self, event: Event) -> Iterator[Event]:
         """What a client has done about the metadata before an event, the last first."""
         events, place = self._of_client(event)
         return reversed(events[:place])
 
-    def _later(self, event: TraceEvent) -> Iterator[TraceEvent]:
+    def _later(self, event: Event) -> Iterator[Event]:
         """What a client does about the metadata after an event."""
         events, place = self._of_client(event)
         return (other for other in islice(events, place, None) if other.seq > event.seq)
 
-    def _of_client(self, event: TraceEvent) -> tuple[list[TraceEvent], int]:
+    def _of_client(self, event: Event) -> tuple[list[Event], int]:
         events = self.of_client.get(self.client_of[event.node, event.incarnation, event.seq], [])
         return events, bisect_left(events, event.seq, key=lambda other: other.seq)
 
-    def _client_opens(self, event: TraceEvent) -> Iterator[Step]:
+    def _client_opens(self, event: Event) -> Iterator[Step]:
         version = ("metadata", event.parameters["version"])
         metadata = event.parameters["metadata"]
         if metadata is None or metadata["state"] == "CLOSED":
@@ -840,7 +840,7 @@ class StoreConformance(Conformance):
 
     # -- clients -----------------------------------------------------------------------------------------------------
 
-    def _client_sends_adds(self, event: TraceEvent) -> Iterator[Step]:
+    def _client_sends_adds(self, event: Event) -> Iterator[Step]:
         c = self._client(event)
         sent = self._by_entry(event)
         for entry_id in _entries(event):
@@ -855,7 +855,7 @@ class StoreConformance(Conformance):
     def _write_set(self, entry_id: int, ensemble: Sequence[str]) -> frozenset[Value]:
         return frozenset(self.b[bookie] for bookie in _write_set(entry_id, ensemble, self.quorums[1]))
 
-    def _client_resends(self, event: TraceEvent) -> Iterator[Step]:
+    def _client_resends(self, event: Event) -> Iterator[Step]:
         c = self._client(event)
         sent = self._by_entry(event)
         for entry_id in _entries(event):
@@ -865,13 +865,13 @@ class StoreConformance(Conformance):
             yield Step(event.action, (("c", c),), (like(entry__id=entry_id + 1),), sends=sends, to=to)
         yield from self._goes_on(event)
 
-    def _client_sends_again(self, event: TraceEvent) -> Iterator[Step]:
+    def _client_sends_again(self, event: Event) -> Iterator[Step]:
         who = (("c", self._client(event)), ("b", self.b[event.parameters["bookie"]]))
         sent = self._by_entry(event)
         for entry_id in _entries(event):
             yield Step("client_sends_add_again", who, (like(entry__id=entry_id + 1),), sends=sent[entry_id])
 
-    def _client_receives_adds(self, event: TraceEvent) -> Iterator[Step]:
+    def _client_receives_adds(self, event: Event) -> Iterator[Step]:
         c, bookie = self._client(event), event.parameters["bookie"]
         success = event.action != "client_receives_add_fenced_response"
         recovery = event.action.startswith("recovery")
@@ -884,62 +884,62 @@ class StoreConformance(Conformance):
                 may_skip=success or number > 0,
             )
 
-    def _client_forces(self, event: TraceEvent) -> Iterator[Step]:
+    def _client_forces(self, event: Event) -> Iterator[Step]:
         c, number = self._client(event), event.parameters["force"]
         to = frozenset(self.b[bookie] for bookie in event.parameters["bookies"])
         tells = (("send", like(number=number)),)
         after = ((("force", c, number), Force(event.parameters["entry"] + 1)),)
         yield Step(event.action, (("c", c),), sends=tuple(self._sends(event)), to=to, tells=tells, after=after)
 
-    def _client_receives_force(self, event: TraceEvent) -> Iterator[Step]:
+    def _client_receives_force(self, event: Event) -> Iterator[Step]:
         c, bookie, number = self._client(event), event.parameters["bookie"], event.parameters["force"]
         after = ((("forced", c), event.parameters["lac"] + 1),)
         receives = ("forced", bookie, c, number)
         sends = tuple(self.lac_learnt.get((event.node, event.incarnation, event.seq), ()))
         yield Step(event.action, (("c", c), ("b", self.b[bookie])), (number,), receives=receives, sends=sends, after=after)
 
-    def _client_confirms(self, event: TraceEvent) -> Iterator[Step]:
+    def _client_confirms(self, event: Event) -> Iterator[Step]:
         c = self._client(event)
         sends = tuple(self.lac_learnt.get((event.node, event.incarnation, event.seq), ()))
         yield Step(None, sends=sends, after=((("client", c, "lac"), event.parameters["lac"] + 1),))
 
     # -- readers -----------------------------------------------------------------------------------------------------
 
-    def _follower(self, event: TraceEvent) -> ModelValue:
+    def _follower(self, event: Event) -> ModelValue:
         return self.f[event.node, event.incarnation, event.actor]
 
-    def _reader_reads_metadata(self, event: TraceEvent) -> Iterator[Step]:
+    def _reader_reads_metadata(self, event: Event) -> Iterator[Step]:
         reads, are = ("metadata", event.parameters["version"]), self._are(event)
         yield Step(event.action, (("f", self._follower(event)),), reads=reads, before=are)
 
-    def _reader_learns_lac(self, event: TraceEvent) -> Iterator[Step]:
+    def _reader_learns_lac(self, event: Event) -> Iterator[Step]:
         receives = ("lac", event.node, event.incarnation, event.seq)
         yield Step(event.action, (("f", self._follower(event)),), (event.parameters["lac"] + 1,), receives=receives)
 
-    def _reader_is_told(self, event: TraceEvent) -> Iterator[Step]:
+    def _reader_is_told(self, event: Event) -> Iterator[Step]:
         f, bookie, found = self._follower(event), event.parameters["bookie"], event.action == "reader_receives_entry"
         for entry_id in _entries(event):
             receives = ("shown", bookie, (event.node, event.incarnation), entry_id, found)
             yield Step(event.action, (("f", f), ("b", self.b[bookie])), (entry_id + 1,), receives=receives)
 
-    def _reader_finds(self, event: TraceEvent) -> Iterator[Step]:
+    def _reader_finds(self, event: Event) -> Iterator[Step]:
         entry_id = event.parameters["entry"]
         if event.action == "reader_finds_end":
             entry_id = min(entry_id, self.follower_limit)
         yield Step(event.action, (("f", self._follower(event)),), (entry_id + 1,))
 
-    def _client_fenced(self, event: TraceEvent) -> Iterator[Step]:
+    def _client_fenced(self, event: Event) -> Iterator[Step]:
         c, bookie, lac = self._client(event), event.parameters["bookie"], event.parameters["lac"]
         picks = (*ANY_MESSAGE, 0 if lac is None else lac + 1)
         yield Step(event.action, (("c", c), ("b", self.b[bookie])), picks, receives=("fenced", bookie, c))
 
-    def _client_sends_reads(self, event: TraceEvent) -> Iterator[Step]:
+    def _client_sends_reads(self, event: Event) -> Iterator[Step]:
         c, entry_id = self._client(event), event.parameters["entry"]
         to = frozenset(self.b[bookie] for bookie in event.parameters["bookies"])
         after = ((("client", c, "last_read"), entry_id + 1),)
         yield Step(event.action, (("c", c),), sends=tuple(self._sends(event)), after=after, to=to)
 
-    def _client_receives_read(self, event: TraceEvent) -> Iterator[Step]:
+    def _client_receives_read(self, event: Event) -> Iterator[Step]:
         c, bookie, entry_id = self._client(event), event.parameters["bookie"], event.parameters["entry"]
         found = event.parameters["found"]
         yield Step(
@@ -950,11 +950,11 @@ class StoreConformance(Conformance):
             may_skip=found,
         )
 
-    def _client_fails_read(self, event: TraceEvent) -> Iterator[Step]:
+    def _client_fails_read(self, event: Event) -> Iterator[Step]:
         c, bookie, entry_id = self._client(event), event.parameters["bookie"], event.parameters["entry"]
         yield Step(event.action, (("c", c), ("b", self.b[bookie])), (entry_id + 1,), may_skip=True)
 
-    def _recovery_changes(self, event: TraceEvent) -> Iterator[Step]:
+    def _recovery_changes(self, event: Event) -> Iterator[Step]:
         c, place = self._client(event), (event.node, event.incarnation, event.seq)
         metadata = self._metadata(event.parameters["metadata"])
         yield from self._gives_up(event, c)
@@ -980,7 +980,7 @@ _SENT: Mapping[str, str] = {
     "client_forces_ledger": "force",
 }
 
-_STEPS: Mapping[str, Callable[[StoreConformance, TraceEvent], Iterable[Step]]] = {
+_STEPS: Mapping[str, Callable[[StoreConformance, Event], Iterable[Step]]] = {
     "bookie_sends_add_confirmed_response": StoreConformance._bookie_adds,
     "bookie_sends_add_fenced_response": StoreConformance._bookie_adds,
     "bookie_refuses_add": StoreConformance._bookie_refuses,
@@ -1055,11 +1055,11 @@ def _ids(runs: Iterable[Sequence[int]]) -> Iterator[int]:
         yield from range(first, last + 1)
 
 
-def _is_write(event: TraceEvent) -> bool:
+def _is_write(event: Event) -> bool:
     return event.action in WRITES and event.subject is not None and event.parameters["version"] is not None
 
 
-def _entries(event: TraceEvent) -> Iterator[int]:
+def _entries(event: Event) -> Iterator[int]:
     return _ids(event.parameters["entries"])
 
 

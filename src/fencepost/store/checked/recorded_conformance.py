@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-from fencepost.conform.conformance import Conformance, NotCovered, Step, TraceEvent
+from fencepost.conform.conformance import Conformance, Event, NotCovered, Step
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import Value
 from fencepost.store.checked.conformance import StoreConformance
@@ -42,7 +42,7 @@ DECIDED, PLACED = "decided", "placed"
 Parameters: TypeAlias = Mapping[str, Any]
 
 
-def is_recording(events: Iterable[TraceEvent]) -> bool:
+def is_recording(events: Iterable[Event]) -> bool:
     """Whether a recorder tells of a ledger, and no client of it tells itself."""
     kinds = {event.node: event.parameters["kind"] for event in events if event.action == "started"}
     telling = {kinds.get(event.node) for event in events if event.subject is not None}
@@ -55,7 +55,7 @@ class RecordedConformance(Conformance):
     name: ClassVar[str] = "recorded-store"
     protocol: ClassVar[type[Protocol]] = RecordedStore
 
-    def __init__(self, subject: str, events: Sequence[TraceEvent]) -> None:
+    def __init__(self, subject: str, events: Sequence[Event]) -> None:
         super().__init__(subject, events)
         recorders = {event.node: event.parameters for event in events if event.action == "started" and event.parameters["kind"] == RECORDER}
         self.events = [event for event in events if event.node in recorders]
@@ -70,9 +70,9 @@ class RecordedConformance(Conformance):
         self.bookies = {bookie: place for place, bookie in enumerate(self.recorded)}
         self.whole = bool(self.versions[0].parameters.get("new", self.versions[0].parameters["version"] == 0))
         self.durable = not any(event.parameters.get("deferred_sync") for event in self.events)
-        self.request_of: dict[int, TraceEvent] = {}
+        self.request_of: dict[int, Event] = {}
         """The request to each response, by the number of its event."""
-        self.decided: dict[int, list[TraceEvent]] = defaultdict(list)
+        self.decided: dict[int, list[Event]] = defaultdict(list)
         """Responses that are decided as early as that can be, by the numbers of the events of their requests."""
         self.unasked: set[int] = set()
         self._match()
@@ -99,7 +99,7 @@ class RecordedConformance(Conformance):
 
     def _match(self) -> None:
         """Which response answers which request."""
-        waiting: dict[tuple[Any, ...], deque[TraceEvent]] = defaultdict(deque)
+        waiting: dict[tuple[Any, ...], deque[Event]] = defaultdict(deque)
         for event in self.events:
             if event.subject is None:
                 continue
@@ -170,15 +170,15 @@ class RecordedConformance(Conformance):
         return {str(value): name for name, value in self.b.items()}
 
     @classmethod
-    def is_over(cls, events: Sequence[TraceEvent]) -> bool:
+    def is_over(cls, events: Sequence[Event]) -> bool:
         """See :class:`Conformance`."""
         return any(
             event.action == "metadata_gone" or (event.action == "metadata_seen" and event.parameters["metadata"]["state"] == "CLOSED") for event in events
         )
 
-    def in_order(self) -> Sequence[TraceEvent]:
+    def in_order(self) -> Sequence[Event]:
         """What bookies decide early stands after their requests, and metadata in a line of their own."""
-        ordered: list[TraceEvent] = []
+        ordered: list[Event] = []
         self.place: dict[int, int] = {}
         for event in self.events:
             if event.action in ("metadata_seen", "metadata_gone"):
@@ -190,43 +190,43 @@ class RecordedConformance(Conformance):
             ordered += [msgspec.structs.replace(response, action=DECIDED) for response in self.decided.get(event.seq, ())]
         return ordered
 
-    def steps(self, event: TraceEvent) -> Iterable[Step]:
+    def steps(self, event: Event) -> Iterable[Step]:
         """See :class:`Conformance`."""
         steps = _STEPS.get(event.action)
         return () if steps is None else steps(self, event)
 
     # -- what is about all ledgers -----------------------------------------------------------------------------------
 
-    def _connected(self, event: TraceEvent) -> Iterator[Step]:
+    def _connected(self, event: Event) -> Iterator[Step]:
         if event.seq in self.lives:
             yield Step("bookie_may_start_anew", self._who(event))
 
-    def _redirected(self, event: TraceEvent) -> Iterator[Step]:
+    def _redirected(self, event: Event) -> Iterator[Step]:
         """A bookie that registers anew, while clients are there, may be found by one before it is led to the recorder again."""
         if any(other.action == "connected" for other in self.events[: self._index(event)]):
             yield Step("bookie_may_be_reached_unseen", self._who(event))
 
-    def _index(self, event: TraceEvent) -> int:
+    def _index(self, event: Event) -> int:
         return next(place for place, other in enumerate(self.events) if other.seq == event.seq)
 
-    def _unparsed(self, event: TraceEvent) -> Iterator[Step]:
+    def _unparsed(self, event: Event) -> Iterator[Step]:
         yield Step("bookie_may_be_reached_unseen", self._who(event))
 
-    def _who(self, event: TraceEvent) -> tuple[tuple[str, Value], ...]:
+    def _who(self, event: Event) -> tuple[tuple[str, Value], ...]:
         return (("b", self.b[event.parameters["bookie"]]),)
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
-    def _request(self, event: TraceEvent) -> Iterator[Step]:
+    def _request(self, event: Event) -> Iterator[Step]:
         yield from self._sent(event, arrives=True)
 
-    def _dropped(self, event: TraceEvent) -> Iterator[Step]:
+    def _dropped(self, event: Event) -> Iterator[Step]:
         if event.parameters["direction"] == REQUEST:
             yield from self._sent(event, arrives=False)
         else:
             yield from self._answered(event, heard=False)
 
-    def _sent(self, event: TraceEvent, arrives: bool) -> Iterator[Step]:
+    def _sent(self, event: Event, arrives: bool) -> Iterator[Step]:
         parameters, who, goes = event.parameters, self._who(event), (("arrives", arrives),)
         kind, entry = parameters["kind"], parameters.get("entry")
         if kind == "add":
@@ -242,7 +242,7 @@ class RecordedConformance(Conformance):
 
     # -- responses ---------------------------------------------------------------------------------------------------
 
-    def _decided(self, event: TraceEvent) -> Iterator[Step]:
+    def _decided(self, event: Event) -> Iterator[Step]:
         """What a bookie answers that is as it was as early as its request."""
         parameters, who = event.parameters, self._who(event)
         kind, entry, fence = parameters["kind"], parameters.get("entry"), bool(parameters.get("fence"))
@@ -258,14 +258,14 @@ class RecordedConformance(Conformance):
         elif is_negative and kind in ("read", "batch_read") and not self._waits(event):
             yield Step("bookie_lacks_entry", (*who, ("entry_id", entry), ("fence", fence)))
 
-    def _waits(self, event: TraceEvent) -> bool:
+    def _waits(self, event: Event) -> bool:
         """Whether a response answers a long poll, which is about the LAC."""
         return "previous_lac" in self.request_of[event.seq].parameters
 
-    def _response(self, event: TraceEvent) -> Iterator[Step]:
+    def _response(self, event: Event) -> Iterator[Step]:
         yield from self._answered(event, heard=True)
 
-    def _answered(self, event: TraceEvent, heard: bool) -> Iterator[Step]:
+    def _answered(self, event: Event, heard: bool) -> Iterator[Step]:
         if event.seq in self.unasked:
             yield Step("bookie_confirms_add" if event.parameters["kind"] == "add" else None, receives=("nobody asked", event.seq))
             return
@@ -282,7 +282,7 @@ class RecordedConformance(Conformance):
         elif kind in ("read", "batch_read"):
             yield from self._read_answered(event, heard)
 
-    def _add_answered(self, event: TraceEvent, heard: bool) -> Iterator[Step]:
+    def _add_answered(self, event: Event, heard: bool) -> Iterator[Step]:
         parameters, who = event.parameters, self._who(event)
         if parameters["code"] == "OK":
             about = (("entry_id", parameters["entry"]), ("recovery", bool(parameters.get("recovery"))), ("heard", heard))
@@ -290,7 +290,7 @@ class RecordedConformance(Conformance):
         elif parameters["code"] == "FENCED" and not parameters.get("recovery"):
             yield Step("bookie_refuses_add", who)
 
-    def _read_answered(self, event: TraceEvent, heard: bool) -> Iterator[Step]:
+    def _read_answered(self, event: Event, heard: bool) -> Iterator[Step]:
         parameters, who = event.parameters, self._who(event)
         entry, code, fence = parameters["entry"], Code[parameters["code"]], bool(parameters.get("fence"))
         if fence and says_fenced(code):
@@ -300,7 +300,7 @@ class RecordedConformance(Conformance):
         elif code in NEGATIVES and fence and entry != LAST and heard:
             yield Step("recovery_hears_of_no_entry", (*who, ("entry_id", entry)))
 
-    def _shown(self, event: TraceEvent, who: tuple[tuple[str, Value], ...]) -> Iterator[Step]:
+    def _shown(self, event: Event, who: tuple[tuple[str, Value], ...]) -> Iterator[Step]:
         parameters = event.parameters
         if parameters["kind"] == "batch_read":
             runs = tuple((first, last) for first, last in parameters["entries"])
@@ -316,7 +316,7 @@ class RecordedConformance(Conformance):
 
     # -- metadata ----------------------------------------------------------------------------------------------------
 
-    def _metadata_seen(self, event: TraceEvent) -> Iterator[Step]:
+    def _metadata_seen(self, event: Event) -> Iterator[Step]:
         place, parameters = self.place[event.seq], event.parameters
         metadata, version = parameters["metadata"], parameters["version"]
         told = {
@@ -329,19 +329,19 @@ class RecordedConformance(Conformance):
         }
         yield self._in_line("metadata_written", place, tuple(told.items()))
 
-    def _gone(self, event: TraceEvent) -> Iterator[Step]:
+    def _gone(self, event: Event) -> Iterator[Step]:
         yield self._in_line("ledger_is_deleted", self.place[event.seq])
 
     def _in_line(self, action: str, place: int, parameters: tuple[tuple[str, Value], ...] = ()) -> Step:
         """A version: not before the one but last was seen, since only then it was read which was there when that had been."""
         return Step(action, parameters, receives=("seen", place - 2) if place > 1 else None, sends=(("there", place),))
 
-    def _placed(self, event: TraceEvent) -> Iterator[Step]:
+    def _placed(self, event: Event) -> Iterator[Step]:
         place = self.place[event.seq]
         yield Step(None, receives=("there", place), sends=(("seen", place),))
 
 
-_STEPS: Mapping[str, Callable[[RecordedConformance, TraceEvent], Iterable[Step]]] = {
+_STEPS: Mapping[str, Callable[[RecordedConformance, Event], Iterable[Step]]] = {
     "connected": RecordedConformance._connected,
     "bookie_redirected": RecordedConformance._redirected,
     "unparsed_passed": RecordedConformance._unparsed,
@@ -360,17 +360,17 @@ class AnyStoreConformance(StoreConformance):
     """One ledger in one run, as the processes of the store tell of it themselves, or as it was recorded."""
 
     @classmethod
-    def of(cls, subject: str, events: Sequence[TraceEvent]) -> Conformance:
+    def of(cls, subject: str, events: Sequence[Event]) -> Conformance:
         """See :class:`Conformance`."""
         return RecordedConformance(subject, events) if is_recording(events) else StoreConformance(subject, events)
 
     @classmethod
-    def is_over(cls, events: Sequence[TraceEvent]) -> bool:
+    def is_over(cls, events: Sequence[Event]) -> bool:
         """See :class:`Conformance`."""
         return RecordedConformance.is_over(events) or StoreConformance.is_over(events)
 
 
-def _is_response(event: TraceEvent) -> bool:
+def _is_response(event: Event) -> bool:
     """Whether an event tells what a bookie has answered, whoever heard it."""
     if event.action == "response_passed":
         return event.subject is not None
