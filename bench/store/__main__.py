@@ -136,10 +136,11 @@ def measure_sides(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     medians: list[cells.Cell] = []
     memory: dict[int, Any] = {}
     failures: dict[int, str] = {}
+    settings = {True: given.setting, False: given.java_setting}
     for size in given.size:
         plan = compare.Plan((size,), given.in_flight, given.operation, given.seconds, given.rounds, not given.no_limit)
         sides = [
-            Side(name, folder / f"{size}-{number}", given.setting if KINDS[name][1] == KINDS[OURS][1] else given.java_setting, heap=given.heap)
+            Side(name, folder / f"{size}-{number}", plan.settings | settings[KINDS[name][1] == KINDS[OURS][1]], heap=given.heap)
             for number, name in enumerate(given.side)
         ]
         try:

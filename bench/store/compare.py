@@ -14,6 +14,8 @@ from interop.clients import Ledger
 SIZES = (100, 1024, 65_536)
 IN_FLIGHT = (1, 100, 1000)
 OPERATIONS = ("adds", "reads", "scans")
+LARGE = 1 << 14
+"""Bytes of entries that fill a disk in no time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +28,16 @@ class Plan:
     seconds: float = 4.0
     rounds: int = 3
     limit: bool = True
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Of the bookies of every side: those with large entries look for ledgers that were deleted every few seconds, so that the disk has room."""
+        return {"gcWaitTime": 5_000, "logSizeLimit": 256 << 20} if self.removes else {}
+
+    @property
+    def removes(self) -> bool:
+        """Whether ledgers are deleted as soon as they are measured."""
+        return max(self.sizes) >= LARGE
 
 
 def compare(plan: Plan, sides: Sequence[Side], folder: Path, everything: list[Cell], medians: list[Cell]) -> None:
@@ -62,4 +74,6 @@ def _turn(plan: Plan, side: Side, size: int, in_flight: int) -> list[Cell]:
             reader: Ledger = side.reader(ledger.id, size, in_flight)
             found.append(side.measure(reader, operation, size, in_flight, plan.seconds))
             reader.close()
+    if plan.removes:
+        side.client.call("delete", ledger=ledger.id)
     return found
