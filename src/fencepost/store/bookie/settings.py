@@ -136,7 +136,7 @@ class Settings(RecoverySettings, frozen=True, kw_only=True, rename="camel", forb
         Meta(ge=0, le=1_000, description="milliseconds that an add waits at the most for others, to be made durable with them"),
     ] = msgspec.field(default=_OF_STORAGE["journal_max_group_wait_msec"], name="journalMaxGroupWaitMSec")
     journal_buffered_writes_threshold: Annotated[
-        int, Meta(ge=1, description="bytes of adds that are made durable together, at the most")
+        int, Meta(ge=1, description="bytes of adds that wait for no others to be made durable; of those that have come, up to 8 MiB are made so together")
     ] = _OF_STORAGE["journal_buffered_writes_threshold"]
     journal_buffered_entries_threshold: Annotated[
         int, Meta(ge=1, description="adds that are made durable together, at the most")

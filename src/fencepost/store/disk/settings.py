@@ -50,7 +50,7 @@ class StorageSettings(
     journal_max_group_wait_msec: float = 2
     """The longest that a record waits for others to share its group. It never waits while nothing else is under way."""
     journal_buffered_writes_threshold: int = 512 * 1024
-    """The bytes at which a group is closed."""
+    """The bytes at which a group waits for no other records. Of those that are there it takes up to 8 MiB."""
     journal_buffered_entries_threshold: int = 20_000
     """The records at which a group is closed."""
     journal_max_size_mb: int = 2048

@@ -45,6 +45,8 @@ REST = 0.05
 """Seconds without a record after which the journal gets the empty group that proves the last one to be durable."""
 
 
+GROUP = 8 * MIB
+"""Bytes of a group of the journal at the most. Large entries that came together are synced together."""
 _SLICE = 0.0002
 
 
@@ -462,7 +464,7 @@ class Storage:
     def _write_queued(self, queue: list[tuple[int, Record | EntryRows | Checkpoint]]) -> None:
         """Write records in as few groups as may be, and go on in a new file where a checkpoint begins."""
         settings = self.settings
-        most_bytes = settings.journal_buffered_writes_threshold
+        most_bytes = max(GROUP, settings.journal_buffered_writes_threshold)
         most_records = settings.journal_buffered_entries_threshold
         journals_adds = settings.journal_write_data
         group: list[Part] = []
