@@ -21,8 +21,8 @@ from fencepost.store.rules.metadata import LedgerMetadata
 from fencepost.store.rules.quorums import is_in_write_set
 from fencepost.store.rules.replication import replaceable, replacement, sources, span, waits_for_end, with_replacement
 
-AT_ONCE = 100
-"""Entries that are copied at once."""
+AT_ONCE = 32
+"""Entries that are copied at once: few, so that a bookie which is repaired answers others in between."""
 
 
 def belonging_of_fragment(metadata: LedgerMetadata, fragment: int, bookie: str) -> NDArray[np.int64]:
@@ -88,10 +88,21 @@ class Copier:
     ) -> int:
         """Get entries from the bookies of their write sets ``without`` one, and ``put`` each: its id, its LAC and its
         body. Gives how many could not be had."""
-        lacking = 0
-        for first in range(0, len(entries), self.at_once):
-            some = (self._copy(int(entry_id), without, put) for entry_id in entries[first : first + self.at_once])
-            lacking += (await asyncio.gather(*some)).count(False)
+        left = iter(entries.tolist())
+
+        async def copy_on() -> int:
+            lacking = 0
+            for entry_id in left:
+                lacking += not await self._copy(entry_id, without, put)
+            return lacking
+
+        tasks = [asyncio.create_task(copy_on()) for _ in range(min(self.at_once, len(entries)))]
+        try:
+            lacking = sum(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         self.copied.lacking += lacking
         return lacking
 
