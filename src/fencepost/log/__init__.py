@@ -1,0 +1,1 @@
+"""One log of many ledgers: ``store.log(name)`` gives its handle, see :class:`fencepost.log.log.Log`."""
