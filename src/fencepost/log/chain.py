@@ -1,0 +1,177 @@
+"""The list of the ledgers of a log, as it stands in the metadata service: a value, and its bytes.
+
+The bytes, where a number is in seven bits a byte, the lowest first, and a difference is folded so that small negative ones are small too:
+
+=========  ==============================================================================
+bytes      what
+=========  ==============================================================================
+1          the format: 1
+1          flags: bit 0 is set if the log is sealed, the others are 0
+number     how many ledgers were trimmed
+number     how many settings there are, and of each:
+number     the length of its name, and the name in UTF-8
+number     the length of its value, and the value
+number     how many ledgers there are, and of each:
+difference of its id to that of the ledger before it, of the first to 0
+difference of its time to that of the ledger before it, of the first to 0
+=========  ==============================================================================
+"""
+
+from __future__ import annotations
+
+from fencepost.log.errors import LogFormatError
+from fencepost.log.position import LARGEST, Position
+from fencepost.spec.values import Record
+from fencepost.store.wire.varint import varint
+
+FORMAT = 1
+SEALED = 1
+"""The flag of a log that is sealed."""
+
+
+class Link(Record):
+    """A ledger of a log, and when it was created, in milliseconds since 1970: not before the ledger ahead of it."""
+
+    ledger: int
+    created: int
+
+
+class Chain(Record):
+    """The ledgers of a log in their order, the oldest first. Only the last one is ever open.
+
+    ``trimmed``: how many ledgers were taken from the front in the life of the log. ``sealed``: the log gets no more ledgers, and its last
+    one is closed. ``settings``: names with values that whoever has created the log gave, sorted by name.
+    """
+
+    links: tuple[Link, ...] = ()
+    trimmed: int = 0
+    sealed: bool = False
+    settings: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def last(self) -> int | None:
+        """The last ledger; None if there is none."""
+        return self.links[-1].ledger if self.links else None
+
+    @property
+    def length(self) -> int:
+        """How many ledgers the log has ever had."""
+        return self.trimmed + len(self.links)
+
+    def index(self, ledger: int) -> int | None:
+        """The place of a ledger in ``links``; None if it is not there."""
+        return next((index for index, link in enumerate(self.links) if link.ledger == ledger), None)
+
+    def place(self, position: Position) -> tuple[int, int] | None:
+        """What positions of this log are ordered by, and stays the same while it is trimmed; None if the ledger is not in the log."""
+        index = self.index(position.ledger)
+        return None if index is None else (self.trimmed + index, position.entry)
+
+    def appended(self, ledger: int, created: int) -> Chain:
+        """The chain with another ledger at its end. Its time is that of the ledger ahead of it if the clock is behind."""
+        earliest = self.links[-1].created if self.links else 0
+        return self.replace(links=(*self.links, Link(ledger, max(created, earliest))))
+
+    def without_first(self, count: int) -> Chain:
+        """The chain without its oldest ledgers, but never without the last one."""
+        count = max(0, min(count, len(self.links) - 1))
+        return self.replace(links=self.links[count:], trimmed=self.trimmed + count)
+
+    def as_sealed(self) -> Chain:
+        """The chain that gets no more ledgers."""
+        return self.replace(sealed=True)
+
+
+def bytes_of(chain: Chain) -> bytes:
+    """The bytes of a chain. Ledgers with neighbouring ids that are made some seconds apart take five bytes each or less."""
+    parts = [bytes((FORMAT, SEALED if chain.sealed else 0)), varint(chain.trimmed), varint(len(chain.settings))]
+    for name, value in chain.settings:
+        encoded = name.encode()
+        parts += (varint(len(encoded)), encoded, varint(len(value)), value)
+    parts.append(varint(len(chain.links)))
+    ledger = created = 0
+    for link in chain.links:
+        parts += (varint(_folded(link.ledger - ledger)), varint(_folded(link.created - created)))
+        ledger, created = link.ledger, link.created
+    return b"".join(parts)
+
+
+def chain_of(data: bytes) -> Chain:
+    """The chain that bytes hold. Raises :class:`LogFormatError` if there is none in them, whatever they are."""
+    if len(data) < 2 or data[0] != FORMAT:
+        raise LogFormatError(
+            f"the ledgers of a log are listed in format {FORMAT}, not {data[0] if data else 'in no bytes'}"
+        )
+    if data[1] & ~SEALED:
+        raise LogFormatError(f"the list of the ledgers of a log has flags that are not known: {data[1]:#04x}")
+    trimmed, at = _number(data, 2)
+    count, at = _number(data, at)
+    settings: list[tuple[str, bytes]] = []
+    for _ in range(_fitting(data, at, count)):
+        name, at = _some(data, at)
+        value, at = _some(data, at)
+        try:
+            settings.append((name.decode(), value))
+        except UnicodeDecodeError:
+            raise LogFormatError(
+                "the list of the ledgers of a log has a setting of which the name is not UTF-8"
+            ) from None
+    if settings != sorted(dict(settings).items()):
+        raise LogFormatError("the list of the ledgers of a log has settings twice or out of order")
+    count, at = _number(data, at)
+    links: list[Link] = []
+    ledger = created = 0
+    for _ in range(_fitting(data, at, count)):
+        difference, at = _number(data, at)
+        ledger += _unfolded(difference)
+        difference, at = _number(data, at)
+        later = _unfolded(difference)
+        created += later
+        if not 0 <= ledger <= LARGEST or later < 0 or created > LARGEST:
+            raise LogFormatError(
+                f"the list of the ledgers of a log has one of which the id or the time can not be: {ledger}, {created}"
+            )
+        links.append(Link(ledger, created))
+    if at != len(data):
+        raise LogFormatError(f"the list of the ledgers of a log goes on after its end, with {len(data) - at} bytes")
+    if len({link.ledger for link in links}) != len(links):
+        raise LogFormatError("the list of the ledgers of a log has a ledger twice")
+    return Chain(tuple(links), trimmed, bool(data[1] & SEALED), tuple(settings))
+
+
+def _folded(difference: int) -> int:
+    return difference << 1 if difference >= 0 else (-difference << 1) - 1
+
+
+def _unfolded(number: int) -> int:
+    return -(number + 1 >> 1) if number & 1 else number >> 1
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """A number of up to 64 bits, and where the bytes go on."""
+    number = shift = 0
+    while True:
+        if at >= len(data):
+            raise LogFormatError("the list of the ledgers of a log ends too early")
+        byte = data[at]
+        at += 1
+        number |= (byte & 127) << shift
+        if number >> 64 or shift > 63:
+            raise LogFormatError("the list of the ledgers of a log has a number of more than 64 bits")
+        if byte < 128:
+            return number, at
+        shift += 7
+
+
+def _fitting(data: bytes, at: int, count: int) -> int:
+    """A count of what takes two bytes each at least, if there are so many."""
+    if count * 2 > len(data) - at:
+        raise LogFormatError("the list of the ledgers of a log ends too early")
+    return count
+
+
+def _some(data: bytes, at: int) -> tuple[bytes, int]:
+    length, at = _number(data, at)
+    if length > len(data) - at:
+        raise LogFormatError("the list of the ledgers of a log ends too early")
+    return data[at : at + length], at + length
