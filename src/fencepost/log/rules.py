@@ -21,8 +21,7 @@ class Protections(Record):
     ``updates_are_conditional``: the chain is replaced only if nobody else has changed it. ``rivals_prevail``: a leader that finds the ledger of
     another at the end of the chain steps down. ``unanswered_is_looked_up``: an update of the chain without an answer is not taken for done.
     ``last_entry_decides``: after a ledger was closed, what is in it counts as appended, and only the rest is written again.
-    ``order_is_kept``: what has to be written again comes ahead of what was not written yet. ``seal_is_final``: nothing is appended to the chain of a log
-    that is sealed.
+    ``seal_is_final``: nothing is appended to the chain of a log that is sealed.
     """
 
     last_ledger_is_closed: bool = True
@@ -32,7 +31,6 @@ class Protections(Record):
     rivals_prevail: bool = True
     unanswered_is_looked_up: bool = True
     last_entry_decides: bool = True
-    order_is_kept: bool = True
     seal_is_final: bool = True
 
 
@@ -145,11 +143,6 @@ def appended_by(closed_at: int, written: int, acknowledged: int, protections: Pr
     return min(closed_at + 1, written) if protections.last_entry_decides else acknowledged
 
 
-def comes_first(again: int, protections: Protections = ALL) -> bool:
-    """Whether entries that have to be written again, if there are any, are written ahead of new ones."""
-    return again > 0 and protections.order_is_kept
-
-
 class Failure(enum.Enum):
     """Why a leader can not write to its ledger any more."""
 
@@ -172,7 +165,7 @@ def after_failure(failure: Failure) -> After:
 
 
 class Limits(Record):
-    """When a leader rolls over to the next ledger: ``entries``, ``size`` in bytes, ``age`` in microseconds; 0: never for that."""
+    """When a leader rolls over to the next ledger: ``entries``, ``size`` in bytes, ``age`` in microseconds since its first entry; 0: never for that."""
 
     entries: int = 0
     size: int = 0

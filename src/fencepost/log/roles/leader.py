@@ -1,0 +1,633 @@
+"""The writer of a log: on its way from being elected to an open ledger, and while it leads.
+
+Its states are those of `ledger-chaining`. It reads the chain, closes the last ledger whoever has written it, creates one, puts it at the end of
+the chain on condition of the version that it has seen, and only then writes to it. It rolls over to another ledger when its own is large or old
+enough, or takes no entries any more. An election tells nobody: another writer may believe that it leads, and this one finds out by what is
+refused to it.
+
+Appends are known by their numbers, from 0 on in the order in which they came; the data are the driver's. They wait while there is no open ledger,
+up to a limit, and are written and acknowledged in their order. An append that is in no ledger that was closed is written again to the next one.
+So every one is acknowledged once, with its position, or fails once: then it is certain that it is not in the log, or not known.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from fencepost.log.chain import Chain
+from fencepost.log.position import Position
+from fencepost.log.rules import (
+    ALL,
+    After,
+    Failure,
+    Limits,
+    Protections,
+    Status,
+    Update,
+    after_closing,
+    after_failure,
+    after_reading,
+    after_update,
+    appended_by,
+    has_room,
+    is_full,
+    may_write,
+    takes_unanswered_for_done,
+)
+from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired
+
+_AGAIN = "again"
+_BEGIN = "begin"
+_AGE = "age"
+
+Handler = Any
+
+
+class LeaderSettings(msgspec.Struct, frozen=True):
+    """How a log is written. Times are in microseconds.
+
+    ``limits``: when the leader rolls over. ``most_appends`` and ``most_bytes``: of appends that are not acknowledged, at most. ``pause``: after
+    which what failed is tried again, and a leader that stepped down begins again if it is elected still.
+    """
+
+    limits: Limits = Limits()
+    most_appends: int = 10_000
+    most_bytes: int = 64 * 1024 * 1024
+    pause: int = 100_000
+
+
+class Reason(enum.Enum):
+    """Why an append failed, or a leader stepped down."""
+
+    FENCED = "fenced"
+    """Another writer closes its ledger, or has."""
+    RIVAL = "rival"
+    """Another writer has put a ledger at the end of the chain."""
+    NOT_ELECTED = "not elected"
+    """Another one is elected, or the session is over by which this one was."""
+    SEALED = "sealed"
+    NO_LOG = "no log"
+    """The log was deleted."""
+    CLOSED = "closed"
+    """The writer was asked to end."""
+    NO_ROOM = "no room"
+    """More appends wait than may."""
+
+
+FINAL = (Reason.SEALED, Reason.NO_LOG, Reason.CLOSED)
+"""Reasons after which the writer does nothing more."""
+
+
+# -- events -----------------------------------------------------------------------------------------------------------
+
+
+class Elected(Event, frozen=True, gc=False):
+    """The metadata service has elected this writer."""
+
+
+class NotElected(Event, frozen=True, gc=False):
+    """It is not elected any more, or can not know: its session is over."""
+
+
+class Append(Event, frozen=True, gc=False):
+    """Entries of so many bytes are to be appended. They get the numbers from :attr:`Leader.appended` on, unless they are :class:`Refused`. Ask
+    :meth:`Leader.has_room` before."""
+
+    sizes: Sequence[int]
+
+
+class RollOver(Event, frozen=True, gc=False):
+    """The ledger is to be closed when what is under way is acknowledged, and another to follow. Nothing happens if nothing was written to it."""
+
+
+class Seal(Event, frozen=True, gc=False):
+    """The log is to end behind what was appended so far; a :class:`SteppedDown` comes of it, ``SEALED``. Appends after it fail."""
+
+
+class Close(Event, frozen=True, gc=False):
+    """The writer is to end once what was appended so far is acknowledged, with its ledger closed; a :class:`SteppedDown` comes of it, whatever the
+    reason. Appends of one that does not believe that it leads fail at once."""
+
+
+class ChainRead(Event, frozen=True, gc=False):
+    """The chain and its version (OK); ``NO_LEDGER``: there is no such log; ``UNKNOWN``: the metadata can not be read now."""
+
+    txn: int
+    outcome: Outcome
+    chain: Chain = Chain()
+    version: int = -1
+
+
+class ChainWritten(Event, frozen=True, gc=False):
+    """The chain was replaced, and has this version (OK); ``BAD_VERSION``: it was not; ``NO_LEDGER``: there is no such log; ``UNKNOWN``: not known."""
+
+    txn: int
+    outcome: Outcome
+    version: int = -1
+
+
+class LedgerCreated(Event, frozen=True, gc=False):
+    """A ledger was created at a time in milliseconds since 1970; None: that is not possible now."""
+
+    txn: int
+    ledger: int | None
+    created: int = 0
+
+
+class Closing(enum.Enum):
+    """How the closing of a ledger ended."""
+
+    CLOSED = "closed"
+    BY_ANOTHER = "by another"
+    """The writer's own ledger was closed by another, or is in recovery."""
+    FAILED = "failed"
+    """It is not possible now."""
+    GONE = "gone"
+    """There is no such ledger: it was deleted."""
+
+
+class LedgerClosed(Event, frozen=True, gc=False):
+    """What came of :class:`CloseLedger`; the last entry of a closed ledger, -1 if it is empty, None if that is not known."""
+
+    txn: int
+    closing: Closing
+    last_entry: int | None = None
+
+
+class Confirmed(Event, frozen=True, gc=False):
+    """The entries of a ledger are confirmed up to this one."""
+
+    ledger: int
+    entry: int
+
+
+class WriteFailed(Event, frozen=True, gc=False):
+    """The ledger takes no entries any more."""
+
+    ledger: int
+    failure: Failure
+
+
+# -- effects ----------------------------------------------------------------------------------------------------------
+
+
+class ReadChain(Effect, frozen=True, gc=False):
+    """Read the chain; a :class:`ChainRead` comes back."""
+
+    txn: int
+
+
+class WriteChain(Effect, frozen=True, gc=False):
+    """Replace the chain if its version is still this one; a :class:`ChainWritten` comes back."""
+
+    txn: int
+    chain: Chain
+    version: int
+
+
+class CreateLedger(Effect, frozen=True, gc=False):
+    """Create a ledger to write to; a :class:`LedgerCreated` comes back."""
+
+    txn: int
+
+
+class CloseLedger(Effect, frozen=True, gc=False):
+    """Close a ledger; a :class:`LedgerClosed` comes back.
+
+    ``is_own``: it is the writer's that is open: its handle closes it, or, if that fails for another reason than that it is another's now, a
+    recovery does. Else a recovery closes it, which leaves a ledger that is closed as it is.
+    """
+
+    txn: int
+    ledger: int
+    is_own: bool
+
+
+class Abandon(Effect, frozen=True, gc=False):
+    """Do nothing more with a ledger that this writer has created: another one closes it."""
+
+    ledger: int
+
+
+class DeleteLedger(Effect, frozen=True, gc=False):
+    """Delete a ledger that this writer has created, and that never came into the chain. Nobody waits for it."""
+
+    ledger: int
+
+
+class Write(Effect, frozen=True, gc=False):
+    """Add the appends with the numbers from ``first`` on, ``count`` of them, to a ledger, in this order; :class:`Confirmed` come back."""
+
+    ledger: int
+    first: int
+    count: int
+
+
+class Acknowledged(Effect, frozen=True, gc=False):
+    """The appends with the numbers from ``first`` on, ``count`` of them, are in the log: the first at ``position``, each entry after the other."""
+
+    first: int
+    count: int
+    position: Position
+
+
+class Failed(Effect, frozen=True, gc=False):
+    """The appends with the numbers from ``first`` on, ``count`` of them, failed. ``is_known``: they are not in the log; else they may be."""
+
+    first: int
+    count: int
+    reason: Reason
+    is_known: bool
+
+
+class Refused(Effect, frozen=True, gc=False):
+    """The appends that were just given are not taken, and have no numbers: they are not in the log."""
+
+    reason: Reason
+
+
+class Leads(Effect, frozen=True, gc=False):
+    """The writer has an open ledger, which is the last one of this chain."""
+
+    chain: Chain
+
+
+class SteppedDown(Effect, frozen=True, gc=False):
+    """The writer does not lead any more. Unless :attr:`Leader.ended` says that it has ended, it begins again if it is elected still, or is again."""
+
+    reason: Reason
+
+
+# -- the writer -------------------------------------------------------------------------------------------------------
+
+
+class Leader:
+    """The writer of one log.
+
+    Appends have consecutive numbers: ``acknowledged`` of them are answered, ``written`` are in a ledger or on their way there, and there are
+    ``appended``.
+    """
+
+    def __init__(self, settings: LeaderSettings, protections: Protections = ALL) -> None:
+        self.settings = settings
+        self.protections = protections
+        self.status = Status.WAITING
+        self.is_elected = False
+        self.ended: Reason | None = None
+        """Why the writer does nothing more."""
+        self.last_wish: Reason | None = None
+        """``SEALED`` or ``CLOSED``: what it is to end with."""
+        self.chain = Chain()
+        self.version = -1
+        self.ledger: int | None = None
+        """The ledger that it has created and not closed."""
+        self.created = 0
+        self.base = 0
+        """The number of the append that is entry 0 of the ledger."""
+        self.ledger_size = 0
+        self.begun = 0
+        """When its first entry was written."""
+        self.is_rolling = False
+        self.acknowledged = self.written = self.appended = 0
+        self.bytes = 0
+        self._under_way: deque[int] = deque()
+        """The sizes of the entries that are written and not acknowledged."""
+        self._waiting: deque[int] = deque()
+        """Those of the ones that are not written."""
+        self._txn = 0
+        self._retries: Handler = None
+        """What is tried again when the timer fires."""
+
+    # -- what is asked of it ------------------------------------------------------------------------------------------
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many appends wait or are under way."""
+        return self.appended - self.acknowledged
+
+    def has_room(self, size: int, count: int = 1) -> bool:
+        """Whether ``count`` more appends of ``size`` bytes together are taken now."""
+        settings = self.settings
+        return has_room(self.unacknowledged + count, self.bytes + size, settings.most_appends, settings.most_bytes)
+
+    def receive(self, event: Event, now: int) -> list[Effect]:
+        """Take an event; what is to be done about it."""
+        effects: list[Effect] = []
+        _EVENTS[type(event)](self, event, now, effects)
+        return effects
+
+    def _next(self) -> int:
+        self._txn += 1
+        return self._txn
+
+    # -- being leader -------------------------------------------------------------------------------------------------
+
+    def _elected(self, event: Elected, now: int, effects: list[Effect]) -> None:
+        self.is_elected = True
+        if self.status is Status.WAITING and self.ended is None:
+            self._begin(effects)
+
+    def _not_elected(self, event: NotElected, now: int, effects: list[Effect]) -> None:
+        self.is_elected = False
+        if self.status is not Status.WAITING:
+            self._step_down(effects, Reason.NOT_ELECTED)
+
+    def _begin(self, effects: list[Effect]) -> None:
+        self.status = Status.GET_MD_FOR_CLOSING
+        effects.append(ReadChain(self._next()))
+
+    def _step_down(self, effects: list[Effect], reason: Reason, closed_at: int | None = None) -> None:
+        """Go back to waiting; what is not acknowledged fails. ``closed_at``: the last entry of the own ledger, if another has closed it."""
+        if closed_at is not None:
+            self._settle(effects, closed_at)
+        if self.ledger is not None:
+            effects.append(Abandon(self.ledger))
+        first, written, appended = self.acknowledged, self.written, self.appended
+        self.acknowledged = self.written = appended
+        self._under_way.clear()
+        self._waiting.clear()
+        self.bytes = 0
+        self.ledger = None
+        self.is_rolling = False
+        self.status = Status.WAITING
+        self._next()  # what is still to be answered makes no difference
+        if first < written:
+            effects.append(Failed(first, written - first, reason, is_known=False))
+        if written < appended:
+            effects.append(Failed(written, appended - written, reason, is_known=True))
+        if reason in FINAL:
+            self.ended = reason
+        effects.append(SteppedDown(reason))
+        if self.last_wish is Reason.CLOSED and self.ended is None:
+            self.ended = Reason.CLOSED
+        elif self.ended is None and self.is_elected:
+            effects.append(SetTimer((_BEGIN, self._txn), self.settings.pause, self.settings.pause))
+
+    def _try_again(self, effects: list[Effect], what: Handler) -> None:
+        self._retries = what
+        effects.append(SetTimer((_AGAIN, self._next()), self.settings.pause, self.settings.pause))
+
+    def _fired(self, event: TimerFired, now: int, effects: list[Effect]) -> None:
+        kind, number = event.key
+        if kind == _AGE:
+            if number == self.ledger:
+                self._consider_rolling(now, effects)
+        elif number == self._txn:
+            if kind == _AGAIN:
+                self._retries(effects)
+            elif self.is_elected and self.ended is None:
+                self._begin(effects)
+
+    # -- closing the last ledger --------------------------------------------------------------------------------------
+
+    def _chain_read(self, event: ChainRead, now: int, effects: list[Effect]) -> None:
+        if event.txn != self._txn:
+            return
+        if event.outcome is Outcome.NO_LEDGER:
+            self._step_down(effects, Reason.NO_LOG)
+        elif event.outcome is not Outcome.OK:
+            self._try_again(effects, self._read_again)
+        elif self.status is Status.LOOK_UP_CHAIN:
+            self._looked_up(event, now, effects)
+        else:
+            self.chain, self.version = event.chain, event.version
+            step = after_reading(self.chain, self._seals, self.protections)
+            if step is None:
+                self._step_down(effects, Reason.SEALED)
+            elif step is Status.CLOSE_LAST_LEDGER:
+                self.status = step
+                self._close_last(effects)
+            else:
+                self._go_on(step, now, effects)
+
+    def _read_again(self, effects: list[Effect]) -> None:
+        effects.append(ReadChain(self._next()))
+
+    @property
+    def _seals(self) -> bool:
+        """Whether nothing is left to be written before the log is sealed."""
+        return self.last_wish is Reason.SEALED and not self.unacknowledged
+
+    def _close_last(self, effects: list[Effect]) -> None:
+        assert self.chain.last is not None
+        effects.append(CloseLedger(self._next(), self.chain.last, is_own=False))
+
+    def _ledger_closed(self, event: LedgerClosed, now: int, effects: list[Effect]) -> None:
+        if event.txn != self._txn:
+            return
+        is_own = self.status is Status.CLOSE_OWN_LEDGER
+        if event.closing is Closing.FAILED:
+            self._try_again(effects, self._close_own if is_own else self._close_last)
+        elif event.closing is Closing.BY_ANOTHER or (event.closing is Closing.GONE and is_own):
+            self._step_down(effects, Reason.FENCED, event.last_entry)
+        else:  # closed; or deleted by hand, so that there is nothing to close
+            if is_own:
+                assert event.last_entry is not None
+                self._settle(effects, event.last_entry)
+                self.ledger = None
+                self.is_rolling = False
+            self._go_on(after_closing(self._seals), now, effects)
+
+    def _go_on(self, step: Status, now: int, effects: list[Effect]) -> None:
+        """No ledger is open: create one, or seal the log, or end if that is all that is wished for."""
+        if self.last_wish is Reason.CLOSED and not self.unacknowledged:
+            self._step_down(effects, Reason.CLOSED)
+            return
+        self.status = step
+        if step is Status.PENDING_CREATE_LEDGER:
+            self._create(effects)
+        else:
+            self._update(effects)
+
+    # -- chaining a new one -------------------------------------------------------------------------------------------
+
+    def _create(self, effects: list[Effect]) -> None:
+        effects.append(CreateLedger(self._next()))
+
+    def _ledger_created(self, event: LedgerCreated, now: int, effects: list[Effect]) -> None:
+        if event.txn != self._txn:
+            if event.ledger is not None:
+                effects.append(DeleteLedger(event.ledger))
+        elif event.ledger is None:
+            self._try_again(effects, self._create)
+        else:
+            self.ledger, self.created = event.ledger, event.created
+            self.base, self.ledger_size, self.begun = self.written, 0, now
+            self.status = Status.PENDING_APPEND_LEDGER
+            self._update(effects)
+            self._write(now, effects)
+
+    def _update(self, effects: list[Effect]) -> None:
+        """Put the new ledger at the end of the chain, or seal it if there is none."""
+        updated = self.chain.as_sealed() if self.ledger is None else self.chain.appended(self.ledger, self.created)
+        effects.append(WriteChain(self._next(), updated, self.version))
+
+    def _chain_written(self, event: ChainWritten, now: int, effects: list[Effect]) -> None:
+        if event.txn != self._txn:
+            return
+        if event.outcome is Outcome.OK:
+            updated = self.chain.as_sealed() if self.ledger is None else self.chain.appended(self.ledger, self.created)
+            self._updated(updated, event.version, now, effects)
+        elif event.outcome is Outcome.NO_LEDGER:
+            self._step_down(effects, Reason.NO_LOG)
+        elif event.outcome is Outcome.UNKNOWN and takes_unanswered_for_done(self.protections):
+            updated = self.chain.as_sealed() if self.ledger is None else self.chain.appended(self.ledger, self.created)
+            self._updated(updated, self.version + 1, now, effects)
+        else:
+            self.status = Status.LOOK_UP_CHAIN
+            self._read_again(effects)
+
+    def _looked_up(self, event: ChainRead, now: int, effects: list[Effect]) -> None:
+        update = after_update(self.chain, self.ledger, event.chain, self.protections)
+        if update is Update.DONE:
+            self._updated(event.chain, event.version, now, effects)
+        elif update is Update.TRY_AGAIN:
+            self.chain, self.version = event.chain, event.version
+            self.status = Status.PENDING_APPEND_LEDGER
+            self._update(effects)
+        else:
+            if self.ledger is not None and event.chain.index(self.ledger) is None:
+                effects += (Abandon(self.ledger), DeleteLedger(self.ledger))
+                self.ledger = None
+            self._step_down(effects, Reason.SEALED if update is Update.SEALED else Reason.RIVAL)
+
+    def _updated(self, chain: Chain, version: int, now: int, effects: list[Effect]) -> None:
+        self.chain, self.version = chain, version
+        if self.ledger is None:
+            self._step_down(effects, Reason.SEALED)
+            return
+        self.status = Status.HAS_OPEN_LEDGER
+        effects.append(Leads(chain))
+        self._write(now, effects)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def _append(self, event: Append, now: int, effects: list[Effect]) -> None:
+        count = len(event.sizes)
+        size = sum(event.sizes)
+        why = self.ended or self.last_wish
+        if why is None and not self.has_room(size, count):
+            why = Reason.NO_ROOM
+        if why is not None:
+            effects.append(Refused(why))
+            return
+        self.appended += count
+        self.bytes += size
+        self._waiting += event.sizes
+        self._write(now, effects)
+
+    def _write(self, now: int, effects: list[Effect]) -> None:
+        """Write what waits, if that may be, as far as the ledger has room for it, and roll over when it has not."""
+        if self.ledger is None or self.is_rolling or not may_write(self.status, self.protections):
+            return
+        limits, count = self.settings.limits, 0
+        entries = self.written - self.base
+        if not entries:
+            self.begun = now
+        for size in self._waiting:
+            if is_full(limits, entries + count, self.ledger_size, now - self.begun):
+                break
+            count += 1
+            self.ledger_size += size
+        if count:
+            effects.append(Write(self.ledger, self.written, count))
+            if limits.age and not entries:
+                effects.append(SetTimer((_AGE, self.ledger), limits.age))
+            self._under_way += islice(self._waiting, count)
+            for _ in range(count):
+                self._waiting.popleft()
+            self.written += count
+        self._consider_rolling(now, effects)
+
+    def _consider_rolling(self, now: int, effects: list[Effect]) -> None:
+        if self.status is not Status.HAS_OPEN_LEDGER:
+            return
+        if not self.is_rolling:
+            is_last = self.last_wish is not None and not self._waiting
+            entries = self.written - self.base
+            self.is_rolling = is_last or is_full(self.settings.limits, entries, self.ledger_size, now - self.begun)
+        if self.is_rolling and self.written == self.acknowledged:
+            self.status = Status.CLOSE_OWN_LEDGER
+            self._close_own(effects)
+
+    def _close_own(self, effects: list[Effect]) -> None:
+        assert self.ledger is not None
+        effects.append(CloseLedger(self._next(), self.ledger, is_own=True))
+
+    def _confirmed(self, event: Confirmed, now: int, effects: list[Effect]) -> None:
+        if event.ledger != self.ledger:
+            return
+        self._acknowledge(effects, self.base + event.entry + 1)
+        self._consider_rolling(now, effects)
+
+    def _acknowledge(self, effects: list[Effect], up_to: int) -> None:
+        count = up_to - self.acknowledged
+        if count > 0:
+            assert self.ledger is not None
+            effects.append(Acknowledged(self.acknowledged, count, Position(self.ledger, self.acknowledged - self.base)))
+            self.acknowledged = up_to
+            for _ in range(count):
+                self.bytes -= self._under_way.popleft()
+
+    def _settle(self, effects: list[Effect], closed_at: int) -> None:
+        """The own ledger is closed: what is in it is acknowledged, the rest waits again, ahead of what was not written yet."""
+        written, acknowledged = self.written - self.base, self.acknowledged - self.base
+        there = appended_by(closed_at, written, acknowledged, self.protections)
+        self._acknowledge(effects, self.base + there)
+        self._waiting.extendleft(reversed(self._under_way))
+        self._under_way.clear()
+        self.written = self.acknowledged
+
+    def _write_failed(self, event: WriteFailed, now: int, effects: list[Effect]) -> None:
+        if event.ledger != self.ledger or self.status is Status.CLOSE_OWN_LEDGER:
+            return
+        if after_failure(event.failure) is After.STEP_DOWN:
+            self._step_down(effects, Reason.FENCED)
+        elif self.status is Status.HAS_OPEN_LEDGER:
+            self.is_rolling = True
+            self.status = Status.CLOSE_OWN_LEDGER
+            self._close_own(effects)
+
+    # -- rolling over, sealing and ending -----------------------------------------------------------------------------
+
+    def _roll_over(self, event: RollOver, now: int, effects: list[Effect]) -> None:
+        if self.status is Status.HAS_OPEN_LEDGER and self.written > self.base:
+            self.is_rolling = True
+            self._consider_rolling(now, effects)
+
+    def _seal(self, event: Seal, now: int, effects: list[Effect]) -> None:
+        if self.ended is None:
+            self.last_wish = Reason.SEALED
+            self._consider_rolling(now, effects)
+
+    def _close(self, event: Close, now: int, effects: list[Effect]) -> None:
+        if self.ended is not None:
+            return
+        self.last_wish = Reason.CLOSED
+        if self.status is Status.WAITING or (self.ledger is None and not self.unacknowledged):
+            self._step_down(effects, Reason.CLOSED)
+        else:
+            self._consider_rolling(now, effects)
+
+
+_EVENTS: dict[type[Event], Handler] = {
+    Elected: Leader._elected,
+    NotElected: Leader._not_elected,
+    Append: Leader._append,
+    RollOver: Leader._roll_over,
+    Seal: Leader._seal,
+    Close: Leader._close,
+    ChainRead: Leader._chain_read,
+    ChainWritten: Leader._chain_written,
+    LedgerCreated: Leader._ledger_created,
+    LedgerClosed: Leader._ledger_closed,
+    Confirmed: Leader._confirmed,
+    WriteFailed: Leader._write_failed,
+    TimerFired: Leader._fired,
+}
