@@ -110,6 +110,14 @@ def after_update(seen: Chain, ledger: int | None, found: Chain, protections: Pro
     return Update.TRY_AGAIN
 
 
+def never_chained(seen: Chain, ledger: int, found: Chain) -> bool:
+    """Whether a ledger that was to follow the chain ``seen`` has never been in the chain, given that another update was made: so that it can be deleted.
+
+    It would have come at the place ``seen.length``, so it is known if that was not trimmed. An update that is still to come is refused.
+    """
+    return found.index(ledger) is None and found.trimmed <= seen.length
+
+
 def takes_unanswered_for_done(protections: Protections = ALL) -> bool:
     """Whether a leader goes on without looking when the update of the chain was not answered."""
     return not protections.unanswered_is_looked_up
@@ -189,6 +197,13 @@ class Onward(enum.Enum):
     """The log is sealed."""
     TRIMMED = "trimmed"
     """The ledger is not in the log any more, so that nobody can say what followed it."""
+
+
+def first_of(chain: Chain) -> int | Onward:
+    """The ledger in which a reader of all that is not trimmed begins."""
+    if chain.links:
+        return chain.links[0].ledger
+    return Onward.END if chain.sealed else Onward.WAIT
 
 
 def follows(chain: Chain, ledger: int) -> int | Onward:

@@ -38,6 +38,7 @@ from fencepost.log.rules import (
     has_room,
     is_full,
     may_write,
+    never_chained,
     takes_unanswered_for_done,
 )
 from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired
@@ -492,7 +493,7 @@ class Leader:
             self.status = Status.PENDING_APPEND_LEDGER
             self._update(effects)
         else:
-            if self.ledger is not None and event.chain.index(self.ledger) is None:
+            if self.ledger is not None and never_chained(self.chain, self.ledger, event.chain):
                 effects += (Abandon(self.ledger), DeleteLedger(self.ledger))
                 self.ledger = None
             self._step_down(effects, Reason.SEALED if update is Update.SEALED else Reason.RIVAL)

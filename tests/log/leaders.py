@@ -1,0 +1,496 @@
+"""Leaders of one log in a world that one seed makes: stand-in ledgers and metadata, late and lost answers, crashes, pauses and elections.
+
+Whatever happens, what was acknowledged is in the log once, where it was said to be, and in order; what is said not to be in it is not; and when
+the faults are over, the writer that is elected gets to append. :class:`Broken` says what is not so.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count, pairwise
+
+from fencepost.log.chain import Chain, bytes_of, chain_of
+from fencepost.log.position import Position
+from fencepost.log.roles.leader import (
+    Abandon,
+    Acknowledged,
+    Append,
+    ChainRead,
+    ChainWritten,
+    Close,
+    CloseLedger,
+    Closing,
+    Confirmed,
+    CreateLedger,
+    DeleteLedger,
+    Elected,
+    Failed,
+    Leader,
+    LeaderSettings,
+    Leads,
+    LedgerClosed,
+    LedgerCreated,
+    NotElected,
+    ReadChain,
+    Reason,
+    Refused,
+    RollOver,
+    Seal,
+    SteppedDown,
+    Write,
+    WriteChain,
+    WriteFailed,
+)
+from fencepost.log.rules import (
+    ALL,
+    Failure,
+    Limits,
+    Onward,
+    Protections,
+    Status,
+    fences,
+    first_of,
+    follows,
+    is_through,
+    takes_update,
+)
+from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired
+from fencepost.store.rules.metadata import LedgerStatus
+
+MS = 1_000
+END = 3_000 * MS
+"""When the faults are over."""
+
+
+class Broken(AssertionError):
+    """What a log promises is not so."""
+
+
+@dataclass
+class Ledger:
+    """A ledger, as one thing: inside of it, the protocol `store` speaks for it. The first ``committed`` of its entries have an ack quorum."""
+
+    number: int
+    owner: str
+    created: int
+    entries: list[str] = field(default_factory=list)
+    committed: int = 0
+    status: LedgerStatus = LedgerStatus.OPEN
+    takes_adds: bool = True
+    last_entry: int | None = None
+    works: bool = True
+    is_deleted: bool = False
+
+    def close(self, rng: random.Random) -> None:
+        self.last_entry = rng.randint(self.committed, len(self.entries)) - 1
+        self.status = LedgerStatus.CLOSED
+
+    def end(self) -> list[str]:
+        """What a reader finds in it."""
+        return self.entries[: self.committed if self.last_entry is None else self.last_entry + 1]
+
+
+class Node:
+    """A process with a writer, and what its driver keeps. Answers come late, and none while it is stopped."""
+
+    def __init__(self, world: World, name: str, settings: LeaderSettings) -> None:
+        self.world = world
+        self.name = name
+        self.role = Leader(settings, world.protections)
+        self.data: list[str] = []
+        self.answered: list[bool] = []
+        self.works = True
+        self.stopped_until = 0
+        self.behind = 0
+        """When the last notice of an election comes, since they come in order."""
+        self.adds: dict[int, int] = {}
+        """When the last adds come to a ledger, and the last answers from it: they come in order."""
+        self.answers: dict[int, int] = {}
+
+    def give(self, event: Event) -> None:
+        """Give the role an event now, or once the process goes on."""
+        world = self.world
+        if not self.works:
+            return
+        if world.now < self.stopped_until:
+            world.at(self.stopped_until, lambda: self.give(event))
+            return
+        was_led = self.role.status
+        for effect in self.role.receive(event, world.now):
+            world.carry_out(self, effect)
+        if was_led is not self.role.status:
+            world.seen.add(self.role.status)
+
+    def append(self, number: int) -> None:
+        if not self.works or self.world.now < self.stopped_until:
+            return
+        names = [f"{self.name}-{next(self.world.names)}" for _ in range(number)]
+        first = self.role.appended
+        self.world.is_refused = False
+        before = set(self.world.acknowledged)
+        self.world.appends.update(dict.fromkeys(names, before))
+        self.data += names
+        self.answered += [False] * number
+        self.give(Append([10] * number))
+        if self.world.is_refused:
+            del self.data[first:], self.answered[first:]
+            self.world.failed.update(dict.fromkeys(names, True))
+
+    def answer(self, first: int, number: int) -> list[str]:
+        for each in range(first, first + number):
+            if self.answered[each]:
+                raise Broken(f"{self.data[each]} is answered twice")
+            self.answered[each] = True
+        return self.data[first : first + number]
+
+
+class World:
+    """All there is, and the time in microseconds. ``run`` raises :class:`Broken`."""
+
+    def __init__(self, seed: int, protections: Protections = ALL) -> None:
+        self.rng = random.Random(seed)
+        self.protections = protections
+        self.now = 0
+        self.steps = count()
+        self.names = count()
+        self.agenda: list[tuple[int, int, Callable[[], None]]] = []
+        self.chain = Chain()
+        self.version = 0
+        self.trimmed: list[int] = []
+        self.ledgers: dict[int, Ledger] = {}
+        self.nodes: dict[str, Node] = {}
+        self.elected = ""
+        self.acknowledged: dict[str, Position] = {}
+        self.failed: dict[str, bool] = {}
+        self.appends: dict[str, set[str]] = {}
+        """What was acknowledged when each was appended."""
+        self.is_refused = False
+        self.is_calm = False
+        self.seen: set[Status] = set()
+        self.happened: set[object] = set()
+        rng = self.rng
+        self.settings = LeaderSettings(
+            Limits(rng.choice((0, 2, 5)), rng.choice((0, 40)), rng.choice((0, 200 * MS))),
+            most_appends=rng.choice((3, 20)),
+            pause=10 * MS,
+        )
+        self.slowness = rng.choice((2, 20, 200)) * MS
+        self.loss = rng.choice((0.0, 0.05, 0.3))
+        self.trouble = rng.choice((0.0, 0.02, 0.2))
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def at(self, time: int, what: Callable[[], None]) -> None:
+        heapq.heappush(self.agenda, (time, next(self.steps), what))
+
+    def later(self, what: Callable[[], None]) -> None:
+        self.at(self.now + self.delay(), what)
+
+    def delay(self) -> int:
+        if self.is_calm:
+            return self.rng.randint(1, MS)
+        return self.rng.randint(1, self.slowness if self.rng.random() < 0.1 else 2 * MS)
+
+    def go_on(self, until: int) -> None:
+        while self.agenda and self.agenda[0][0] <= until:
+            self.now, _, what = heapq.heappop(self.agenda)
+            what()
+        self.now = until
+
+    # -- what effects do ----------------------------------------------------------------------------------------------
+
+    def carry_out(self, node: Node, effect: Effect) -> None:
+        if isinstance(effect, SetTimer):
+            delay = effect.delay + self.rng.randint(0, effect.jitter)
+            self.at(self.now + delay, lambda: node.give(TimerFired(effect.key)))
+        elif isinstance(effect, Write):
+            self.write(node, effect)
+        elif isinstance(effect, ReadChain):
+            self.ask(
+                node,
+                lambda: ChainRead(effect.txn, Outcome.OK, chain_of(bytes_of(self.chain)), self.version),
+                ChainRead(effect.txn, Outcome.UNKNOWN),
+            )
+        elif isinstance(effect, WriteChain):
+            self.ask(node, lambda: self.update(effect), ChainWritten(effect.txn, Outcome.UNKNOWN))
+        elif isinstance(effect, CreateLedger):
+            self.ask(node, lambda: self.create(node, effect), LedgerCreated(effect.txn, None))
+        elif isinstance(effect, CloseLedger) and effect.is_own:
+            self.ask(node, lambda: self.close_own(effect), LedgerClosed(effect.txn, Closing.FAILED))
+        elif isinstance(effect, CloseLedger):
+            self.ask(
+                node,
+                lambda: self.fence(effect.ledger),
+                LedgerClosed(effect.txn, Closing.FAILED),
+                lambda: self.recover(effect),
+            )
+        elif isinstance(effect, Acknowledged):
+            for place, name in enumerate(node.answer(effect.first, effect.count)):
+                self.acknowledged[name] = Position(effect.position.ledger, effect.position.entry + place)
+        elif isinstance(effect, Failed):
+            self.happened.add((effect.reason, effect.is_known))
+            self.failed.update(dict.fromkeys(node.answer(effect.first, effect.count), effect.is_known))
+        elif isinstance(effect, Refused):
+            self.happened.add((effect.reason, True))
+            self.is_refused = True
+        elif isinstance(effect, SteppedDown):
+            self.happened.add(effect.reason)
+        elif isinstance(effect, DeleteLedger):
+            self.happened.add(DeleteLedger)
+            if effect.ledger in self.all_ledgers():
+                raise Broken(f"ledger {effect.ledger} of the log was deleted as one that is not in it")
+            self.ledgers[effect.ledger].is_deleted = True
+        else:
+            assert isinstance(effect, (Leads, Abandon)), effect
+
+    def ask(
+        self, node: Node, does: Callable[[], Event | None], unanswered: Event, then: Callable[[], Event] | None = None
+    ) -> None:
+        """Have something done later, in one step or two, and answered later still; or lose the request or the answer, or do it when the request
+        was given up."""
+        fate = 1.0 if self.is_calm else self.rng.random()
+        if fate < self.loss:
+            self.later(lambda: node.give(unanswered))
+            if fate < self.loss / 3:
+                return
+            if fate < self.loss * 2 / 3:
+                self.at(self.now + 5 * self.delay(), lambda: does() and None)
+                return
+
+        def first() -> None:
+            answer = does()
+            if then is not None:
+                self.later(second)
+            elif fate >= self.loss:
+                assert answer is not None
+                self.later(lambda: node.give(answer))
+
+        def second() -> None:
+            assert then is not None
+            answer = then()
+            if fate >= self.loss:
+                self.later(lambda: node.give(answer))
+
+        self.later(first)
+
+    def update(self, effect: WriteChain) -> ChainWritten:
+        if not takes_update(effect.version, self.version, self.protections):
+            self.happened.add(Outcome.BAD_VERSION)
+            return ChainWritten(effect.txn, Outcome.BAD_VERSION)
+        if self.chain.sealed and effect.chain.links != self.chain.links:
+            raise Broken("a ledger is appended to a log that is sealed")
+        self.chain = effect.chain
+        self.version += 1
+        if any(self.ledgers[number].status is not LedgerStatus.CLOSED for number in self.all_ledgers()[:-1]):
+            raise Broken("a ledger follows one that is open")
+        return ChainWritten(effect.txn, Outcome.OK, self.version)
+
+    def create(self, node: Node, effect: CreateLedger) -> LedgerCreated:
+        ids = [each for each in range(1, 300) if each not in self.ledgers]
+        number = self.rng.choice(ids[:6])
+        self.ledgers[number] = Ledger(number, node.name, self.now // MS)
+        return LedgerCreated(effect.txn, number, self.now // MS)
+
+    def close_own(self, effect: CloseLedger) -> LedgerClosed:
+        ledger = self.ledgers[effect.ledger]
+        if ledger.status is not LedgerStatus.OPEN:
+            is_told = ledger.last_entry is not None and self.rng.random() < 0.5
+            return LedgerClosed(effect.txn, Closing.BY_ANOTHER, ledger.last_entry if is_told else None)
+        ledger.takes_adds = False
+        ledger.close(self.rng)
+        return LedgerClosed(effect.txn, Closing.CLOSED, ledger.last_entry)
+
+    def fence(self, number: int) -> None:
+        ledger = self.ledgers[number]
+        if ledger.status is LedgerStatus.OPEN:
+            ledger.status = LedgerStatus.IN_RECOVERY
+            ledger.takes_adds = not fences(self.protections)
+
+    def recover(self, effect: CloseLedger) -> LedgerClosed:
+        ledger = self.ledgers[effect.ledger]
+        if ledger.status is not LedgerStatus.CLOSED:
+            ledger.close(self.rng)
+        return LedgerClosed(effect.txn, Closing.CLOSED, ledger.last_entry)
+
+    def write(self, node: Node, effect: Write) -> None:
+        ledger = self.ledgers[effect.ledger]
+        for number in range(effect.first, effect.first + effect.count):
+            name = node.data[number]
+            time = node.adds[ledger.number] = max(self.now + self.delay(), node.adds.get(ledger.number, 0))
+            self.at(time, lambda name=name: self.add(node, ledger, name))  # type: ignore[misc]
+
+    def add(self, node: Node, ledger: Ledger, name: str) -> None:
+        if not self.is_calm and self.rng.random() < self.trouble:
+            ledger.works = False
+        if not ledger.takes_adds:
+            self.refuse(node, ledger)
+        elif not ledger.works:
+            self.later(lambda: node.give(WriteFailed(ledger.number, Failure.TROUBLE)))
+        else:
+            ledger.entries.append(name)
+            entry = len(ledger.entries) - 1
+            self.later(lambda: self.commit(node, ledger, entry))
+
+    def commit(self, node: Node, ledger: Ledger, entry: int) -> None:
+        """An ack quorum has the entry, and all before it, unless it was fenced before."""
+        if not ledger.takes_adds:
+            self.refuse(node, ledger)
+            return
+        ledger.committed = max(ledger.committed, entry + 1)
+        time = node.answers[ledger.number] = max(self.now + self.delay(), node.answers.get(ledger.number, 0))
+        self.at(time, lambda: node.give(Confirmed(ledger.number, entry)))
+
+    def refuse(self, node: Node, ledger: Ledger) -> None:
+        """Say that the ledger is another's, or not before the driver gives up waiting."""
+        waits = 0 if self.is_calm or self.rng.random() < 0.8 else 500 * MS
+        failure = Failure.TROUBLE if waits else Failure.FENCED
+        self.at(self.now + waits + self.delay(), lambda: node.give(WriteFailed(ledger.number, failure)))
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def all_ledgers(self) -> list[int]:
+        """Those of the log, the trimmed ones too."""
+        return [*self.trimmed, *(link.ledger for link in self.chain.links)]
+
+    def start(self) -> Node:
+        node = Node(self, f"w{len(self.nodes)}", self.settings)
+        self.nodes[node.name] = node
+        return node
+
+    def elect(self, name: str) -> None:
+        if name == self.elected:
+            return
+        before, self.elected = self.nodes.get(self.elected), name
+        if before is not None:
+            self.notify(before, NotElected())
+        self.notify(self.nodes[name], Elected())
+
+    def notify(self, node: Node, event: Event) -> None:
+        late = self.rng.random() < 0.3 and not self.is_calm
+        delay = self.rng.randint(0, 400 * MS) if late else self.delay()
+        node.behind = max(node.behind, self.now + delay)
+        self.at(node.behind, lambda: node.give(event))
+
+    def disturb(self) -> None:
+        rng = self.rng
+        working = [node for node in self.nodes.values() if node.works]
+        node = rng.choice(working)
+        chance = rng.random()
+        if chance < 0.15:
+            self.elect(node.name)
+        elif chance < 0.19:
+            node.works = False
+            if len(working) < 4:
+                self.elect(self.start().name)
+        elif chance < 0.26:
+            node.stopped_until = self.now + rng.randint(0, 500 * MS)
+        elif chance < 0.32:
+            node.give(RollOver())
+        elif chance < 0.36:
+            self.trim()
+        elif chance < 0.365 and len(working) > 1:
+            node.give(Close())
+        elif chance < 0.367:
+            sealer = self.start()
+            sealer.give(Seal())
+            sealer.give(Elected())
+        else:
+            node.append(rng.randint(1, 4))
+
+    def trim(self) -> None:
+        most = len(self.chain.links) - 1
+        if most > 0:
+            number = self.rng.randint(1, most)
+            self.trimmed += (link.ledger for link in self.chain.links[:number])
+            self.chain = self.chain.without_first(number)
+            self.version += 1
+
+    def run(self) -> World:
+        for _ in range(3):
+            self.start()
+        self.elect("w0")
+        for time in sorted(self.rng.randint(0, END) for _ in range(self.rng.choice((60, 200)))):
+            self.go_on(time)
+            self.disturb()
+        self.go_on(END)
+        self.settle()
+        self.judge()
+        return self
+
+    def settle(self) -> None:
+        """The faults are over: whoever is elected gets to append, unless the log is sealed, and then ends."""
+        self.is_calm = True
+        for ledger in self.ledgers.values():
+            ledger.works = True
+        last = self.start()
+        self.elect(last.name)
+        self.go_on(END + 2_000 * MS)
+        last.append(1)  # which fails if an old leader has closed its ledger meanwhile
+        self.go_on(END + 3_000 * MS)
+        last.append(3)
+        self.go_on(END + 4_000 * MS)
+        is_sealed = last.role.ended is Reason.SEALED
+        if is_sealed != self.chain.sealed:
+            raise Broken(
+                f"the log is {'' if self.chain.sealed else 'not '}sealed, and its writer ended {last.role.ended}"
+            )
+        if not is_sealed and not all(name in self.acknowledged for name in last.data[-3:]):
+            raise Broken(f"{last.name} is elected and can not append: {last.role.status}")
+        if not is_sealed:
+            last.give(Close() if self.rng.random() < 0.5 else Seal())
+        for node in self.nodes.values():
+            node.give(Close())
+        self.go_on(END + 6_000 * MS)
+        for node in self.nodes.values():
+            if node.works and (node.role.ended is None or not all(node.answered)):
+                raise Broken(f"{node.name} was asked to end and has not, in {node.role.status}")
+        if any(self.ledgers[number].status is not LedgerStatus.CLOSED for number in self.all_ledgers()):
+            raise Broken("nobody writes any more, and a ledger of the log is open")
+
+    def judge(self) -> None:
+        log = [
+            (number, entry, name)
+            for number in self.all_ledgers()
+            for entry, name in enumerate(self.ledgers[number].end())
+        ]
+        names = [name for *_, name in log]
+        places = {name: place for place, name in enumerate(names)}
+        if len(places) != len(names):
+            raise Broken("an entry is in the log twice")
+        for name, position in self.acknowledged.items():
+            if name not in places:
+                raise Broken(f"{name} was acknowledged at {position}, and is not in the log")
+            if log[places[name]][:2] != (position.ledger, position.entry):
+                raise Broken(f"{name} was acknowledged at {position}, and is at {log[places[name]][:2]}")
+        for name, is_known in self.failed.items():
+            if is_known and name in places:
+                raise Broken(f"{name} is said not to be in the log, and is")
+        for node in self.nodes:
+            own = [int(name.split("-")[1]) for name in names if name.startswith(f"{node}-")]
+            if any(first > second for first, second in pairwise(own)):
+                raise Broken(f"the log does not have the entries of {node} in the order in which it has appended them")
+        latest: dict[frozenset[str], int] = {}
+        for name, place in places.items():
+            before = frozenset(self.appends[name])
+            if before not in latest:
+                latest[before] = max((places[each] for each in before), default=-1)
+            if latest[before] > place:
+                raise Broken(f"{name} was appended after another was acknowledged, and comes first in the log")
+        self.read(names)
+
+    def read(self, names: list[str]) -> None:
+        """A reader goes from ledger to ledger and finds the log."""
+        found: list[str] = []
+        at = first_of(self.chain)
+        skipped = sum(len(self.ledgers[number].end()) for number in self.trimmed)
+        while isinstance(at, int):
+            ledger = self.ledgers[at]
+            found += ledger.end()
+            if not is_through(len(ledger.end()), ledger.last_entry):
+                break
+            at = follows(self.chain, at)
+        if found != names[skipped:] or (self.chain.sealed and at is not Onward.END):
+            raise Broken("a reader finds another log")
