@@ -119,6 +119,12 @@ class LedgerChaining(Protocol):
         "c", 3, "the clients that can be elected leader", symmetric=True
     )
     next_ledger_limit: int = constant(4, "states are explored while the next ledger's id is below this")
+    closed_by_another_will_do: bool = constant(
+        False, "whether a leader that finds the last ledger closed by another goes on, or reads the list again"
+    )
+    closes_unwritten_ledgers: bool = constant(
+        False, "whether a leader may close its own ledger before anything is written to it"
+    )
 
     c_state: PerKey[ModelValue, Client] = per_key(clients, Client)
 
@@ -225,11 +231,17 @@ class LedgerChaining(Protocol):
 
     @action(c=clients)
     def close_last_ledger_bad_version(self, c: ModelValue) -> None:
-        """Somebody else has updated the last ledger: the leader starts over from what the metadata store says now."""
+        """Somebody else has updated the last ledger: the leader starts over from what the metadata store says now.
+
+        With ``closed_by_another_will_do`` it goes on, since all that it wants is that the ledger is closed. If more has changed than that, the
+        version of the list will tell.
+        """
         client = self._leading(c, ClientStatus.CLOSE_LAST_LEDGER)
         require(client.ledger.open)
         require(client.ledger.version < self.md_ledgers[client.ledger.id].version)
-        client.status = ClientStatus.GET_MD_FOR_CLOSING
+        client.status = (
+            ClientStatus.PENDING_CREATE_LEDGER if self.closed_by_another_will_do else ClientStatus.GET_MD_FOR_CLOSING
+        )
 
     def _close(self, ledger_id: int) -> None:
         self.md_ledgers[ledger_id].open = False
@@ -284,7 +296,7 @@ class LedgerChaining(Protocol):
         """The leader closes its own ledger, now that it is written, so that it can chain another."""
         client = self._leading(c, ClientStatus.HAS_OPEN_LEDGER)
         ledger_id = client.ledger.id
-        require(self.b_ledgers[ledger_id] is not None)
+        require(self.closes_unwritten_ledgers or self.b_ledgers[ledger_id] is not None)
         require(client.ledger.version == self.md_ledgers[ledger_id].version)
         self._close(ledger_id)
         client.status = ClientStatus.PENDING_CREATE_LEDGER

@@ -1,0 +1,1 @@
+"""Protocols that are explored by the rules of a log."""

@@ -1,0 +1,707 @@
+"""The chained log: `ledger-chaining` with several entries in a ledger, by the rules that writers of a log run.
+
+Every decision of a leader is a function of :mod:`fencepost.log.rules`, which its role asks too: what comes after reading the chain and after
+closing a ledger, whether the chain takes an update, what has become of an update that was refused or not answered, when entries may be written,
+which of them a closed ledger has and which are written again. Inside of a ledger, which is one thing here, `store` speaks for it: when it is closed
+it has all entries that were confirmed, and any of the others that were sent before.
+
+An entry is the number that it gets when it is first written, so a log is in order, and has nothing twice, if its numbers ascend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, ClassVar
+
+from fencepost import (
+    ModelValue,
+    PerKey,
+    Protocol,
+    Record,
+    action,
+    assumption,
+    configuration,
+    constant,
+    constraint,
+    initial,
+    invariant,
+    leads_to,
+    model_values,
+    one_of,
+    per_key,
+    refines,
+    require,
+    state,
+    weak,
+)
+from fencepost.log.chain import Chain, Link
+from fencepost.log.rules import (
+    After,
+    Failure,
+    Protections,
+    Status,
+    Update,
+    after_closing,
+    after_failure,
+    after_reading,
+    after_update,
+    appended_by,
+    fences,
+    may_write,
+    takes_unanswered_for_done,
+    takes_update,
+)
+from fencepost.protocols.ledger_chaining import NO_ENTRY, ClientStatus, LedgerChaining, LedgerOnBookies
+from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
+from fencepost.store.rules.metadata import LedgerStatus
+
+
+class Client(Record):
+    """A client that may lead: whether it believes so, and what it last saw of the chain.
+
+    ``ledger``: the last one, which it closes, or its own. ``saw_open``: whether that was open when it read the chain. ``has_fenced``: it recovers the
+    last ledger. ``seals``: its update of the chain is the seal. ``again``: entries that its last ledger was closed without. ``ended``: it has found the log sealed.
+    """
+
+    leader: bool = False
+    status: Status = Status.WAITING
+    chain: Chain = Chain()
+    version: int = -1
+    ledger: int = 0
+    saw_open: bool = False
+    has_fenced: bool = False
+    seals: bool = False
+    again: tuple[int, ...] = ()
+    ended: bool = False
+
+
+class Ledger(Record):
+    """A ledger; without a status there is none. ``entries`` were sent before it was fenced; of so many its writer knows that they are ``confirmed``."""
+
+    status: LedgerStatus | None = None
+    entries: tuple[int, ...] = ()
+    confirmed: int = 0
+    last_entry: int = -1
+    fenced: bool = False
+
+
+SWITCHES = Protections._fields
+
+
+@cache
+def _protections(switches: tuple[bool, ...]) -> Protections:
+    return Protections(**dict(zip(SWITCHES, switches, strict=True)))
+
+
+def _ledger_ids(protocol: Log) -> Iterable[int]:
+    return range(1, protocol.next_ledger_limit)
+
+
+def _entry_ids(protocol: Log) -> Iterable[int]:
+    return range(1, protocol.entries + 1)
+
+
+TYPES: Mapping[str, Test] = {
+    "client.leader": one_of_kind(bool),
+    "client.status": one_of_kind(Status),
+    "client.chain.links": each(one_of_kind(Link)),
+    "client.chain.trimmed": at_least(0),
+    "client.chain.sealed": one_of_kind(bool),
+    "client.chain.settings": lambda protocol, settings: settings == (),
+    "client.version": at_least(-1),
+    "client.ledger": at_least(0),
+    "client.saw_open": one_of_kind(bool),
+    "client.has_fenced": one_of_kind(bool),
+    "client.seals": one_of_kind(bool),
+    "client.again": each(at_least(1)),
+    "client.ended": one_of_kind(bool),
+    "chain.links": each(one_of_kind(Link)),
+    "chain.trimmed": at_least(0),
+    "chain.sealed": one_of_kind(bool),
+    "chain.settings": lambda protocol, settings: settings == (),
+    "version": at_least(0),
+    "trimmed": each(at_least(1)),
+    "elected": lambda protocol, elected: elected in protocol.clients,
+    "next_ledger": at_least(1),
+    "next_entry": at_least(1),
+    "begun": each(at_least(1)),
+    "ledgers.status": or_none(one_of_kind(LedgerStatus)),
+    "ledgers.entries": each(at_least(1)),
+    "ledgers.confirmed": at_least(0),
+    "ledgers.last_entry": at_least(-1),
+    "ledgers.fenced": one_of_kind(bool),
+    "acknowledged": each(at_least(1)),
+    "denied": each(at_least(1)),
+}
+
+
+# -- what `ledger-chaining` makes of a state ---------------------------------------------------------------------------
+
+
+def _is_chained(self: Log, c: ModelValue) -> bool:
+    """Whether the chain has the ledger of a client that waits to hear so."""
+    client = self.client[c]
+    if client.seals or client.status not in (Status.PENDING_APPEND_LEDGER, Status.LOOK_UP_CHAIN):
+        return False
+    return client.ledger in self.all_ledgers()
+
+
+STATUSES: Mapping[Status, ClientStatus] = {
+    Status.WAITING: ClientStatus.WAITING,
+    Status.GET_MD_FOR_CLOSING: ClientStatus.GET_MD_FOR_CLOSING,
+    Status.CLOSE_LAST_LEDGER: ClientStatus.CLOSE_LAST_LEDGER,
+    Status.PENDING_CREATE_LEDGER: ClientStatus.PENDING_CREATE_LEDGER,
+    Status.PENDING_APPEND_LEDGER: ClientStatus.PENDING_APPEND_LEDGER,
+    Status.LOOK_UP_CHAIN: ClientStatus.PENDING_APPEND_LEDGER,
+    Status.HAS_OPEN_LEDGER: ClientStatus.HAS_OPEN_LEDGER,
+    Status.CLOSE_OWN_LEDGER: ClientStatus.HAS_OPEN_LEDGER,
+}
+
+
+def _status(self: Log, c: ModelValue) -> ClientStatus:
+    """Where a client is. There a ledger is closed when it is fenced, and in the list for its leader when it is in the list."""
+    client = self.client[c]
+    if client.seals or (client.status is Status.CLOSE_LAST_LEDGER and client.has_fenced):
+        return ClientStatus.PENDING_CREATE_LEDGER
+    return ClientStatus.HAS_OPEN_LEDGER if _is_chained(self, c) else STATUSES[client.status]
+
+
+def _llist(self: Log, c: ModelValue) -> tuple[int, ...]:
+    client = self.client[c]
+    seen = (*self.trimmed[: client.chain.trimmed], *(link.ledger for link in client.chain.links))
+    return (*seen, client.ledger) if _is_chained(self, c) else seen
+
+
+def _llist_version(self: Log, c: ModelValue) -> int:
+    return -1 if self.client[c].version < 0 else len(_llist(self, c))
+
+
+def _version_seen(self: Log, c: ModelValue) -> int:
+    client = self.client[c]
+    return -1 if not client.ledger else 0 if client.saw_open else 1
+
+
+def _version(self: Log, ledger: int) -> int:
+    status = self.ledgers[ledger].status
+    return -1 if status is None else 0 if status is LedgerStatus.OPEN else 1
+
+
+def _on_bookies(self: Log, ledger: int) -> LedgerOnBookies | None:
+    """The first entry of a ledger, as the place among all first entries in the order in which they were written."""
+    found = self.ledgers[ledger]
+    if not found.entries and not found.fenced:
+        return None
+    return LedgerOnBookies(self.begun.index(ledger) if found.entries else NO_ENTRY, found.fenced)
+
+
+AS_CHAINING: Mapping[str, Any] = {
+    "c_state.leader": "client.leader",
+    "c_state.status": _status,
+    "c_state.llist": _llist,
+    "c_state.llist_version": _llist_version,
+    "c_state.ledger.id": lambda self, c: self.client[c].ledger,
+    "c_state.ledger.open": lambda self, c: self.client[c].saw_open,
+    "c_state.ledger.version": _version_seen,
+    "md_llist": lambda self: tuple(self.all_ledgers()),
+    "md_llist_version": lambda self: self.chain.length,
+    "md_ledgers.id": lambda self, ledger: 0 if self.ledgers[ledger].status is None else ledger,
+    "md_ledgers.open": lambda self, ledger: self.ledgers[ledger].status is LedgerStatus.OPEN,
+    "md_ledgers.version": _version,
+    "md_leader": "elected",
+    "md_next_lid": "next_ledger",
+    "b_ledgers": _on_bookies,
+    "next_entry_id": lambda self: len(self.begun),
+}
+"""What the variables of `ledger-chaining` are in a state of `log`. Its list has the ledgers that were trimmed, too."""
+
+ROLLS: Mapping[str, Any] = {"entries": 2, "next_ledger_limit": 3}
+
+
+class Log(Protocol):
+    """Clients take turns as leader of one log, by the rules that writers of a log run."""
+
+    name: ClassVar[str] = "log"
+
+    clients: tuple[ModelValue, ...] = model_values("c", 2, "the clients that can be elected leader", symmetric=True)
+    next_ledger_limit: int = constant(4, "states are explored while the next ledger's id is below this")
+    entries: int = constant(2, "entries that are appended, all together")
+    lost_answers: bool = constant(False, "whether updates of the chain may go unanswered, done or not")
+    trims: bool = constant(False, "whether the oldest ledgers are trimmed")
+    sealing: bool = constant(False, "whether leaders seal the log")
+
+    last_ledger_is_closed: bool = constant(True, "whether a leader closes the last ledger before it creates one")
+    closing_fences: bool = constant(True, "whether a leader that closes the ledger of another fences it")
+    chain_precedes_entries: bool = constant(True, "whether a leader writes only to a ledger that is in the chain")
+    updates_are_conditional: bool = constant(True, "whether the chain is replaced only if nobody has changed it")
+    rivals_prevail: bool = constant(
+        True, "whether a leader steps down that finds another's ledger at the end of the chain"
+    )
+    unanswered_is_looked_up: bool = constant(
+        True, "whether an update that is not answered is looked up, or taken for done"
+    )
+    last_entry_decides: bool = constant(True, "whether the last entry of a closed ledger decides what is written again")
+    seal_is_final: bool = constant(True, "whether nothing is appended to the chain of a log that is sealed")
+
+    client: PerKey[ModelValue, Client] = per_key(clients, Client)
+
+    chain: Chain = state(Chain(), held_by="metadata")
+    version: int = state(0, held_by="metadata")
+    elected: ModelValue | None = state(None, held_by="metadata")
+    next_ledger: int = state(1, held_by="metadata")
+    trimmed: tuple[int, ...] = state(())
+    """The ledgers that were trimmed, which nobody has to remember."""
+
+    ledgers: PerKey[int, Ledger] = state(per_key(_ledger_ids, Ledger), held_by="bookies")
+    next_entry: int = state(1)
+    begun: tuple[int, ...] = state(())
+    """The ledgers that were written to, in the order in which they were."""
+    acknowledged: tuple[int, ...] = state(())
+    """The entries of which somebody was told that they are in the log, sorted."""
+    denied: tuple[int, ...] = state(())
+    """Those of which somebody was told that they are not, sorted."""
+
+    configurations = {
+        "default": configuration(doc="two clients, two entries, two ledgers"),
+        "three-clients": configuration(clients=3, entries=1, doc="three clients, one entry, two ledgers"),
+        "three-entries": configuration(entries=3, doc="three entries, so that a ledger may lack two"),
+        "one-client": configuration(
+            clients=1, entries=4, next_ledger_limit=6, doc="one client that rolls over from ledger to ledger"
+        ),
+        "lost-answers": configuration(
+            lost_answers=True, entries=1, doc="updates of the chain go unanswered, done or not"
+        ),
+        "trims": configuration(trims=True, entries=1, doc="the oldest ledger is trimmed whenever another follows it"),
+        "seals": configuration(sealing=True, doc="leaders seal the log"),
+        "all-at-once": configuration(
+            lost_answers=True,
+            trims=True,
+            sealing=True,
+            entries=1,
+            doc="answers are lost, and the log is trimmed and sealed",
+        ),
+        "last-ledger-left-open": configuration(
+            last_ledger_is_closed=False,
+            expect="only_the_last_ledger_is_open",
+            doc="a leader does not close the last ledger",
+        ),
+        "not-fenced": configuration(
+            closing_fences=False,
+            expect="acknowledged_entries_are_in_the_log",
+            doc="an old leader is not fenced, and bookies still take what it writes",
+        ),
+        "written-before-chained": configuration(
+            chain_precedes_entries=False,
+            expect="acknowledged_entries_are_in_the_log",
+            doc="a leader writes to a ledger that may never be in the chain",
+        ),
+        "unconditional-updates": configuration(
+            updates_are_conditional=False,
+            expect="acknowledged_entries_are_in_the_log",
+            doc="a leader that has not seen the ledger of another takes it out of the chain",
+        ),
+        "rivals-ignored": configuration(
+            rivals_prevail=False,
+            expect="only_the_last_ledger_is_open",
+            doc="a leader goes on behind the ledger of another",
+        ),
+        "taken-for-done": configuration(
+            lost_answers=True,
+            unanswered_is_looked_up=False,
+            entries=1,
+            expect="acknowledged_entries_are_in_the_log",
+            doc="an update of the chain without an answer is taken for done",
+        ),
+        "all-written-again": configuration(
+            last_entry_decides=False,
+            expect="the_log_is_in_order",
+            doc="a leader writes again what was not acknowledged, though the closed ledger has it",
+        ),
+        "appended-after-the-seal": configuration(
+            sealing=True,
+            seal_is_final=False,
+            expect="a_sealed_log_is_closed",
+            doc="a leader goes on with a log that is sealed",
+        ),
+    }
+
+    @assumption
+    def there_is_a_ledger_to_create(self) -> bool:
+        """Below 2 not even the initial state is inside the state constraint."""
+        return self.next_ledger_limit >= 2
+
+    @property
+    def protections(self) -> Protections:
+        """The protections that are switched on."""
+        return _protections(tuple([getattr(self, name) for name in SWITCHES]))
+
+    def all_ledgers(self) -> list[int]:
+        """The ledgers of the log in their order, those that were trimmed too."""
+        return [*self.trimmed, *[link.ledger for link in self.chain.links]]
+
+    def in_the_log(self, ledger: int) -> tuple[int, ...]:
+        """The entries that a ledger has, or may have yet if it is not closed."""
+        found = self.ledgers[ledger]
+        return found.entries[: found.last_entry + 1] if found.status is LedgerStatus.CLOSED else found.entries
+
+    @initial
+    def no_ledgers(self) -> None:
+        """No ledger yet, and a client that is elected but has not heard of it."""
+        self.elected = self.clients[0]
+
+    # -- being leader --------------------------------------------------------------------------------------------------
+
+    @action(c=clients, by="metadata")
+    def leader_chosen(self, c: ModelValue) -> None:
+        """Another client is elected, for whatever reason. Nobody is told."""
+        require(self.elected != c)
+        self.elected = c
+
+    @action(c=clients)
+    def become_leader(self, c: ModelValue) -> None:
+        """The client that is elected finds out, and goes to read the chain."""
+        client = self.client[c]
+        require(not client.leader)
+        require(self.elected == c)
+        client.leader = True
+        client.status = Status.GET_MD_FOR_CLOSING
+
+    @action(c=clients)
+    def abdicate(self, c: ModelValue) -> None:
+        """A client finds out that it is not elected any more. It leaves its ledger open: the next leader will close it."""
+        client = self.client[c]
+        require(client.leader)
+        require(self.elected != c)
+        self._step_down(c)
+
+    def _step_down(self, c: ModelValue) -> None:
+        """What is in no ledger that is open is not in the log; of the rest nothing is known."""
+        client = self.client[c]
+        if _is_chained(self, c):
+            client.chain = client.chain.appended(client.ledger, 0)
+        self._deny(client.again)
+        client.leader = False
+        client.status = Status.WAITING
+        client.again = ()
+        client.seals = client.has_fenced = client.ended = False
+
+    def _acknowledge(self, entries: tuple[int, ...]) -> None:
+        self.acknowledged = tuple(sorted({*self.acknowledged, *entries}))
+
+    def _deny(self, entries: tuple[int, ...]) -> None:
+        self.denied = tuple(sorted({*self.denied, *entries}))
+
+    def _leading(self, c: ModelValue, status: Status) -> Client:
+        """The client, if it believes that it leads and has come as far as ``status``."""
+        client = self.client[c]
+        require(client.status is status)
+        require(client.leader)
+        require(not client.ended)
+        return client
+
+    # -- closing the last ledger ---------------------------------------------------------------------------------------
+
+    @action(c=clients)
+    def get_last_ledger(self, c: ModelValue) -> None:
+        """A new leader reads the chain; without a ledger there is nothing to close, and a log that is sealed is none to write."""
+        client = self._leading(c, Status.GET_MD_FOR_CLOSING)
+        step = after_reading(self.chain, protections=self.protections)
+        if step is None:
+            client.ended = True
+            return
+        client.chain, client.version = self.chain, self.version
+        client.status = step
+        if self.chain.last is not None:
+            client.ledger = self.chain.last
+            client.saw_open = self.ledgers[client.ledger].status is LedgerStatus.OPEN
+
+    @action(c=clients)
+    def fence_last_ledger(self, c: ModelValue) -> None:
+        """The leader marks the last ledger as in recovery, and fences it: whoever has written it gets nothing more confirmed."""
+        client = self._leading(c, Status.CLOSE_LAST_LEDGER)
+        require(not client.has_fenced)
+        ledger = self.ledgers[client.ledger]
+        require(ledger.status is not LedgerStatus.CLOSED)
+        ledger.status = LedgerStatus.IN_RECOVERY
+        ledger.fenced = fences(self.protections)
+        client.has_fenced = True
+
+    @action(c=clients)
+    def close_last_ledger(self, c: ModelValue) -> None:
+        """The leader closes the ledger that it has fenced, at any entry that has all behind it that were confirmed."""
+        client = self._leading(c, Status.CLOSE_LAST_LEDGER)
+        require(client.has_fenced)
+        ledger = self.ledgers[client.ledger]
+        require(ledger.status is LedgerStatus.IN_RECOVERY)
+        self._close(client.ledger)
+        self._closed_last(c)
+
+    @action(c=clients)
+    def last_ledger_already_closed(self, c: ModelValue) -> None:
+        """The last ledger is closed already, by its writer or by another who recovered it: on to creating one."""
+        client = self._leading(c, Status.CLOSE_LAST_LEDGER)
+        require(self.ledgers[client.ledger].status is LedgerStatus.CLOSED)
+        self._closed_last(c)
+
+    def _closed_last(self, c: ModelValue) -> None:
+        self.client[c].status = after_closing()
+        self.client[c].has_fenced = False
+
+    def _close(self, number: int) -> None:
+        ledger = self.ledgers[number]
+        ledger.last_entry = one_of(range(ledger.confirmed - 1, len(ledger.entries)))
+        ledger.status = LedgerStatus.CLOSED
+
+    # -- chaining a new one --------------------------------------------------------------------------------------------
+
+    @action(c=clients)
+    def create_ledger(self, c: ModelValue) -> None:
+        """The leader creates a ledger. Nobody can find it until it is in the chain."""
+        client = self._leading(c, Status.PENDING_CREATE_LEDGER)
+        self.ledgers[self.next_ledger].status = LedgerStatus.OPEN
+        client.ledger, client.saw_open = self.next_ledger, True
+        client.status = Status.PENDING_APPEND_LEDGER
+        self.next_ledger += 1
+
+    @action(c=clients)
+    def append_ledger(self, c: ModelValue) -> None:
+        """The chain is as the leader last saw it: its ledger goes to the end."""
+        client = self._leading(c, Status.PENDING_APPEND_LEDGER)
+        require(takes_update(client.version, self.version, self.protections))
+        self._replace_chain(client.chain.appended(client.ledger, 0))
+        client.chain, client.version = self.chain, self.version
+        client.status = Status.HAS_OPEN_LEDGER
+
+    @action(c=clients)
+    def append_ledger_unanswered(self, c: ModelValue) -> None:
+        """The update is not answered, whether it was done or not."""
+        require(self.lost_answers)
+        client = self._leading(c, Status.PENDING_APPEND_LEDGER)
+        updated = client.chain.appended(client.ledger, 0)
+        if takes_unanswered_for_done(self.protections):
+            client.chain, client.version = updated, client.version + 1
+            client.status = Status.HAS_OPEN_LEDGER
+        else:
+            client.status = Status.LOOK_UP_CHAIN
+        if takes_update(self.client[c].version, self.version, self.protections) and one_of((True, False)):
+            self._replace_chain(updated)
+
+    @action(c=clients)
+    def append_ledger_bad_version(self, c: ModelValue) -> None:
+        """Somebody else has changed the chain since: the leader goes to look how."""
+        client = self._leading(c, Status.PENDING_APPEND_LEDGER)
+        require(not takes_update(client.version, self.version, self.protections))
+        client.status = Status.LOOK_UP_CHAIN
+
+    @action(c=clients)
+    def look_up_chain(self, c: ModelValue) -> None:
+        """The leader reads the chain, and knows: its update was done, or can be tried again, or another leader's ledger is at the end, or the
+        log is sealed."""
+        client = self._leading(c, Status.LOOK_UP_CHAIN)
+        update = after_update(client.chain, None if client.seals else client.ledger, self.chain, self.protections)
+        if update is Update.LOST:
+            self._step_down(c)
+            return
+        if update is Update.SEALED or (update is Update.DONE and client.seals):
+            client.ended = True
+            return
+        client.chain, client.version = self.chain, self.version
+        if update is Update.DONE:
+            client.status = Status.HAS_OPEN_LEDGER
+        else:
+            client.status = Status.PENDING_CREATE_LEDGER if client.seals else Status.PENDING_APPEND_LEDGER
+            client.seals = False
+
+    def _replace_chain(self, chain: Chain) -> None:
+        self.chain = chain
+        self.version += 1
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    @action(c=clients)
+    def write_entry(self, c: ModelValue) -> None:
+        """The leader writes the next entry, first those again that its last ledger was closed without, unless its ledger is fenced."""
+        client = self._writing(c)
+        ledger = self.ledgers[client.ledger]
+        require(not ledger.fenced)
+        if client.again:
+            entry, client.again = client.again[0], client.again[1:]
+        else:
+            require(self.next_entry <= self.entries)
+            entry = self.next_entry
+            self.next_entry += 1
+        if not ledger.entries:
+            self.begun = (*self.begun, client.ledger)
+        ledger.entries = (*ledger.entries, entry)
+
+    @action(c=clients)
+    def acknowledge_entry(self, c: ModelValue) -> None:
+        """The leader hears that the next entry is confirmed. It may hear so late, but not of an entry that the ledger was closed without."""
+        client = self._writing(c)
+        ledger = self.ledgers[client.ledger]
+        require(ledger.confirmed < len(ledger.entries))
+        require(not ledger.fenced or ledger.status is not LedgerStatus.CLOSED or ledger.confirmed <= ledger.last_entry)
+        self._acknowledge((ledger.entries[ledger.confirmed],))
+        ledger.confirmed += 1
+
+    def _writing(self, c: ModelValue) -> Client:
+        client = self.client[c]
+        require(client.leader)
+        require(not client.ended)
+        require(may_write(client.status, self.protections))
+        return client
+
+    @action(c=clients)
+    def ledger_fenced(self, c: ModelValue) -> None:
+        """A bookie says that the ledger is fenced: the leader steps down, and does not know of what was not confirmed."""
+        client = self._leading(c, Status.HAS_OPEN_LEDGER)
+        require(self.ledgers[client.ledger].fenced)
+        if after_failure(Failure.FENCED) is After.STEP_DOWN:
+            self._step_down(c)
+
+    # -- rolling over --------------------------------------------------------------------------------------------------
+
+    @action(c=clients)
+    def close_own_ledger(self, c: ModelValue) -> None:
+        """The leader closes its own ledger, large enough or in trouble: what is in it is appended, and the rest is written again."""
+        client = self._leading(c, Status.HAS_OPEN_LEDGER)
+        require(self.ledgers[client.ledger].status is LedgerStatus.OPEN)
+        self._close(client.ledger)
+        self._settle(c)
+        client.status = after_closing()
+
+    @action(c=clients)
+    def close_own_ledger_bad_version(self, c: ModelValue) -> None:
+        """Somebody else has closed the ledger: the leader steps down, and knows what is in the log, and what is not."""
+        client = self._leading(c, Status.HAS_OPEN_LEDGER)
+        ledger = self.ledgers[client.ledger]
+        require(ledger.status is LedgerStatus.CLOSED)
+        self._settle(c)
+        self._step_down(c)
+
+    def _settle(self, c: ModelValue) -> None:
+        client = self.client[c]
+        ledger = self.ledgers[client.ledger]
+        entries = ledger.entries
+        there = appended_by(ledger.last_entry, len(entries), ledger.confirmed, self.protections)
+        self._acknowledge(entries[ledger.confirmed : there])
+        client.again = (*entries[there:], *client.again)
+        ledger.confirmed = there
+
+    # -- sealing and trimming ------------------------------------------------------------------------------------------
+
+    @action(c=clients)
+    def seal(self, c: ModelValue) -> None:
+        """A leader that has nothing to write, and no ledger that is open, seals the log; if the chain was changed, it goes to look how."""
+        require(self.sealing)
+        client = self._leading(c, Status.PENDING_CREATE_LEDGER)
+        require(not client.again)
+        client.seals = True
+        client.status = Status.LOOK_UP_CHAIN
+        if takes_update(client.version, self.version, self.protections):
+            self._replace_chain(client.chain.as_sealed())
+
+    @action(by="metadata")
+    def trim(self) -> None:
+        """Somebody trims the oldest ledger, which another follows."""
+        require(self.trims)
+        require(len(self.chain.links) > 1)
+        self.trimmed = (*self.trimmed, self.chain.links[0].ledger)
+        self._replace_chain(self.chain.without_first(1))
+
+    # -- what must hold ------------------------------------------------------------------------------------------------
+
+    @constraint
+    def ledger_limit(self) -> bool:
+        """Bounds the number of ledgers, and with it the number of states."""
+        return self.next_ledger < self.next_ledger_limit
+
+    @invariant(part=lambda self: parts(TYPES, {"client": self.clients, "ledgers": _ledger_ids(self)}))
+    def type_ok(self, part: Path) -> bool:
+        """Every part of the state holds a value of its type."""
+        return is_typed(self, part, TYPES)
+
+    @invariant(entry=_entry_ids)
+    def acknowledged_entries_are_in_the_log(self, entry: int) -> bool:
+        """An entry that was acknowledged is in a ledger of the log, and stays there."""
+        if entry not in self.acknowledged:
+            return True
+        return any(entry in self.in_the_log(ledger) for ledger in self.all_ledgers())
+
+    @invariant(entry=_entry_ids)
+    def denied_entries_are_not_in_the_log(self, entry: int) -> bool:
+        """An entry of which its client was told that it is not in the log is not in it."""
+        if entry not in self.denied:
+            return True
+        return not any(entry in self.in_the_log(ledger) for ledger in self.all_ledgers())
+
+    @invariant
+    def the_log_is_in_order(self) -> bool:
+        """Read ledger after ledger, entries come in the order in which they were first written, and none comes twice."""
+        last = 0
+        for ledger in self.all_ledgers():
+            for entry in self.in_the_log(ledger):
+                if entry <= last:
+                    return False
+                last = entry
+        return True
+
+    @invariant(ledger=_ledger_ids)
+    def what_is_written_is_in_the_chain(self, ledger: int) -> bool:
+        """A ledger with entries is in the chain, or was: nothing is written where no reader would look."""
+        return not self.ledgers[ledger].entries or ledger in self.all_ledgers()
+
+    @invariant
+    def only_the_last_ledger_is_open(self) -> bool:
+        """Of the ledgers in the chain only the last one may still change."""
+        return all(self.ledgers[link.ledger].status is LedgerStatus.CLOSED for link in self.chain.links[:-1])
+
+    @invariant
+    def a_sealed_log_is_closed(self) -> bool:
+        """A log that is sealed has no ledger that is open, so that a reader knows its end."""
+        return not self.chain.sealed or all(
+            self.ledgers[link.ledger].status is LedgerStatus.CLOSED for link in self.chain.links
+        )
+
+    # -- what must happen ----------------------------------------------------------------------------------------------
+
+    fairness = [
+        weak(become_leader),
+        weak(abdicate),
+        weak(get_last_ledger),
+        weak(fence_last_ledger),
+        weak(close_last_ledger),
+        weak(last_ledger_already_closed),
+        weak(create_ledger),
+        weak(append_ledger),
+        weak(append_ledger_bad_version),
+        weak(look_up_chain),
+        weak(ledger_fenced),
+        weak(close_own_ledger_bad_version),
+    ]
+    """As for `ledger-chaining`: nobody has to elect a leader, to roll over, or to seal or trim the log; all else that can be done is done at last."""
+
+    def _accepts_writes(self, c: ModelValue) -> bool:
+        """The client has a ledger in the chain that bookies take entries for."""
+        client = self.client[c]
+        return client.status is Status.HAS_OPEN_LEDGER and self.ledgers[client.ledger].status is LedgerStatus.OPEN
+
+    @leads_to(c=clients, when=lambda protocol: False)
+    def stable_leader_accepts_writes(self, c: ModelValue) -> tuple[bool, bool]:
+        """A client that is elected, and stays so, gets to accept writes, unless the log is sealed."""
+        return self.elected == c, self.elected != c or self.chain.sealed or self._accepts_writes(c)
+
+    # -- it is the published protocol ----------------------------------------------------------------------------------
+
+    @property
+    def is_published(self) -> bool:
+        """Whether all protections are on."""
+        return all(getattr(self, name) for name in SWITCHES)
+
+    refines_ledger_chaining = refines(
+        LedgerChaining,
+        AS_CHAINING,
+        constants={"closed_by_another_will_do": True, "closes_unwritten_ledgers": True},
+        when=lambda protocol: protocol.is_published,
+        doc="Every step is a step of ledger-chaining, or one that changes nothing there.",
+    )
