@@ -54,7 +54,12 @@ def test_the_page_has_these_numbers_and_every_constant() -> None:
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert [row for row in rows if row[0].isdigit()] == [[f"{n:,}" for n in row] for row in COUNTS]
     named = {name.strip("`"): row for name, *row in rows if name.startswith("`")}
-    assert {name: named[name][0] for name in LedgerChaining().constants} == {"clients": "3", "next_ledger_limit": "4"}
+    assert {name: named[name][0] for name in LedgerChaining().constants} == {
+        "clients": "3",
+        "next_ledger_limit": "4",
+        "closed_by_another_will_do": "false",
+        "closes_unwritten_ledgers": "false",
+    }
     assert {name: named[name][-1] for name in CONFIGURATIONS} == {
         name: f"{distinct:,}" for name, (distinct, _) in CONFIGURATIONS.items()
     }

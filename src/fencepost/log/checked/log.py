@@ -292,12 +292,12 @@ class Log(Protocol):
         ),
         "written-before-chained": configuration(
             chain_precedes_entries=False,
-            expect="acknowledged_entries_are_in_the_log",
+            expect="what_is_written_is_in_the_chain",
             doc="a leader writes to a ledger that may never be in the chain",
         ),
         "unconditional-updates": configuration(
             updates_are_conditional=False,
-            expect="acknowledged_entries_are_in_the_log",
+            expect="what_is_written_is_in_the_chain",
             doc="a leader that has not seen the ledger of another takes it out of the chain",
         ),
         "rivals-ignored": configuration(
@@ -309,13 +309,13 @@ class Log(Protocol):
             lost_answers=True,
             unanswered_is_looked_up=False,
             entries=1,
-            expect="acknowledged_entries_are_in_the_log",
+            expect="what_is_written_is_in_the_chain",
             doc="an update of the chain without an answer is taken for done",
         ),
         "all-written-again": configuration(
             last_entry_decides=False,
-            expect="the_log_is_in_order",
-            doc="a leader writes again what was not acknowledged, though the closed ledger has it",
+            expect="denied_entries_are_not_in_the_log",
+            doc="what was not acknowledged counts as not appended, though the closed ledger has it",
         ),
         "appended-after-the-seal": configuration(
             sealing=True,
@@ -695,8 +695,8 @@ class Log(Protocol):
 
     @property
     def is_published(self) -> bool:
-        """Whether all protections are on."""
-        return all(getattr(self, name) for name in SWITCHES)
+        """Whether all protections are on, and nobody seals: there a leader steps down for the ledger of a rival only with a ledger of its own."""
+        return not self.sealing and all(getattr(self, name) for name in SWITCHES)
 
     refines_ledger_chaining = refines(
         LedgerChaining,
