@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from log.leaders import Broken, World
 
 from fencepost.log.roles import leader as role
 from fencepost.log.roles.leader import DeleteLedger, Leader, Reason
 from fencepost.log.rules import ALL, Protections, Status
 from fencepost.store.roles.interface import Outcome, TimerFired
-from log.leaders import Broken, World
 
 SEEDS = 500
 """As many as a test has time for; 10,000 take a minute or two."""

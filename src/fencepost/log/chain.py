@@ -98,9 +98,11 @@ def bytes_of(chain: Chain) -> bytes:
 
 def chain_of(data: bytes) -> Chain:
     """The chain that bytes hold. Raises :class:`LogFormatError` if there is none in them, whatever they are."""
-    if len(data) < 2 or data[0] != FORMAT:
+    if len(data) < 2:
+        raise LogFormatError("the list of the ledgers of a log has no format: it is no list of one")
+    if data[0] != FORMAT:
         raise LogFormatError(
-            f"the ledgers of a log are listed in format {FORMAT}, not {data[0] if data else 'in no bytes'}"
+            f"the list of the ledgers of a log has the format {data[0]}, and only {FORMAT} can be read"
         )
     if data[1] & ~SEALED:
         raise LogFormatError(f"the list of the ledgers of a log has flags that are not known: {data[1]:#04x}")

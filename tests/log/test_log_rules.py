@@ -1,0 +1,173 @@
+"""The decisions of whoever writes, reads and trims a log."""
+
+from __future__ import annotations
+
+import ast
+from bisect import bisect_left
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from store.rules.test_imports import FORBIDDEN_NAMES, imports, path_of
+
+from fencepost.log.chain import Chain, Link
+from fencepost.log.rules import (
+    After,
+    Failure,
+    Limits,
+    Onward,
+    Search,
+    Status,
+    Update,
+    after_closing,
+    after_failure,
+    after_reading,
+    after_update,
+    appended_by,
+    first_of,
+    follows,
+    has_room,
+    is_full,
+    is_through,
+    may_write,
+    never_chained,
+    place_of_time,
+    trimmable_before_ledger,
+    trimmable_before_time,
+    trimmable_but,
+)
+
+
+def chain(*ledgers: int, trimmed: int = 0, sealed: bool = False) -> Chain:
+    return Chain(tuple(Link(ledger, 0) for ledger in ledgers), trimmed, sealed)
+
+
+OF_VALUES = {
+    "fencepost.spec.values",
+    "fencepost.store.wire.varint",
+    "fencepost.log.errors",
+    "fencepost.log.position",
+    "fencepost.errors",
+}
+
+
+def test_rules_and_roles_do_no_input_or_output() -> None:
+    plain = {"__future__", "enum", "re", "typing", "collections", "collections.abc", "itertools", "msgspec"}
+    of_store = {"fencepost.store.roles.interface"}
+    of_log = {"fencepost.log.chain", "fencepost.log.rules", "fencepost.log.roles.leader"}
+    for module in (*of_log, "fencepost.log.position"):
+        assert set(imports(module)) <= plain | OF_VALUES | of_store | of_log, module
+        names = {node.id for node in ast.walk(ast.parse(path_of(module).read_text())) if isinstance(node, ast.Name)}
+        assert not names & FORBIDDEN_NAMES, module
+
+
+def test_a_leader_closes_the_last_ledger_first() -> None:
+    assert after_reading(chain(3, 1)) is Status.CLOSE_LAST_LEDGER
+    assert after_reading(chain()) is Status.PENDING_CREATE_LEDGER
+    assert after_reading(chain(), seals=True) is Status.PENDING_APPEND_LEDGER
+    assert after_reading(chain(3, sealed=True)) is None
+    assert after_closing() is Status.PENDING_CREATE_LEDGER
+
+
+@pytest.mark.parametrize(
+    ("found", "update"),
+    [
+        (chain(1, 2), Update.TRY_AGAIN),
+        (chain(2, trimmed=1), Update.TRY_AGAIN),
+        (chain(1, 2, 9), Update.DONE),
+        (chain(9, trimmed=2), Update.DONE),
+        (chain(1, 2, 9, sealed=True), Update.SEALED),
+        (chain(1, 2, sealed=True), Update.SEALED),
+        (chain(1, 2, 5), Update.LOST),
+        (chain(5, trimmed=2), Update.LOST),
+        (chain(1, 2, 9, 5), Update.LOST),
+    ],
+)
+def test_what_has_become_of_an_update(found: Chain, update: Update) -> None:
+    assert after_update(chain(1, 2), 9, found) is update
+
+
+def test_what_has_become_of_a_seal() -> None:
+    assert after_update(chain(1), None, chain(1, sealed=True)) is Update.DONE
+    assert after_update(chain(1), None, chain(1)) is Update.TRY_AGAIN
+    assert after_update(chain(1), None, chain(1, 2)) is Update.LOST
+
+
+def test_a_ledger_is_deleted_only_if_it_never_was_in_the_chain() -> None:
+    seen = chain(1, 2)
+    assert never_chained(seen, 9, chain(1, 2, 5))
+    assert never_chained(seen, 9, chain(5, trimmed=2))
+    assert not never_chained(seen, 9, chain(1, 2, 9, 5))
+    assert not never_chained(seen, 9, chain(5, trimmed=3)), "what was trimmed may have been this one"
+
+
+def test_entries_are_written_to_an_open_ledger_alone() -> None:
+    assert [status for status in Status if may_write(status)] == [Status.HAS_OPEN_LEDGER]
+
+
+def test_the_last_entry_of_a_closed_ledger_decides() -> None:
+    assert appended_by(closed_at=4, written=10, acknowledged=3) == 5
+    assert appended_by(closed_at=-1, written=2, acknowledged=0) == 0
+    with pytest.raises(ValueError, match="closed at entry 1, and 3 entries of it were acknowledged"):
+        appended_by(closed_at=1, written=3, acknowledged=3)
+
+
+def test_a_leader_steps_down_for_another_and_rolls_over_in_trouble() -> None:
+    assert after_failure(Failure.FENCED) is After.STEP_DOWN
+    assert after_failure(Failure.TROUBLE) is After.ROLL
+
+
+def test_a_ledger_is_full_by_entries_size_or_age() -> None:
+    limits = Limits(entries=3, size=100, age=50)
+    assert not is_full(limits, 2, 99, 49)
+    assert is_full(limits, 3, 0, 0) and is_full(limits, 1, 100, 0) and is_full(limits, 1, 0, 50)
+    assert not is_full(limits, 0, 0, 99), "an empty ledger is as good as a new one"
+    assert not is_full(Limits(), 1 << 40, 1 << 50, 1 << 50)
+
+
+def test_what_waits_is_limited_but_one_append_is_never_too_large() -> None:
+    assert has_room(3, 10, 3, 10)
+    assert not has_room(4, 10, 3, 10) and not has_room(2, 11, 3, 10)
+    assert has_room(1, 11, 3, 10)
+
+
+def test_a_reader_goes_from_ledger_to_ledger() -> None:
+    assert first_of(chain(7, 3)) == 7
+    assert first_of(chain()) is Onward.WAIT and first_of(chain(sealed=True)) is Onward.END
+    assert follows(chain(7, 3), 7) == 3
+    assert follows(chain(7, 3), 3) is Onward.WAIT and follows(chain(7, 3, sealed=True), 3) is Onward.END
+    assert follows(chain(7, 3), 5) is Onward.TRIMMED
+    assert is_through(5, 4) and not is_through(4, 4) and not is_through(5, None)
+    assert is_through(0, -1)
+
+
+TIMES = some.lists(some.integers(0, 30), max_size=20).map(sorted)
+
+
+@given(TIMES, some.integers(-1, 31))
+def test_the_ledger_of_a_time_is_found_without_reading(times: list[int], time: int) -> None:
+    """A time may be in the last ledger that is older, or begin the next one."""
+    found = place_of_time(Chain(tuple(Link(n, at) for n, at in enumerate(times))), time)
+    assert found == max(0, bisect_left(times, time) - 1)
+
+
+@given(TIMES, some.integers(-1, 31))
+def test_an_entry_of_a_time_is_found_in_a_logarithmic_number_of_reads(times: list[int], time: int) -> None:
+    search, reads = Search(0, len(times)), 0
+    while (probe := search.probe) is not None:
+        search = search.told(times[probe], time)
+        reads += 1
+    assert search.low == bisect_left(times, time)
+    assert reads <= len(times).bit_length()
+
+
+@given(TIMES, some.integers(-1, 31))
+def test_what_is_trimmed_by_time_is_older(times: list[int], time: int) -> None:
+    count = trimmable_before_time(Chain(tuple(Link(n, at) for n, at in enumerate(times))), time)
+    assert count == sum(following <= time for following in times[1:])
+
+
+def test_what_is_trimmed_by_ledger_and_by_number() -> None:
+    assert trimmable_before_ledger(chain(7, 3, 5), 5) == 2
+    assert trimmable_before_ledger(chain(7, 3, 5), 7) == trimmable_before_ledger(chain(7, 3, 5), 9) == 0
+    assert [trimmable_but(chain(7, 3, 5), keep) for keep in (0, 1, 2, 3, 4)] == [2, 2, 1, 0, 0]
