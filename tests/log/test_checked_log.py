@@ -28,6 +28,7 @@ HOLDS: dict[str, tuple[int, int]] = {
     "three-entries": (396_706, 42),
     "one-client": (17_521, 34),
     "lost-answers": (49_186, 38),
+    "late-updates": (231_926, 41),
     "trims": (108_764, 39),
     "seals": (395_056, 44),
     "all-at-once": (333_892, 43),
@@ -95,11 +96,21 @@ def test_plain_python_agrees() -> None:
 
 
 def test_every_action_is_taken() -> None:
-    assert all(action.taken for action in result_of("all-at-once").actions)
+    taken = {
+        action.name for name in ("all-at-once", "late-updates") for action in result_of(name).actions if action.taken
+    }
+    assert taken == {action.name for action in Log.declared("action")}
 
 
-def test_there_is_a_ledger_to_create() -> None:
-    assert check(Log(next_ledger_limit=1)).verdict == "there_is_a_ledger_to_create"
+@pytest.mark.parametrize(
+    ("constants", "broken"),
+    [
+        ({"next_ledger_limit": 1}, "there_is_a_ledger_to_create"),
+        ({"late_updates": True}, "late_updates_are_not_answered"),
+    ],
+)
+def test_constants_that_make_no_sense_are_refused(constants: dict[str, Any], broken: str) -> None:
+    assert check(Log(**constants)).verdict == broken
 
 
 # -- what must happen --------------------------------------------------------------------------------------------------
@@ -168,10 +179,11 @@ def test_the_original_is_too_narrow(name: str) -> None:
     assert len(found) == ORIGINAL[name]
 
 
-def test_whoever_wants_to_seal_steps_down_without_a_ledger() -> None:
-    """For which `ledger-chaining` has no step: the log that is sealed is not held to it."""
-    assert not Log(sealing=True).is_published
-    check(Log(sealing=True), invariants=[REFINEMENT], options=Options(workers=1)).must_violate(REFINEMENT)
+@pytest.mark.parametrize("given", [{"sealing": True}, {"lost_answers": True, "late_updates": True}], ids=str)
+def test_what_ledger_chaining_has_no_step_for(given: dict[str, Any]) -> None:
+    """A rival's ledger is found by one who wants to seal, without a ledger; an update is done for a client that has gone on."""
+    assert not Log(**given).is_published
+    check(Log(**given), invariants=[REFINEMENT], options=Options(workers=1)).must_violate(REFINEMENT)
 
 
 # -- planted faults ----------------------------------------------------------------------------------------------------

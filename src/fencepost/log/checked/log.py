@@ -10,6 +10,7 @@ An entry is the number that it gets when it is first written, so a log is in ord
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, ClassVar
@@ -62,6 +63,7 @@ class Client(Record):
 
     ``ledger``: the last one, which it closes, or its own. ``saw_open``: whether that was open when it read the chain. ``has_fenced``: it recovers the
     last ledger. ``seals``: its update of the chain is the seal. ``again``: entries that its last ledger was closed without. ``ended``: it has found the log sealed.
+    ``late``: an update, of the version ``late_version``, that it has given up waiting for, and that may be carried out yet.
     """
 
     leader: bool = False
@@ -74,6 +76,8 @@ class Client(Record):
     seals: bool = False
     again: tuple[int, ...] = ()
     ended: bool = False
+    late: Chain | None = None
+    late_version: int = -1
 
 
 class Ledger(Record):
@@ -84,6 +88,14 @@ class Ledger(Record):
     confirmed: int = 0
     last_entry: int = -1
     fenced: bool = False
+
+
+class Becomes(enum.Enum):
+    """What becomes of an update that is not answered."""
+
+    DONE = "done"
+    LOST = "lost"
+    LATE = "late"
 
 
 SWITCHES = Protections._fields
@@ -116,6 +128,8 @@ TYPES: Mapping[str, Test] = {
     "client.seals": one_of_kind(bool),
     "client.again": each(at_least(1)),
     "client.ended": one_of_kind(bool),
+    "client.late": or_none(one_of_kind(Chain)),
+    "client.late_version": at_least(-1),
     "chain.links": each(one_of_kind(Link)),
     "chain.trimmed": at_least(0),
     "chain.sealed": one_of_kind(bool),
@@ -227,6 +241,7 @@ class Log(Protocol):
     next_ledger_limit: int = constant(4, "states are explored while the next ledger's id is below this")
     entries: int = constant(2, "entries that are appended, all together")
     lost_answers: bool = constant(False, "whether updates of the chain may go unanswered, done or not")
+    late_updates: bool = constant(False, "whether such an update may also be done later, whatever its client is about")
     trims: bool = constant(False, "whether the oldest ledgers are trimmed")
     sealing: bool = constant(False, "whether leaders seal the log")
 
@@ -270,6 +285,12 @@ class Log(Protocol):
         ),
         "lost-answers": configuration(
             lost_answers=True, entries=1, doc="updates of the chain go unanswered, done or not"
+        ),
+        "late-updates": configuration(
+            lost_answers=True,
+            late_updates=True,
+            entries=1,
+            doc="updates are done after their clients have given up waiting",
         ),
         "trims": configuration(trims=True, entries=1, doc="the oldest ledger is trimmed whenever another follows it"),
         "seals": configuration(sealing=True, doc="leaders seal the log"),
@@ -329,6 +350,11 @@ class Log(Protocol):
     def there_is_a_ledger_to_create(self) -> bool:
         """Below 2 not even the initial state is inside the state constraint."""
         return self.next_ledger_limit >= 2
+
+    @assumption
+    def late_updates_are_not_answered(self) -> bool:
+        """An update comes late only if its answer is lost."""
+        return self.lost_answers or not self.late_updates
 
     @property
     def protections(self) -> Protections:
@@ -477,14 +503,28 @@ class Log(Protocol):
         """The update is not answered, whether it was done or not."""
         require(self.lost_answers)
         client = self._leading(c, Status.PENDING_APPEND_LEDGER)
-        updated = client.chain.appended(client.ledger, 0)
+        require(client.late is None)
+        updated, version = client.chain.appended(client.ledger, 0), client.version
         if takes_unanswered_for_done(self.protections):
             client.chain, client.version = updated, client.version + 1
             client.status = Status.HAS_OPEN_LEDGER
         else:
             client.status = Status.LOOK_UP_CHAIN
-        if takes_update(self.client[c].version, self.version, self.protections) and one_of((True, False)):
+        becomes = one_of(Becomes if self.late_updates else (Becomes.DONE, Becomes.LOST))
+        if becomes is Becomes.LATE:
+            client.late, client.late_version = updated, version
+        elif becomes is Becomes.DONE and takes_update(version, self.version, self.protections):
             self._replace_chain(updated)
+
+    @action(c=clients, by="metadata")
+    def late_update(self, c: ModelValue) -> None:
+        """The metadata service carries out an update that its client has given up waiting for, or refuses it."""
+        client = self.client[c]
+        late = client.late
+        require(late is not None)
+        if late is not None and takes_update(client.late_version, self.version, self.protections):
+            self._replace_chain(late)
+        client.late, client.late_version = None, -1
 
     @action(c=clients)
     def append_ledger_bad_version(self, c: ModelValue) -> None:
@@ -695,8 +735,9 @@ class Log(Protocol):
 
     @property
     def is_published(self) -> bool:
-        """Whether all protections are on, and nobody seals: there a leader steps down for the ledger of a rival only with a ledger of its own."""
-        return not self.sealing and all(getattr(self, name) for name in SWITCHES)
+        """Whether all protections are on, and nothing is done that `ledger-chaining` has no step for: a leader that wants to seal steps down for a
+        rival without a ledger of its own, and a late update is that of a client that may not lead any more."""
+        return not (self.sealing or self.late_updates) and all(getattr(self, name) for name in SWITCHES)
 
     refines_ledger_chaining = refines(
         LedgerChaining,
