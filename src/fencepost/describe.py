@@ -47,7 +47,7 @@ def description(protocol: type[Protocol], width: int = 100) -> str:
 
     def add(title: str, entries: Iterable[tuple[str, list[str]]]) -> None:
         told = [
-            "\n".join([f"  {head}", *(line for text in body for line in _wrapped(text, width, "      "))])
+            "\n".join([*_heading(head), *(line for text in body for line in _wrapped(text, width, "      "))])
             for head, body in entries
         ]
         if told:
@@ -210,6 +210,14 @@ def _expected(configuration: Configuration) -> str:
 def _configuration(configuration: Configuration) -> list[str]:
     constants = ", ".join(f"{name}={constant_text(value)}" for name, value in configuration.constants.items())
     return [_expected(configuration), constants or "the defaults", configuration.doc]
+
+
+WIDEST = 120
+"""Columns of a declaration, which is on one line if it is not wider."""
+
+
+def _heading(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDEST, initial_indent="  ", subsequent_indent=" " * 10)
 
 
 def _wrapped(text: str, width: int, indent: str) -> list[str]:
