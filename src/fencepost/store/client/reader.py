@@ -213,17 +213,25 @@ class LedgerReader:
 
         Raises as :meth:`read`, and :class:`NoSuchLedgerError` when the ledger is deleted.
         """
+        async with aclosing(self.tail_batches(first)) as batches:
+            async for batch in batches:
+                for entry_id, data in enumerate(batch, batch.first):
+                    yield LedgerEntry(entry_id, data)
+
+    async def tail_batches(self, first: int = 0) -> AsyncGenerator[EntryBatch, None]:
+        """The same entries in batches, as :meth:`read_batches` has them. Raises as :meth:`tail`."""
         if first < 0:
             raise NoSuchEntryError(f"there is no entry {first}: entries count from 0")
         while True:
             if first <= self.last_add_confirmed:
-                async for entry in self.read(first, self.last_add_confirmed):
-                    yield entry
-                    first = entry.id + 1
+                async with aclosing(self.read_batches(first, self.last_add_confirmed)) as batches:
+                    async for batch in batches:
+                        yield batch
+                        first += len(batch)
             data = await self._calls.start("tail", first)
             if data is None:
                 return
-            yield LedgerEntry(first, data)
+            yield EntryBatch(first, memoryview(data), memoryview(array("q", (0, len(data)))))
             first += 1
 
     async def _up_to(self, last: int) -> None:

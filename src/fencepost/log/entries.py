@@ -1,0 +1,163 @@
+"""How an entry of a log stands in an entry of a ledger: a header, the key if there is one, and the data.
+
+=========  ==============================================================================
+bytes      what
+=========  ==============================================================================
+1          the format: 1
+1          flags: bit 0 is set if there is a key, the others are 0
+8          the time of the append in milliseconds since 1970, big endian
+varint     the length of the key in seven bits a byte, the lowest first; only with a key
+so many    the key; only with a key
+the rest   the data
+=========  ==============================================================================
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fencepost.log.errors import LogFormatError
+from fencepost.store.wire.varint import varint
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+FORMAT = 1
+KEYED = 1
+"""The flag of an entry with a key."""
+
+_HEADER = struct.Struct(">BBq")
+HEADER = _HEADER.size
+"""Bytes before the data of an entry without a key."""
+
+_LONGEST = 5
+"""Bytes of the length of a key, at most."""
+
+
+def framed(data: bytes, time: int, key: bytes | None = None) -> bytes:
+    """The bytes of an entry that is appended at ``time``, in milliseconds since 1970."""
+    if key is None:
+        return _HEADER.pack(FORMAT, 0, time) + data
+    return b"".join((_HEADER.pack(FORMAT, KEYED, time), varint(len(key)), key, data))
+
+
+def unframed(entry: bytes) -> tuple[int, bytes | None, bytes]:
+    """The time, the key and the data of an entry. Raises :class:`LogFormatError` if it is none of a log."""
+    time, start, stop = _parts(entry)
+    return time, None if start == HEADER else entry[start:stop], entry[stop:]
+
+
+def time_of(entry: bytes) -> int:
+    """The time of an entry, in milliseconds since 1970. Raises as :func:`unframed`."""
+    return _parts(entry)[0]
+
+
+def _parts(entry: bytes) -> tuple[int, int, int]:
+    """The time of an entry, where its key begins, which is after its length, and where its data do."""
+    if len(entry) < HEADER:
+        raise LogFormatError(f"an entry of {len(entry)} bytes is too short to be one of a log: was it appended to the ledger itself?")
+    form, flags, time = _HEADER.unpack_from(entry)
+    if form != FORMAT or flags & ~KEYED:
+        raise LogFormatError(
+            f"an entry begins with format {form} and flags {flags}, and a log has format {FORMAT} and flags 0 or {KEYED}: "
+            "is it of a later version, or was it appended to the ledger itself?"
+        )
+    if not flags:
+        return time, HEADER, HEADER
+    length = shift = 0
+    for at in range(HEADER, min(len(entry), HEADER + _LONGEST)):
+        length |= (entry[at] & 127) << shift
+        shift += 7
+        if entry[at] < 128:
+            if at + 1 + length > len(entry):
+                break
+            return time, at + 1, at + 1 + length
+    raise LogFormatError("the key of an entry is longer than the entry")
+
+
+class Frames:
+    """Many entries in one block, with their headers found and their times read.
+
+    ``data``: the bytes of all, headers and keys among them. ``times``: milliseconds since 1970. ``starts`` and ``stops``: where in ``data``
+    the data of each entry are. ``key_starts``: where its key begins, which ends at ``starts``; -1 without a key. All are arrays of
+    numbers of eight bytes.
+    """
+
+    __slots__ = ("data", "key_starts", "starts", "stops", "times")
+
+    def __init__(self, data: memoryview, offsets: memoryview) -> None:
+        """The entries of :class:`fencepost.store.client.EntryBatch`: ``offsets`` say where each begins, and where the last ends.
+
+        Raises :class:`LogFormatError` if one of them is no entry of a log.
+        """
+        import numpy as np
+
+        block = np.frombuffer(data, np.uint8)
+        places = np.frombuffer(offsets, np.int64)
+        begin, self.stops = places[:-1], places[1:]
+        self.data = data
+        if not len(begin):
+            self.times = self.starts = self.key_starts = np.empty(0, np.int64)
+            return
+        lengths = self.stops - begin
+        if int(lengths.min()) < HEADER:
+            unframed(bytes(data[begin[lengths.argmin()] :][: int(lengths.min())]))
+        forms, flags = block[begin], block[begin + 1]
+        wrong = (forms != FORMAT) | (flags > KEYED)
+        if wrong.any():
+            at = int(wrong.argmax())
+            unframed(bytes(data[int(begin[at]) : int(self.stops[at])]))
+        self.times = _times(block, begin, lengths)
+        self.starts = begin + HEADER
+        self.key_starts = np.full(len(begin), -1, np.int64)
+        for at in np.flatnonzero(flags).tolist():
+            first = int(begin[at])
+            _, start, stop = _parts(bytes(data[first : int(self.stops[at])]))
+            self.key_starts[at], self.starts[at] = first + start, first + stop
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def __iter__(self) -> Iterator[tuple[int, bytes | None, bytes]]:
+        """The time, the key and the data of each entry."""
+        data = self.data
+        rows = zip(self.times.tolist(), self.key_starts.tolist(), self.starts.tolist(), self.stops.tolist(), strict=True)
+        for time, key, start, stop in rows:
+            yield time, None if key < 0 else bytes(data[key:start]), bytes(data[start:stop])
+
+    def packed(self) -> tuple[memoryview, memoryview]:
+        """The data alone, one after another in one block, and where each begins and the last ends, as Arrow has binary columns."""
+        import numpy as np
+
+        lengths = self.stops - self.starts
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        if not len(lengths):
+            return memoryview(b""), offsets.data
+        first, last = int(self.starts[0]) - HEADER, int(self.stops[-1])
+        block = np.frombuffer(self.data, np.uint8)
+        size = int(lengths[0])
+        if last - first == len(lengths) * (HEADER + size) and (lengths == size).all() and not (self.key_starts >= 0).any():
+            rows = block[first:last].reshape(len(lengths), HEADER + size)
+            return np.ascontiguousarray(rows[:, HEADER:]).reshape(-1).data, offsets.data
+        marks = np.zeros(len(block) + 1, np.int8)
+        marks[self.starts] += 1  # no two entries begin or end at one place
+        marks[self.stops] -= 1
+        is_data = np.cumsum(marks[:-1], dtype=np.int8).view(np.bool_)
+        return block[is_data].data, offsets.data
+
+
+def _times(block: NDArray[np.uint8], begin: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The times in the headers of entries that begin there."""
+    import numpy as np
+
+    size, first = int(lengths[0]), int(begin[0])
+    if (lengths == size).all():
+        rows = block[first : first + size * len(begin)].reshape(len(begin), size)[:, 2:HEADER]
+    else:
+        rows = block[begin[:, None] + np.arange(2, HEADER)]
+    times: NDArray[np.int64] = np.ascontiguousarray(rows).view(">i8").reshape(-1).astype(np.int64)
+    return times

@@ -1,0 +1,163 @@
+"""The nodes of a log in the metadata service, below the root of the cluster.
+
+========================== =============================================================================================
+``logs/NAME``              the list of its ledgers, see :mod:`.chain`; every change is conditional on the node's version
+``logs/NAME/leader``       the writer that leads, by an id of its own; ephemeral, so it goes with the writer's session
+``logs/NAME/cursors/NAME`` a cursor, see :mod:`.cursors`; conditional too
+========================== =============================================================================================
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable
+
+from fencepost.errors import OptionError
+from fencepost.log.errors import LogExistsError, NoSuchLogError
+from fencepost.store.errors import BadVersionError
+from fencepost.store.metadata.client import MetadataClient, Node, Session
+
+LOGS = "logs"
+LEADER = "leader"
+CURSORS = "cursors"
+
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+
+
+def checked_name(name: str, what: str = "a log") -> str:
+    """The name, if it is one. Raises :class:`OptionError`."""
+    if not _NAME.fullmatch(name):
+        raise OptionError(f"{name!r} is no name of {what}: give up to 200 letters, digits, dots, dashes and underscores, no dot first")
+    return name
+
+
+async def names(client: MetadataClient) -> list[str]:
+    """The names of all logs, in order."""
+    return sorted(await client.names_in(LOGS) or [])
+
+
+class LogNodes:
+    """The nodes of one log. Whatever is awaited raises :class:`MetadataServiceError` as the client does."""
+
+    def __init__(self, client: MetadataClient, name: str) -> None:
+        self.client = client
+        self.name = checked_name(name)
+        self.path = f"{LOGS}/{name}"
+
+    # -- the list of ledgers -------------------------------------------------------------------------------------------
+
+    async def create(self, data: bytes) -> None:
+        """Make the log. Raises :class:`LogExistsError`."""
+        if await self.client.create_node(self.path, data) is None:
+            raise LogExistsError(f"there is a log {self.name} already")
+
+    async def read(self, watch: Callable[[str], None] | None = None) -> Node:
+        """The list of ledgers, and its version. ``watch`` is called once, when it has changed or may have.
+
+        Raises :class:`NoSuchLogError`.
+        """
+        found = await self.client.read_node(self.path, watch)
+        if found is None:
+            raise NoSuchLogError(f"there is no log {self.name}: make it, or correct the name")
+        return found
+
+    async def write(self, data: bytes, version: int) -> int:
+        """Replace the list of ledgers if its version is still this one; gives the next version. Raises :class:`BadVersionError`."""
+        return await self._write(self.path, data, version, f"the list of ledgers of the log {self.name}")
+
+    async def _write(self, path: str, data: bytes, version: int, what: str) -> int:
+        if not await self.client.write_node(path, data, version):
+            # It may have been done, by a request whose answer was lost: then these bytes are there under the next version.
+            found = await self.client.read_node(path)
+            if found is None or found.version != version + 1 or found.data != data:
+                raise BadVersionError(f"{what} was changed by somebody else")
+        return version + 1
+
+    # -- the leader ----------------------------------------------------------------------------------------------------
+
+    async def leader(self, watch: Callable[[str], None] | None = None) -> Node | None:
+        """Who leads, with the session that its node goes with; None if nobody does. ``watch`` is called once, when that has
+        changed or may have."""
+        return await self.client.read_node(f"{self.path}/{LEADER}", watch)
+
+    async def stand(self, candidate: str) -> None:
+        """Be the leader if nobody is. Ask :meth:`leader` who it is then. Raises :class:`NoSuchLogError`."""
+        await self.read()  # so that no node is made for a log that is not there
+        await self.client.create_node(f"{self.path}/{LEADER}", candidate.encode(), ephemeral=True)
+
+    async def resign(self, candidate: str) -> None:
+        """Be the leader no more, if it is this one."""
+        found = await self.leader()
+        if found is not None and found.data == candidate.encode() and found.owner == self.client.session_id:
+            await self.client.delete_node(f"{self.path}/{LEADER}", found.version)
+
+    # -- cursors -------------------------------------------------------------------------------------------------------
+
+    async def cursors(self) -> list[str]:
+        """The names of the log's cursors, in order."""
+        return sorted(await self.client.names_in(f"{self.path}/{CURSORS}") or [])
+
+    async def read_cursor(self, cursor: str) -> Node | None:
+        """What is kept of a cursor; None if there is none."""
+        return await self.client.read_node(f"{self.path}/{CURSORS}/{checked_name(cursor, 'a cursor')}")
+
+    async def create_cursor(self, cursor: str, data: bytes) -> bool:
+        """Make a cursor; whether there was none. Raises :class:`NoSuchLogError`."""
+        await self.read()
+        path = f"{self.path}/{CURSORS}/{checked_name(cursor, 'a cursor')}"
+        return await self.client.create_node(path, data) is not None
+
+    async def write_cursor(self, cursor: str, data: bytes, version: int) -> int:
+        """Replace what is kept of a cursor if its version is still this one; gives the next version. Raises
+        :class:`BadVersionError`."""
+        return await self._write(f"{self.path}/{CURSORS}/{cursor}", data, version, f"the cursor {cursor} of the log {self.name}")
+
+    async def delete_cursor(self, cursor: str) -> None:
+        """Delete a cursor, if it is there."""
+        await self.client.delete_node(f"{self.path}/{CURSORS}/{checked_name(cursor, 'a cursor')}")
+
+
+class Election:
+    """A writer that stands for leader of a log, and is told whenever it is elected or no more.
+
+    ``changed`` is called with True or False when that has changed. Of a leader whose session is lost it is called with False: another may
+    be elected then. A connection that is lost changes nothing yet, since whoever is fenced can do no harm.
+    """
+
+    def __init__(self, nodes: LogNodes, name: str, changed: Callable[[bool], None]) -> None:
+        self.nodes = nodes
+        self.id = f"{name} {secrets.token_hex(8)}"
+        """What the node of the leader has in it: no two writers have the same."""
+        self.leader: str | None = None
+        """Who leads, as far as is known."""
+        self.is_elected = False
+        self._tell = changed
+        self._stop = nodes.client.listen(self._session_changed)
+
+    async def settle(self, watch: Callable[[str], None]) -> bool:
+        """Stand if nobody leads; whether this one leads now. ``watch`` is called once, when that has changed or may have."""
+        while True:
+            found = await self.nodes.leader(watch)
+            if found is not None:
+                break
+            await self.nodes.stand(self.id)
+        self.leader = found.data.decode(errors="replace")
+        self._set(self.leader == self.id and found.owner == self.nodes.client.session_id)
+        return self.is_elected
+
+    async def resign(self) -> None:
+        """Stand no more, and lead no more."""
+        self._stop()
+        self._stop = lambda: None
+        self._set(False)
+        await self.nodes.resign(self.id)
+
+    def _session_changed(self, session: Session) -> None:
+        if session is Session.EXPIRED:
+            self._set(False)
+
+    def _set(self, is_elected: bool) -> None:
+        if is_elected != self.is_elected:
+            self.is_elected = is_elected
+            self._tell(is_elected)

@@ -1,0 +1,70 @@
+"""A metadata service and real bookies in this process, and clients of theirs, for tests of logs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from metadata_service.servers import Server
+from patience import PATIENCE
+from store.bookie.standing_bookies import Bookie, bookie
+
+from fencepost.store.client.settings import ClientSettings
+from fencepost.store.client.store import Store
+from fencepost.store.metadata.client import MetadataClient
+
+SETTINGS = ClientSettings(session_timeout=4.0, metadata_timeout=PATIENCE, request_timeout=PATIENCE)
+"""The settings of a client that waits for a slow machine."""
+
+
+class Standing:
+    """What stands: the address of the metadata service, and the bookies."""
+
+    def __init__(self, folder: Path, stack: AsyncExitStack) -> None:
+        self.folder = folder
+        self.stack = stack
+        self.server = Server(folder / "metadata")
+        stack.callback(self.server.stop)
+        self.uri = f"zk://127.0.0.1:{self.server.port}/ledgers"
+        self.bookies: list[Bookie] = []
+
+    async def start(self, bookies: int) -> None:
+        async with await MetadataClient.connect(self.uri) as client:
+            await client.initialise()
+        for number in range(bookies):
+            running = bookie(self.folder / f"bookie{number}", self.uri, minUsableSizeForEntryLogCreation=0)
+            self.bookies.append(await self.stack.enter_async_context(running))
+
+    async def connect(self, **settings: Any) -> Store:
+        """A client, which is closed at the end."""
+        store = await Store.connect(self.uri, SETTINGS)
+        return await self.stack.enter_async_context(store)
+
+
+@asynccontextmanager
+async def standing(folder: Path, bookies: int = 3) -> AsyncIterator[Standing]:
+    """Bookies with a metadata service."""
+    async with AsyncExitStack() as stack:
+        made = Standing(folder, stack)
+        await made.start(bookies)
+        yield made
+
+
+def run(folder: Path, test: Callable[[Standing], Awaitable[None]], bookies: int = 3) -> None:
+    """Run a test on bookies of its own."""
+
+    async def bounded() -> None:
+        async with standing(folder, bookies) as made, asyncio.timeout(PATIENCE):
+            await test(made)
+
+    asyncio.run(bounded())
+
+
+async def until(condition: Callable[[], Any], what: str) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.01)

@@ -1,0 +1,94 @@
+"""The nodes of logs in a metadata service: conditional changes, and the election."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from log.standing_logs import Standing, run, until
+
+from fencepost.errors import OptionError
+from fencepost.log.errors import LogExistsError, NoSuchLogError
+from fencepost.log.metadata import Election, LogNodes, names
+from fencepost.store.errors import BadVersionError
+from fencepost.store.metadata.client import Session
+
+
+def test_the_list_of_ledgers_is_changed_on_its_version_alone(tmp_path: Path) -> None:
+    async def test(cluster: Standing) -> None:
+        client = (await cluster.connect()).metadata
+        nodes = LogNodes(client, "orders")
+        with pytest.raises(NoSuchLogError, match="there is no log orders"):
+            await nodes.read()
+        for refused in (nodes.stand("me"), nodes.create_cursor("c", b"")):
+            with pytest.raises(NoSuchLogError):
+                await refused
+        assert await names(client) == []
+        await nodes.create(b"one")
+        with pytest.raises(LogExistsError):
+            await nodes.create(b"one")
+        assert await names(client) == ["orders"]
+        changes: list[str] = []
+        found = await nodes.read(changes.append)
+        assert (found.data, found.version) == (b"one", 0)
+        assert await nodes.write(b"two", 0) == 1
+        await until(lambda: changes == ["logs/orders"], "the change to be told")
+        with pytest.raises(BadVersionError, match="the log orders was changed by somebody else"):
+            await nodes.write(b"other", 0)
+        assert await nodes.write(b"two", 0) == 1, "what is there already was done by a request whose answer was lost"
+        assert await nodes.write(b"three", 1) == 2
+        with pytest.raises(BadVersionError):
+            await nodes.write(b"two", 0)
+
+    run(tmp_path, test, 0)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", ".", "..", ".hidden", "a b", "ä", "x" * 201])
+def test_names_are_plain(name: str) -> None:
+    with pytest.raises(OptionError, match="no name of a log"):
+        LogNodes(None, name)  # type: ignore[arg-type]
+
+
+def test_cursors_are_kept_beside_the_log(tmp_path: Path) -> None:
+    async def test(cluster: Standing) -> None:
+        nodes = LogNodes((await cluster.connect()).metadata, "orders")
+        await nodes.create(b"")
+        assert await nodes.read_cursor("c") is None and await nodes.cursors() == []
+        assert await nodes.create_cursor("c", b"1") and not await nodes.create_cursor("c", b"2")
+        assert await nodes.create_cursor("a", b"")
+        assert await nodes.cursors() == ["a", "c"]
+        assert await nodes.write_cursor("c", b"3", 0) == 1
+        with pytest.raises(BadVersionError, match="the cursor c of the log orders"):
+            await nodes.write_cursor("c", b"4", 0)
+        await nodes.delete_cursor("c")
+        await nodes.delete_cursor("c")
+        assert await nodes.cursors() == ["a"]
+
+    run(tmp_path, test, 0)
+
+
+def test_one_is_elected_and_the_next_when_it_resigns(tmp_path: Path) -> None:
+    async def test(cluster: Standing) -> None:
+        clients = [(await cluster.connect()).metadata for _ in range(2)]
+        await LogNodes(clients[0], "orders").create(b"")
+        told: list[tuple[int, bool]] = []
+        standing = [
+            Election(LogNodes(clients[number // 2], "orders"), f"w{number}", lambda elected, number=number: told.append((number, elected)))
+            for number in range(4)
+        ]
+        woken: set[int] = set()
+        for number, each in enumerate(standing):
+            await each.settle(lambda path, number=number: woken.add(number))
+        assert told == [(0, True)] and {each.leader for each in standing} == {standing[0].id}
+        woken.clear()
+        await standing[0].resign()
+        await until(lambda: {1, 2, 3} <= woken, "all who wait to be woken")
+        for each in reversed(standing[1:]):
+            await each.settle(str)
+        assert told == [(0, True), (0, False), (3, True)]
+        await standing[2].resign()
+        assert await standing[3].settle(str), "only a leader's own node goes when it resigns"
+        clients[1]._session_changed("LOST")
+        assert told[-1] == (3, False) and clients[1].session is Session.EXPIRED
+
+    run(tmp_path, test, 0)
