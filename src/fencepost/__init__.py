@@ -45,6 +45,7 @@ from fencepost.step import State
 from fencepost.trace import Step, Trace
 
 if TYPE_CHECKING:
+    from fencepost.log.errors import *  # noqa: F403
     from fencepost.store.client import connect as connect
     from fencepost.store.client import connect_sync as connect_sync
     from fencepost.store.errors import *  # noqa: F403
@@ -120,7 +121,8 @@ def __getattr__(name: str) -> Any:
     if name in ("TraceError", "TraceEvent", "TraceWriter"):
         return getattr(importlib.import_module("fencepost.tracing"), name)
     if name.endswith("Error"):
-        errors = importlib.import_module("fencepost.store.errors")
-        if name in errors.__all__:
-            return getattr(errors, name)
+        for module in ("fencepost.store.errors", "fencepost.log.errors"):
+            errors = importlib.import_module(module)
+            if name in errors.__all__:
+                return getattr(errors, name)
     raise AttributeError(f"module 'fencepost' has no attribute {name!r}")

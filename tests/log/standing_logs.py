@@ -35,7 +35,7 @@ class Standing:
         async with await MetadataClient.connect(self.uri) as client:
             await client.initialise()
         for number in range(bookies):
-            running = bookie(self.folder / f"bookie{number}", self.uri, minUsableSizeForEntryLogCreation=0)
+            running = bookie(self.folder / f"bookie{number}", self.uri)
             self.bookies.append(await self.stack.enter_async_context(running))
 
     async def connect(self, **settings: Any) -> Store:

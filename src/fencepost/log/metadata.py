@@ -1,17 +1,19 @@
 """The nodes of a log in the metadata service, below the root of the cluster.
 
-========================== =============================================================================================
+========================== ====================================================================================================
 ``logs/NAME``              the list of its ledgers, see :mod:`.chain`; every change is conditional on the node's version
 ``logs/NAME/leader``       the writer that leads, by an id of its own; ephemeral, so it goes with the writer's session
 ``logs/NAME/cursors/NAME`` a cursor, see :mod:`.cursors`; conditional too
-========================== =============================================================================================
+``logs/NAME/trims/t-...``  ledgers that are to be deleted once they are not in the list: eight bytes of each id, big endian
+========================== ====================================================================================================
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
 
 from fencepost.errors import OptionError
 from fencepost.log.errors import LogExistsError, NoSuchLogError
@@ -21,6 +23,7 @@ from fencepost.store.metadata.client import MetadataClient, Node, Session
 LOGS = "logs"
 LEADER = "leader"
 CURSORS = "cursors"
+TRIMS = "trims"
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 
@@ -73,6 +76,25 @@ class LogNodes:
             if found is None or found.version != version + 1 or found.data != data:
                 raise BadVersionError(f"{what} was changed by somebody else")
         return version + 1
+
+    # -- ledgers that are to be deleted --------------------------------------------------------------------------------
+
+    async def create_trim(self, ledgers: Sequence[int]) -> None:
+        """Note ledgers that are to be deleted once they are not in the list any more."""
+        await self.client.create_node(f"{self.path}/{TRIMS}/t-", struct.pack(f">{len(ledgers)}q", *ledgers), sequential=True)
+
+    async def trims(self) -> list[tuple[str, list[int]]]:
+        """The notes of ledgers that are to be deleted, by their names, in order."""
+        found = []
+        for name in sorted(await self.client.names_in(f"{self.path}/{TRIMS}") or []):
+            node = await self.client.read_node(f"{self.path}/{TRIMS}/{name}")
+            if node is not None and len(node.data) % 8 == 0:
+                found.append((name, [*struct.unpack(f">{len(node.data) // 8}q", node.data)]))
+        return found
+
+    async def delete_trim(self, name: str) -> None:
+        """Forget a note."""
+        await self.client.delete_node(f"{self.path}/{TRIMS}/{name}")
 
     # -- the leader ----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from fencepost.errors import OptionError
 from fencepost.store.client.calls import Calls
@@ -25,6 +25,9 @@ from fencepost.store.roles.writer import WriterSettings
 from fencepost.store.rules.metadata import DigestType, LedgerMetadata
 from fencepost.store.rules.quorums import are_quorums
 from fencepost.tracing import TraceWriter
+
+if TYPE_CHECKING:
+    from fencepost.log.log import Log
 
 
 class _Handle(Protocol):
@@ -298,6 +301,15 @@ class Store:
         Raises :class:`NoSuchLedgerError`.
         """
         await self.metadata.delete_ledger(ledger)
+
+    def log(self, name: str, *, password: bytes | str = b"") -> Log:
+        """A log by its name, see :class:`.Log`: ledger after ledger, with one writer at a time. It need not be there yet.
+
+        ``password``: that of its ledgers, if it was created with one. Raises :class:`fencepost.OptionError` for what is no name.
+        """
+        from fencepost.log.log import Log  # which is built on this
+
+        return Log(self, name, password)
 
     async def ask(self, bookie: str, request: Request) -> Response | None:
         """What one bookie answers to a request of the wire protocol; None if it does not answer."""

@@ -7,7 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncIterable, Iterable, Sequence
 from itertools import chain, islice
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from fencepost.store.client.driver import Actor, Driver
 from fencepost.store.client.loops import LOOPS, RowLoops
@@ -19,7 +19,7 @@ from fencepost.store.rules.metadata import LedgerMetadata
 
 Data = bytes | bytearray | memoryview
 
-_OVERHEAD = 1024
+OVERHEAD = 1024
 """Bytes of a frame besides the data of an entry, at most."""
 
 _AT_ONCE = 1024
@@ -40,7 +40,7 @@ class LedgerWriter:
         self._role = Writer(ledger, settings, loops=RowLoops(LOOPS), traces=driver.trace is not None)
         self._in_flight_limit = settings.in_flight_limit
         self._in_flight_bytes_limit = in_flight_bytes
-        self._largest = driver.settings.frame_limit - _OVERHEAD
+        self._largest = driver.settings.frame_limit - OVERHEAD
         self._in_flight = 0
         self._in_flight_bytes = 0
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
@@ -124,6 +124,20 @@ class LedgerWriter:
         future: asyncio.Future[int] = self._new_future()
         self._put(data, size, future)
         return future
+
+    def submit_many(self, entries: list[bytes], told: Told) -> None:
+        """Append entries without waiting for room; ``told`` hears what comes of each, for which see :class:`Told`.
+
+        It is for whoever limits by other means what is under way. Raises :class:`IllegalOperationError` if one is too large; none is sent then.
+        """
+        sizes = [*map(len, entries)]
+        if max(sizes, default=0) > self._largest:
+            raise self._too_large(max(sizes))
+        size = sum(sizes)
+        self._in_flight += len(entries)
+        self._in_flight_bytes += size
+        self._push()
+        self._give(_Batch(entries, size, told))
 
     async def append_many(self, entries: Iterable[Data] | AsyncIterable[Data]) -> list[int]:
         """Append entries one after another, many under way at once; their ids, once all are confirmed.
@@ -384,12 +398,22 @@ def copied(data: Data) -> bytes:
     return bytes(data)
 
 
+class Told(Protocol):
+    """Hears what comes of entries that were appended together."""
+
+    def confirm(self, first: int, number: int) -> None:
+        """So many of them are confirmed, the next ones in their order, with ids from ``first`` on."""
+
+    def fail(self, error: StoreError, number: int) -> None:
+        """The last so many of them will not be confirmed by this writer."""
+
+
 class _Batch:
     """Entries that were appended together: how many are not confirmed, with how many bytes, and who is told of them."""
 
     __slots__ = ("entries", "left", "sinks", "size", "told")
 
-    def __init__(self, entries: Sequence[bytes], size: int, sinks: list[Any] | _Several) -> None:
+    def __init__(self, entries: Sequence[bytes], size: int, sinks: list[Any] | Told) -> None:
         self.entries = entries
         self.left = len(entries)
         self.size = size
@@ -402,10 +426,9 @@ class _Batch:
         self.size -= size
         sinks, start = self.sinks, self.told
         self.told += number
-        if type(sinks) is _Several:
+        if not isinstance(sinks, list):
             sinks.confirm(entry_id, number)
             return
-        assert type(sinks) is list
         for sink in sinks if number == len(sinks) else sinks[start : start + number]:
             if not sink.done():
                 sink.set_result(entry_id)
@@ -414,10 +437,9 @@ class _Batch:
     def fail(self, error: StoreError) -> None:
         """The entries that are left will not be confirmed."""
         sinks = self.sinks
-        if type(sinks) is _Several:
+        if not isinstance(sinks, list):
             sinks.fail(error, self.left)
             return
-        assert type(sinks) is list
         for sink in sinks[self.told :]:
             if not sink.done():
                 sink.set_exception(error)

@@ -1,0 +1,263 @@
+"""The handle of a log: it makes it, writes and reads it, trims and seals it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fencepost.errors import OptionError
+from fencepost.log import chain as chains
+from fencepost.log import rules
+from fencepost.log.chain import Chain
+from fencepost.log.cursors import Acknowledged, Cursor, acknowledged_of, bytes_of
+from fencepost.log.errors import LogFormatError
+from fencepost.log.metadata import LogNodes
+from fencepost.log.position import EARLIEST, End, Position
+from fencepost.log.reader import At, LogReader, OnTrimmed, milliseconds
+from fencepost.log.roles.leader import Elected, LeaderSettings, Reason, Seal
+from fencepost.log.writer import LogWriter
+from fencepost.store.client.store import Opening, _bytes, _writer_settings
+from fencepost.store.errors import BadVersionError, NoSuchLedgerError
+from fencepost.store.rules.metadata import DigestType
+
+if TYPE_CHECKING:
+    from fencepost.store.client.store import Store
+
+NUMBERS = ("ensemble", "write_quorum", "ack_quorum")
+DIGEST = "digest"
+
+
+class LogView(msgspec.Struct, frozen=True):
+    """What a log is, by what the metadata service says alone: no ledger was read.
+
+    ``chain``: its ledgers with their times, how many were trimmed, whether it is sealed. ``leader``: the writer that leads, by its name.
+    ``cursors``: how far each is. ``unremoved``: ledgers that were trimmed and are still to be deleted.
+    """
+
+    name: str
+    chain: Chain
+    leader: str | None
+    cursors: dict[str, Acknowledged]
+    unremoved: tuple[int, ...]
+
+
+class Log:
+    """A log by its name: :meth:`.Store.log` gives it. The log need not be there before :meth:`create` or a reading or writing.
+
+    ``password``: of its ledgers, given when it was created.
+    """
+
+    def __init__(self, store: Store, name: str, password: bytes | str = b"") -> None:
+        self.store = store
+        """The store that it is in."""
+        self._nodes = LogNodes(store.metadata, name)
+        self._password = _bytes(password)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._nodes.name
+
+    def __repr__(self) -> str:
+        return f"<log {self.name}>"
+
+    async def create(
+        self,
+        *,
+        ensemble: int = 3,
+        write_quorum: int | None = None,
+        ack_quorum: int | None = None,
+        digest: DigestType | str = DigestType.CRC32C,
+    ) -> None:
+        """Make the log, without a ledger yet. The options are those of all its ledgers; see :meth:`.Store.create_ledger`.
+
+        Raises :class:`LogExistsError`, and :class:`fencepost.OptionError`.
+        """
+        settings = _writer_settings(ensemble, write_quorum, ack_quorum, digest, b"", None)
+        numbers = (settings.ensemble_size, settings.write_quorum, settings.ack_quorum)
+        kept = {name: b"%d" % number for name, number in zip(NUMBERS, numbers, strict=True)}
+        kept[DIGEST] = settings.digest_type.name.lower().encode()
+        await self._nodes.create(chains.bytes_of(Chain(settings=tuple(sorted(kept.items())))))
+
+    def writer(
+        self,
+        *,
+        ledger_entries: int = 0,
+        ledger_bytes: int = 1 << 30,
+        ledger_seconds: float = 3600.0,
+        in_flight: int = 10_000,
+        in_flight_bytes: int = 64 * 1024 * 1024,
+        name: str | None = None,
+        wait: float | None = None,
+    ) -> Opening[LogWriter]:
+        """Write to the log, once this writer is elected of all that there are: ``async with log.writer() as writer``.
+
+        Another ledger is begun when the present one has ``ledger_entries`` entries, or ``ledger_bytes`` bytes, or is ``ledger_seconds`` old
+        with an entry in it; 0: never for that. ``in_flight`` and ``in_flight_bytes``: entries and bytes that are not confirmed, at most;
+        whoever appends more waits. ``name``: what others see of who leads, by default host and process. ``wait``: seconds to wait for being
+        elected, by default as long as it takes.
+
+        Raises :class:`NoSuchLogError`, :class:`LogSealedError`, and :class:`NotLeaderError` after ``wait``.
+        """
+        for option, most in (("in_flight", in_flight), ("in_flight_bytes", in_flight_bytes)):
+            if most < 1:
+                raise OptionError(f"{option} is {most}: give at least 1")
+        limited = {"ledger_entries": ledger_entries, "ledger_bytes": ledger_bytes, "ledger_seconds": ledger_seconds}
+        for option, limit in limited.items():
+            if limit < 0:
+                raise OptionError(f"{option} is {limit}: give 0 for no limit, or more")
+        limits = rules.Limits(ledger_entries, ledger_bytes, int(ledger_seconds * 1_000_000))
+        settings = LeaderSettings(limits, in_flight, in_flight_bytes)
+
+        async def opened() -> LogWriter:
+            writer = await self._writer(settings)
+            await writer._begin(name, wait)
+            return writer
+
+        return Opening(opened)
+
+    async def _writer(self, settings: LeaderSettings) -> LogWriter:
+        kept = dict((await self.chain()).settings)
+        try:
+            new: dict[str, Any] = {name: int(kept[name]) for name in NUMBERS}
+            new[DIGEST] = kept[DIGEST].decode()
+        except (KeyError, ValueError):
+            raise LogFormatError(f"the settings of the log {self.name} are not those of a log: {kept!r}") from None
+        new["custom_metadata"] = {"log": self.name.encode()}
+        new["in_flight"], new["in_flight_bytes"] = settings.most_appends, settings.most_bytes
+        return LogWriter(self.store, self._nodes, settings, new, self._password)
+
+    def reader(
+        self,
+        at: At = EARLIEST,
+        *,
+        follow: bool = True,
+        on_trimmed: OnTrimmed | str = OnTrimmed.RAISE,
+        prefetch: int = 1000,
+        prefetch_bytes: int = 16 * 1024 * 1024,
+    ) -> LogReader:
+        """Read the log: ``async for entry in log.reader(at=EARLIEST)``.
+
+        ``at``: a position, :data:`EARLIEST`, :data:`LATEST`, or a time, as a datetime with a time zone or in milliseconds since 1970: then it
+        begins with the first entry that was appended then or later. ``follow``: wait for what is appended; without, it ends where the log does.
+        ``on_trimmed``: ``raise`` a :class:`LogTrimmedError` at a position that was trimmed, or ``skip`` to what is there. ``prefetch`` and
+        ``prefetch_bytes``: entries and bytes that are asked for ahead.
+        """
+        if not isinstance(at, Position | End):
+            at = milliseconds(at)
+        try:
+            chosen = OnTrimmed(on_trimmed)
+        except ValueError:
+            raise OptionError(f"on_trimmed is {on_trimmed!r}: give raise or skip") from None
+        return LogReader(self.store, self._nodes, self._password, at, follow, chosen, prefetch, prefetch_bytes)
+
+    # -- cursors -------------------------------------------------------------------------------------------------------
+
+    def cursor(self, name: str, *, at: At = EARLIEST) -> Opening[Cursor]:
+        """A cursor by its name, which is made at a position if there is none: ``cursor = await log.cursor("billing")``.
+
+        Raises :class:`NoSuchLogError`, and :class:`LogFormatError` if what is kept of it can not be read.
+        """
+
+        async def opened() -> Cursor:
+            cursor = Cursor(self, self._nodes, name)
+            if await self._nodes.read_cursor(name) is None:
+                await self._nodes.create_cursor(name, bytes_of(Acknowledged(await self.find(at))))
+            await cursor._load()
+            return cursor
+
+        return Opening(opened)
+
+    async def find(self, at: At) -> Position:
+        """The position of the entry that a reader begins with at an end of the log or at a time; 0:0 while it has no ledger."""
+        async with self.reader(at, follow=False) as reader:
+            await reader._settle()
+            return reader.position or Position(0, 0)
+
+    async def delete_cursor(self, name: str) -> None:
+        """Delete a cursor, if it is there."""
+        await self._nodes.delete_cursor(name)
+
+    # -- the list of ledgers -------------------------------------------------------------------------------------------
+
+    async def chain(self) -> Chain:
+        """The ledgers of the log. Raises :class:`NoSuchLogError`."""
+        return chains.chain_of((await self._nodes.read()).data)
+
+    async def show(self) -> LogView:
+        """What the log is, without reading a ledger. Raises :class:`NoSuchLogError`."""
+        chain = await self.chain()
+        leader = await self._nodes.leader()
+        cursors = {}
+        for name in await self._nodes.cursors():
+            found = await self._nodes.read_cursor(name)
+            if found is not None:
+                cursors[name] = acknowledged_of(found.data)
+        unremoved = [ledger for _, ledgers in await self._nodes.trims() for ledger in ledgers if chain.index(ledger) is None]
+        called = None if leader is None else leader.data.decode(errors="replace").rpartition(" ")[0]
+        return LogView(self.name, chain, called, cursors, tuple(unremoved))
+
+    async def trim(self, *, before: Position | datetime | int | None = None, keep: int | timedelta | None = None) -> tuple[int, ...]:
+        """Delete the oldest ledgers for good; gives those that are not in the log any more.
+
+        ``before``: ledgers that end before a position or a time, which is a datetime or in milliseconds since 1970. ``keep``: all but so many
+        of the newest ledgers, or what is older than a timedelta. The last ledger is never deleted, and no ledger is read. First the list is
+        changed, then the ledgers are deleted; whoever trims next deletes what was left over of that.
+
+        Raises :class:`NoSuchLogError`, and :class:`fencepost.OptionError`.
+        """
+        if (before is None) == (keep is None):
+            raise OptionError("give before or keep, one of them")
+        if isinstance(keep, int) and keep < 1:
+            raise OptionError(f"keep is {keep}: at least 1 ledger is kept")
+        if isinstance(keep, timedelta):
+            before, keep = milliseconds(datetime.now().astimezone() - keep), None
+        elif before is not None and not isinstance(before, Position):
+            before = milliseconds(before)
+        gone: tuple[int, ...] = ()
+        while True:
+            found = await self._nodes.read()
+            chain = chains.chain_of(found.data)
+            if keep is not None:
+                count = rules.trimmable_but(chain, keep)
+            elif isinstance(before, Position):
+                count = rules.trimmable_before_ledger(chain, before.ledger)
+            else:
+                assert before is not None
+                count = rules.trimmable_before_time(chain, before)
+            trimmed = chain.without_first(count)
+            gone = tuple(link.ledger for link in chain.links[: len(chain.links) - len(trimmed.links)])
+            if not gone:
+                break
+            await self._nodes.create_trim(gone)
+            try:
+                await self._nodes.write(chains.bytes_of(trimmed), found.version)
+                break
+            except BadVersionError:  # it is looked at again
+                continue
+        await self._remove_trimmed()
+        return gone
+
+    async def _remove_trimmed(self) -> None:
+        """Delete the ledgers that were trimmed, now or by somebody who did not come to that."""
+        chain = await self.chain()
+        for name, ledgers in await self._nodes.trims():
+            if any(chain.index(ledger) is not None for ledger in ledgers):
+                continue  # somebody is about to trim them, or did not come to that
+            for ledger in ledgers:
+                with suppress(NoSuchLedgerError):
+                    await self.store.delete_ledger(ledger)
+            await self._nodes.delete_trim(name)
+
+    async def seal(self) -> None:
+        """End the log: its last ledger is closed, and nothing is appended any more, by nobody. A writer that leads finds out.
+
+        Raises :class:`NoSuchLogError`.
+        """
+        writer = await self._writer(LeaderSettings())
+        writer._deliver(Seal())
+        writer._deliver(Elected())
+        await writer._over_by(Reason.SEALED)

@@ -1,0 +1,278 @@
+"""The reader of a log: it goes from ledger to ledger, and waits for what is appended."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
+from datetime import datetime
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from fencepost.errors import OptionError
+from fencepost.log import rules
+from fencepost.log.chain import Chain, chain_of
+from fencepost.log.entries import Frames, time_of
+from fencepost.log.errors import LogTrimmedError
+from fencepost.log.metadata import LogNodes
+from fencepost.log.position import EARLIEST, End, Position
+from fencepost.store.client.reader import LedgerReader
+from fencepost.store.client.reading import EntryBatch
+from fencepost.store.errors import NoSuchEntryError, NoSuchLedgerError, ReadError
+
+if TYPE_CHECKING:
+    from fencepost.store.client.store import Store
+
+At = Position | End | datetime | int
+"""Where to begin: a position, an end of the log, or a time, as a :class:`datetime` or in milliseconds since 1970."""
+
+
+class OnTrimmed(enum.Enum):
+    """What a reader does at a position that was trimmed."""
+
+    RAISE = "raise"
+    SKIP = "skip"
+    """Go on with the first entry that is there."""
+
+
+class LogEntry(msgspec.Struct, frozen=True, gc=False):
+    """An entry of a log: where it is, its data, its key if it has one, and when it was appended, in milliseconds since 1970."""
+
+    position: Position
+    data: bytes
+    key: bytes | None
+    time: int
+
+
+class LogBatch:
+    """Entries of one ledger of a log that follow one another, from ``first`` on.
+
+    ``frames`` has them in one block, without an object for each: see :class:`.Frames`. To iterate makes the objects.
+    """
+
+    __slots__ = ("first", "frames", "ledger")
+
+    def __init__(self, ledger: int, batch: EntryBatch) -> None:
+        self.ledger = ledger
+        self.first = batch.first
+        self.frames = Frames(batch.data, batch.offsets)
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    @property
+    def next(self) -> Position:
+        """The position after the last of these."""
+        return Position(self.ledger, self.first + len(self.frames))
+
+    def __iter__(self) -> Iterator[LogEntry]:
+        ledger = self.ledger
+        for entry_id, (time, key, data) in enumerate(self.frames, self.first):
+            yield LogEntry(Position(ledger, entry_id), data, key, time)
+
+    def __repr__(self) -> str:
+        return f"<entries {self.first} to {self.first + len(self) - 1} of ledger {self.ledger}>"
+
+
+class LogReader:
+    """Reads a log from a position on: ``async for entry in reader``. It hinders nobody.
+
+    With ``follow`` it waits for what is appended, and ends when the log is sealed and all is read; without, it ends where the log does
+    when it gets there.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        nodes: LogNodes,
+        password: bytes,
+        at: At,
+        follow: bool,
+        on_trimmed: OnTrimmed,
+        prefetch: int,
+        prefetch_bytes: int,
+    ) -> None:
+        self._store = store
+        self._nodes = nodes
+        self._password = password
+        self._at = at
+        self._follow = follow
+        self._on_trimmed = on_trimmed
+        self._prefetch = prefetch
+        self._prefetch_bytes = prefetch_bytes
+        self._chain = Chain()
+        self._changed = asyncio.Event()
+        self._place = -1
+        """The place of the ledger that it is in among all that the log has ever had."""
+        self._ledger: LedgerReader | None = None
+        """The ledger that is read, if it is open."""
+        self.position: Position | None = None
+        """Where it is: the entry that comes next. None while the log has no ledger yet."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Read no more."""
+        await self._leave()
+
+    async def _leave(self) -> None:
+        ledger, self._ledger = self._ledger, None
+        if ledger is not None:
+            await ledger.close()
+
+    def __repr__(self) -> str:
+        return f"<reader of the log {self._nodes.name}, at {self.position}>"
+
+    # -- entries -------------------------------------------------------------------------------------------------------
+
+    async def __aiter__(self) -> AsyncIterator[LogEntry]:
+        async with aclosing(self.read_batches()) as batches:
+            async for batch in batches:
+                for entry in batch:
+                    yield entry
+
+    async def read_batches(self) -> AsyncGenerator[LogBatch, None]:
+        """The entries in batches, each in one block of memory: there is no object for an entry.
+
+        Raises :class:`LogTrimmedError` at a position that was trimmed, :class:`LogFormatError` for an entry that is none of a log, and
+        what :class:`LedgerReader` raises.
+        """
+        while await self._settle():
+            assert self.position is not None
+            self._place = self._place_of(self.position.ledger)
+            try:
+                reader = await self._opened(self.position.ledger)
+                async with aclosing(await self._entries(reader, self.position.entry)) as batches:
+                    async for each in batches:
+                        batch = LogBatch(reader.id, each)
+                        self.position = batch.next
+                        yield batch
+            except (NoSuchLedgerError, NoSuchEntryError, ReadError) as error:
+                await self._leave()
+                ledger = self.position.ledger
+                if (await self._read_chain()).index(ledger) is not None:
+                    raise
+                self._skip(error)
+                continue
+            await self._leave()
+            if not await self._go_on():
+                return
+
+    async def _entries(self, reader: LedgerReader, first: int) -> AsyncGenerator[EntryBatch, None]:
+        """The entries of a ledger to its end, or to what is confirmed now if that is where this reader ends."""
+        if self._follow or reader.id != self._chain.last or reader.id != (await self._read_chain()).last:
+            return reader.tail_batches(first)
+        last = await reader.read_last_add_confirmed()
+        return reader.read_batches(first, max(first - 1, last))
+
+    async def _opened(self, ledger: int) -> LedgerReader:
+        if self._ledger is None:
+            self._ledger = await self._store.open_ledger(
+                ledger, password=self._password, prefetch=self._prefetch, prefetch_bytes=self._prefetch_bytes
+            )
+        return self._ledger
+
+    # -- where it goes -------------------------------------------------------------------------------------------------
+
+    async def _settle(self) -> bool:
+        """Have a position in a ledger; False if the log ends without one."""
+        while self.position is None:
+            chain = await self._read_chain()
+            if chain.links:
+                self.position = await self._found(chain)
+            elif chain.sealed or not self._follow:
+                return False
+            else:
+                await self._changed.wait()
+        return True
+
+    async def _found(self, chain: Chain) -> Position:
+        """The position that the reader is to begin at, in a log with a ledger."""
+        first, at = Position(chain.links[0].ledger, 0), self._at
+        if isinstance(at, Position):
+            if chain.index(at.ledger) is not None:
+                return at
+            self._at = EARLIEST
+            if self._on_trimmed is OnTrimmed.SKIP:
+                return first
+            raise self._trimmed(at)
+        if at is EARLIEST:
+            return first
+        if isinstance(at, End):
+            reader = await self._opened(chain.links[-1].ledger)
+            return Position(reader.id, await reader.read_last_add_confirmed() + 1)
+        return await self._at_time(chain, milliseconds(at))
+
+    async def _at_time(self, chain: Chain, time: int) -> Position:
+        """The first entry of a time or later: the ledger is found without reading any, the entry in it by halving."""
+        place = rules.place_of_time(chain, time)
+        reader = await self._opened(chain.links[place].ledger)
+        end = await reader.read_last_add_confirmed() + 1
+        search = rules.Search(0, end)
+        while (probe := search.probe) is not None:
+            search = search.told(time_of(await reader.read_entry(probe)), time)
+        if search.low == end and place + 1 < len(chain.links):
+            await self._leave()
+            return Position(chain.links[place + 1].ledger, 0)
+        return Position(reader.id, search.low)
+
+    async def _go_on(self) -> bool:
+        """Go to the next ledger, once there is one; whether there is more to read."""
+        assert self.position is not None
+        ledger, place = self.position.ledger, self._place
+        onward = rules.follows(self._chain, ledger)
+        while onward is rules.Onward.WAIT:
+            if not self._follow:
+                return False
+            onward = rules.follows(await self._read_chain(), ledger)
+            if onward is rules.Onward.WAIT:
+                await self._changed.wait()
+        if onward is rules.Onward.END:
+            return False
+        if onward is not rules.Onward.TRIMMED:
+            assert isinstance(onward, int)
+            self.position = Position(onward, 0)
+        elif self._chain.trimmed <= place + 1:  # it was trimmed when it was read to its end, and what follows was not
+            self.position = Position(self._chain.links[place + 1 - self._chain.trimmed].ledger, 0)
+        else:
+            self._skip(None)
+        return True
+
+    def _place_of(self, ledger: int) -> int:
+        """The place of a ledger among all that the log has ever had."""
+        index = self._chain.index(ledger)
+        return self._place if index is None else self._chain.trimmed + index
+
+    async def _read_chain(self) -> Chain:
+        changed = self._changed = asyncio.Event()
+        found = await self._nodes.read(lambda _: changed.set())
+        self._chain = chain_of(found.data)
+        return self._chain
+
+    def _skip(self, error: Exception | None) -> None:
+        """The ledger that it is in was trimmed: go to the first that is there, or raise."""
+        assert self.position is not None
+        if self._on_trimmed is OnTrimmed.RAISE:
+            raise self._trimmed(self.position) from error
+        self.position = Position(self._chain.links[0].ledger, 0)
+
+    def _trimmed(self, at: Position) -> LogTrimmedError:
+        return LogTrimmedError(
+            f"ledger {at.ledger} is not in the log {self._nodes.name}: position {at} was trimmed, or was never there; "
+            "begin elsewhere, or skip what was trimmed"
+        )
+
+
+def milliseconds(time: datetime | int) -> int:
+    """A time in milliseconds since 1970. Raises :class:`OptionError` for one without a time zone, which could be anywhere."""
+    if isinstance(time, int):
+        return time
+    if time.tzinfo is None:
+        raise OptionError(f"{time.isoformat()} has no time zone: give one, as in datetime.now(timezone.utc)")
+    return int(time.timestamp() * 1000)
