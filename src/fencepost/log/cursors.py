@@ -237,7 +237,7 @@ class Cursor:
 
     async def read(self, follow: bool = True, **options: Any) -> AsyncIterator[LogEntry]:
         """The entries that are not acknowledged, from :attr:`position` on. Takes what :meth:`.Log.reader` does."""
-        await self._see((self.position,))
+        self._chain = chain_of((await self._nodes.read()).data)
         is_new = self._chain.index(self.position.ledger) is None and not self._chain.trimmed  # the log had no ledger yet
         async with self._log.reader(EARLIEST if is_new else self.position, follow=follow, **options) as reader:
             async for entry in reader:

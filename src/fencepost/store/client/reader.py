@@ -13,8 +13,10 @@ from typing import Self
 from fencepost.store.client.calls import Calls
 from fencepost.store.client.driver import Driver
 from fencepost.store.client.loops import LOOPS
+from fencepost.store.client.outcomes import error_of
 from fencepost.store.client.reading import EntryBatch, LedgerEntry, Readings, Stretch
 from fencepost.store.errors import NoSuchEntryError, StoreError
+from fencepost.store.roles.interface import Error
 from fencepost.store.roles.reader import Reader, ReaderSettings
 from fencepost.store.rules.metadata import LedgerMetadata, end_of
 from fencepost.store.rules.reading import is_readable
@@ -48,18 +50,22 @@ class LedgerReader:
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The metadata of the ledger, as this reader last read them."""
-        return self._role.view.known()
+        """The metadata of the ledger, as this reader last read them. Raises :class:`NoSuchLedgerError` once it was deleted."""
+        known = self._role.view.metadata
+        if known is None:
+            raise error_of(Error.NO_LEDGER, self.id)
+        return known
 
     @property
     def is_closed(self) -> bool:
         """Whether the ledger is known to be closed: it has an end, and nothing is added to it."""
-        return self._role.end is not None
+        return end_of(self.metadata) is not None
 
     @property
     def last_add_confirmed(self) -> int:
         """The last entry that is known to be confirmed, the last of all if the ledger is closed; -1 if there is none."""
-        return self._role.lac if self._role.end is None else self._role.end
+        end = end_of(self.metadata)
+        return self._role.lac if end is None else end
 
     def __repr__(self) -> str:
         return f"<reader of ledger {self.id}, last add confirmed {self.last_add_confirmed}>"
@@ -224,10 +230,13 @@ class LedgerReader:
             raise NoSuchEntryError(f"there is no entry {first}: entries count from 0")
         while True:
             if first <= self.last_add_confirmed:
+                is_all = self.is_closed
                 async with aclosing(self.read_batches(first, self.last_add_confirmed)) as batches:
                     async for batch in batches:
                         yield batch
                         first += len(batch)
+                if is_all:  # the ledger may be deleted by now
+                    return
             data = await self._calls.start("tail", first)
             if data is None:
                 return
