@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_what_is_acknowledged_is_what_a_set_says(steps: list[tuple[str, Position
                 assert place >= before or each in plain or CHAIN.place(each) != place
         for runs in known.runs.values():
             assert runs and all(first <= last for first, last in runs)
-            assert all(one[1] + 1 < other[0] for one, other in zip(runs, runs[1:]))
+            assert all(one[1] + 1 < other[0] for one, other in pairwise(runs))
         assert all(first > known.before.entry for first, _ in known.runs.get(known.before.ledger, ()))
 
 

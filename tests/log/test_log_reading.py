@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ def test_a_reader_begins_where_it_is_told(tmp_path: Path) -> None:
         assert await contents(log, Position(third, 7)) == []
         for time in range(65):
             assert await contents(log, time) == [each for each in everything if each >= time], time
-        assert await contents(log, datetime.fromtimestamp(0.045, timezone.utc)) == [50, 50, 60]
+        assert await contents(log, datetime.fromtimestamp(0.045, UTC)) == [50, 50, 60]
         with pytest.raises(OptionError, match="has no time zone"):
             log.reader(datetime(2026, 1, 1))
         with pytest.raises(LogTrimmedError, match="ledger 999 is not in the log orders"):
@@ -109,7 +109,7 @@ def test_trimming_changes_the_list_then_deletes_and_reads_no_ledger(tmp_path: Pa
         assert await log.trim(before=Position(ids[1], 1)) == (ids[0],)
         assert await log.trim(before=30) == (ids[1], ids[2])
         assert await log.trim(before=30) == ()
-        assert await log.trim(before=datetime.fromtimestamp(0.041, timezone.utc)) == (ids[3],)
+        assert await log.trim(before=datetime.fromtimestamp(0.041, UTC)) == (ids[3],)
         assert await log.trim(keep=4) == (ids[4], ids[5])
         assert await log.trim(keep=100) == ()
         assert (await log.show()).chain.trimmed == 6 and (await log.show()).unremoved == ()

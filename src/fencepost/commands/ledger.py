@@ -7,32 +7,22 @@ import asyncio
 import base64
 import contextlib
 import json
-import os
 import shutil
-import stat
-import struct
-import sys
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import fencepost
-from fencepost import arguments, errors, output
-from fencepost.errors import FencepostError, OptionError, SystemFailure
+from fencepost import arguments, output
+from fencepost.commands.client import client_options, on_store, password
+from fencepost.commands.streams import LINES, Output, Source, format_option, note, prefixed, progress, reporting
+from fencepost.errors import FencepostError, OptionError
 from fencepost.progress import Entries
 from fencepost.store.client import LedgerEntry, LedgerMetadata, LedgerStatus, LedgerWriter, Store
 from fencepost.store.client.picture import draw, holdings
 from fencepost.store.errors import StoreError
 from fencepost.store.rules.metadata import RESERVED
 
-LINES, PREFIXED = "lines", "length-prefixed"
 DIGESTS = ("crc32c", "crc32", "hmac", "dummy")
-
-_LENGTH = struct.Struct(">I")
-_CHUNK = 256 * 1024
-_LARGEST = 64 * 1024 * 1024
-"""Bytes after which a line, or an entry behind its length, is no entry of anybody's."""
 
 _EXAMPLES = """\
 examples:
@@ -56,25 +46,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         made: argparse.ArgumentParser = commands.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
         if ledger:
             made.add_argument("ledger", metavar=ledger.strip("[]"), type=arguments.number, nargs="?" if ledger[0] == "[" else None, help="the number of a ledger")
-        made.add_argument("--metadata", metavar="URI", default=os.environ.get("FENCEPOST_METADATA"), help="the metadata service: zk://HOST:PORT[,HOST:PORT]/ledgers")
-        if secret:
-            made.add_argument("--password", metavar="TEXT", help="the ledger's password; by default none")
-            made.add_argument("--password-file", metavar="FILE", type=Path, help="a file with the password, without its last line end")
-        made.add_argument("--json", action="store_true", help="results as JSON, one object a line")
-        made.add_argument("--trace", metavar="DIR", help="write a trace of what this client does to a folder of traces (docs/traces.md)")
+        client_options(made, "the ledger's password" if secret else "")
         return made
 
     _create_options(action("create", "create a ledger for the first who appends to it; prints its number", ""))
     appending = action("append", "append what comes on standard input, and close the ledger; without LEDGER to a new one", "[LEDGER]")
     _create_options(appending)
-    _format_option(appending)
+    format_option(appending)
     appending.add_argument("--in-flight", metavar="N", type=arguments.count, default=1000, help="entries that are under way at once, at most (1000)")
     reading = action("read", "write entries to standard output, up to the last one that is confirmed")
-    _format_option(reading)
+    format_option(reading)
     reading.add_argument("--first", metavar="N", type=arguments.number, default=0, help="the first entry (0)")
     reading.add_argument("--last", metavar="N", type=arguments.number, help="the last entry; by default the last one that is confirmed")
     tailing = action("tail", "write entries to standard output as they are confirmed, until the ledger is closed")
-    _format_option(tailing)
+    format_option(tailing)
     tailing.add_argument("--first", metavar="N", type=arguments.number, default=0, help="the first entry (0)")
     action("recover", "close a ledger whose writer is gone; a writer that still lives is fenced off")
     action("show", "draw a ledger: its fragments, and which bookie has which entry")
@@ -94,10 +79,6 @@ def _create_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--id", metavar="N", dest="number", type=arguments.number, help="its number; by default the next one")
 
 
-def _format_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=(LINES, PREFIXED), default=LINES, help="an entry is a line, without its end, or stands behind its length in 4 bytes, big endian (lines)")
-
-
 def _custom(text: str) -> tuple[str, bytes]:
     key, given, value = text.partition("=")
     if not key or not given:
@@ -107,31 +88,8 @@ def _custom(text: str) -> tuple[str, bytes]:
 
 def run(given: argparse.Namespace) -> int:
     """Do what was typed; the exit code."""
-    if not given.metadata:
-        raise OptionError("give the address of the metadata service: --metadata zk://HOST:PORT/ledgers")
     action: Callable[[Store, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{given.action}"]
-
-    async def on_store() -> None:
-        async with fencepost.connect(given.metadata, trace=given.trace) as store:
-            await action(store, given)
-
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(on_store())
-    return errors.HOLDS
-
-
-def _password(given: argparse.Namespace) -> bytes:
-    if given.password_file is None:
-        return (given.password or "").encode()
-    if given.password is not None:
-        raise OptionError("give --password or --password-file, not both")
-    try:
-        data: bytes = given.password_file.read_bytes()
-    except OSError as error:
-        raise OptionError(f"--password-file {given.password_file}: {error.strerror}") from error
-    return data.removesuffix(b"\n").removesuffix(b"\r")
+    return on_store(action, given)
 
 
 def _new(given: argparse.Namespace) -> dict[str, Any]:
@@ -141,7 +99,7 @@ def _new(given: argparse.Namespace) -> dict[str, Any]:
         "write_quorum": given.write_quorum,
         "ack_quorum": given.ack_quorum,
         "digest": given.digest or DIGESTS[0],
-        "password": _password(given),
+        "password": password(given),
         "custom_metadata": dict(given.custom),
         "ledger": given.number,
     }
@@ -161,19 +119,19 @@ async def _append(store: Store, given: argparse.Namespace) -> None:
     else:
         if given.digest or given.custom or given.number is not None:
             raise OptionError("--digest, --custom and --id are for a new ledger, and LEDGER names one that there is")
-        opening = store.adopt_ledger(given.ledger, password=_password(given), in_flight=given.in_flight)
+        opening = store.adopt_ledger(given.ledger, password=password(given), in_flight=given.in_flight)
     counted: _Counted | None = None
     try:
         async with opening as ledger:
             if given.ledger is None:
-                _note(f"appending to ledger {ledger.id}")
-            source = _Source(given.format)
+                note(f"appending to ledger {ledger.id}")
+            source = Source(given.format)
             counted = _Counted(source, ledger)
-            with _progress() as line, _reporting(lambda: counted.report(line)):
+            with progress() as line, reporting(lambda: counted.report(line)):
                 await ledger.append_many(counted)
     except (FencepostError, asyncio.CancelledError) as error:
         if counted is not None:
-            _note(_acknowledged(counted))
+            note(_acknowledged(counted))
             if isinstance(error, StoreError):
                 error.args = (f"not all could be appended: {error}",)
         raise
@@ -193,7 +151,7 @@ def _acknowledged(counted: _Counted) -> str:
 class _Counted:
     """Entries on their way to a ledger, and how many they were."""
 
-    def __init__(self, source: _Source, ledger: LedgerWriter) -> None:
+    def __init__(self, source: Source, ledger: LedgerWriter) -> None:
         self.source = source
         self.ledger = ledger
         self.entries = 0
@@ -211,102 +169,26 @@ class _Counted:
                 yield entry
 
 
-class _Source:
-    """Entries from standard input, read by a thread, since a pipe or a terminal may have nothing for long."""
-
-    def __init__(self, format_: str) -> None:
-        self.take = _take_lines if format_ == LINES else _take_prefixed
-        self.format = format_
-        self.loop = asyncio.get_running_loop()
-        self.chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
-        self.room = threading.Semaphore(8)
-        self.read = 0
-        with contextlib.suppress(OSError):
-            status = os.fstat(0)
-            self.size = status.st_size if stat.S_ISREG(status.st_mode) else 0
-        threading.Thread(target=self._read, name="standard input", daemon=True).start()
-
-    def share(self) -> float | None:
-        """Which share of all was read; None if nobody knows how much there is."""
-        return self.read / self.size if self.size else None
-
-    def _read(self) -> None:
-        while True:
-            self.room.acquire()
-            try:
-                chunk: bytes | OSError = os.read(0, _CHUNK)
-            except OSError as error:
-                chunk = error
-            try:
-                self.loop.call_soon_threadsafe(self.chunks.put_nowait, chunk)
-            except RuntimeError:  # nobody listens any more
-                return
-            if not chunk or isinstance(chunk, OSError):
-                return
-
-    async def batches(self) -> AsyncIterator[list[bytes]]:
-        """The entries, as they come."""
-        rest = b""
-        while True:
-            chunk = await self.chunks.get()
-            self.room.release()
-            if isinstance(chunk, OSError):
-                raise SystemFailure(f"standard input can not be read: {chunk.strerror}")
-            if not chunk:
-                break
-            self.read += len(chunk)
-            entries, rest = self.take(rest + chunk)
-            if entries:
-                yield entries
-        if rest and self.format == PREFIXED:
-            raise OptionError(f"standard input ends within an entry: {len(rest):,} bytes are left over")
-        if rest:
-            yield [rest]
-
-
-def _take_lines(data: bytes) -> tuple[list[bytes], bytes]:
-    """The lines that are complete, without their ends, and the rest."""
-    *lines, rest = data.split(b"\n")
-    if len(rest) > _LARGEST:
-        raise OptionError(f"standard input has a line of more than {_LARGEST:,} bytes: is it made of lines?")
-    return lines, rest
-
-
-def _take_prefixed(data: bytes) -> tuple[list[bytes], bytes]:
-    """The entries behind lengths that are complete, and the rest."""
-    entries, place = [], 0
-    while len(data) - place >= _LENGTH.size:
-        (size,) = _LENGTH.unpack_from(data, place)
-        if size > _LARGEST:
-            raise OptionError(f"standard input says that an entry has {size:,} bytes: is it made of entries behind their lengths?")
-        end = place + _LENGTH.size + size
-        if end > len(data):
-            break
-        entries.append(data[place + _LENGTH.size : end])
-        place = end
-    return entries, data[place:]
-
-
 # -- read and tail ----------------------------------------------------------------------------------------------------
 
 
 async def _read(store: Store, given: argparse.Namespace) -> None:
-    async with store.open_ledger(given.ledger, password=_password(given)) as reader:
+    async with store.open_ledger(given.ledger, password=password(given)) as reader:
         last = await reader.read_last_add_confirmed() if given.last is None else given.last
         await _write_out(reader.read(given.first, last), given, last - given.first + 1)
 
 
 async def _tail(store: Store, given: argparse.Namespace) -> None:
-    async with store.open_ledger(given.ledger, password=_password(given)) as reader:
+    async with store.open_ledger(given.ledger, password=password(given)) as reader:
         await _write_out(reader.tail(given.first), given, None)
 
 
 async def _write_out(entries: AsyncIterator[LedgerEntry], given: argparse.Namespace, of: int | None) -> None:
     """Write entries to standard output, those that are there at once together, until all are or nobody listens."""
-    out = _Output()
+    out = Output()
     shown = _as_json if given.json else _as_line if given.format == LINES else _as_prefixed
     count = size = 0
-    with _progress() as line, _reporting(lambda: line.report(count, size, count / of if of else None)):
+    with progress() as line, reporting(lambda: line.report(count, size, count / of if of else None)):
         async for entry in entries:
             count += 1
             size += len(entry.data)
@@ -320,7 +202,7 @@ def _as_line(entry: LedgerEntry) -> bytes:
 
 
 def _as_prefixed(entry: LedgerEntry) -> bytes:
-    return _LENGTH.pack(len(entry.data)) + entry.data
+    return prefixed(entry.data)
 
 
 def _as_json(entry: LedgerEntry) -> bytes:
@@ -331,43 +213,13 @@ def _as_json(entry: LedgerEntry) -> bytes:
     return json.dumps({"entry": entry.id, **data}).encode() + b"\n"
 
 
-class _Output:
-    """Standard output for bytes: written when much has gathered, or when the loop has nothing else to do."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.gathered: list[bytes] = []
-        self.size = 0
-        self.is_open = True
-        self.timer: asyncio.TimerHandle | None = None
-
-    def put(self, data: bytes) -> bool:
-        """Write something; whether anybody listens."""
-        self.gathered.append(data)
-        self.size += len(data)
-        if self.size >= _CHUNK:
-            self.flush()
-        elif self.timer is None:
-            self.timer = self.loop.call_later(0.01, self.flush)
-        return self.is_open
-
-    def flush(self) -> None:
-        """Write what has gathered."""
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-        data, self.gathered, self.size = b"".join(self.gathered), [], 0
-        if data and self.is_open:
-            self.is_open = output.put_bytes(data)
-
-
 # -- recover, show, list and delete -----------------------------------------------------------------------------------
 
 
 async def _recover(store: Store, given: argparse.Namespace) -> None:
-    with _progress() as line:
+    with progress() as line:
         metadata = await store.recover_ledger(
-            given.ledger, password=_password(given), progress=lambda found: line.report(found + 1, None, None)
+            given.ledger, password=password(given), progress=lambda found: line.report(found + 1, None, None)
         )
     if given.json:
         output.say(json.dumps(_as_object(given.ledger, metadata)))
@@ -379,7 +231,7 @@ async def _show(store: Store, given: argparse.Namespace) -> None:
     metadata = await store.ledger_metadata(given.ledger)
     last = metadata.last_entry
     if metadata.status is not LedgerStatus.CLOSED:
-        async with store.open_ledger(given.ledger, password=_password(given)) as reader:
+        async with store.open_ledger(given.ledger, password=password(given)) as reader:
             metadata, last = reader.metadata, await reader.read_last_add_confirmed()
     held = await holdings(store, given.ledger, metadata, last)
     if given.json:
@@ -428,34 +280,3 @@ async def _delete(store: Store, given: argparse.Namespace) -> None:
     for ledger in given.ledgers:
         await store.delete_ledger(ledger)
         output.say(json.dumps({"deleted": ledger}) if given.json else f"ledger {ledger} is deleted")
-
-
-# -- progress ---------------------------------------------------------------------------------------------------------
-
-
-def _progress() -> Entries:
-    return Entries(sys.stderr)
-
-
-@contextlib.contextmanager
-def _reporting(report: Callable[[], None]) -> Iterator[None]:
-    """Report ten times a second, while something is done."""
-
-    async def report_often() -> None:
-        while True:
-            await asyncio.sleep(0.1)
-            report()
-
-    reporting = asyncio.get_running_loop().create_task(report_often())
-    try:
-        yield
-    finally:
-        reporting.cancel()
-
-
-def _note(text: str) -> None:
-    """Say something that is no result."""
-    if sys.stderr is not None:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(f"{text}\n")
-            sys.stderr.flush()

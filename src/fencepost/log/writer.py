@@ -56,6 +56,8 @@ class LogWriter:
     def __init__(
         self, store: Store, nodes: LogNodes, settings: role.LeaderSettings, new_ledger: dict[str, Any], password: bytes
     ) -> None:
+        self.confirmed = 0
+        """Entries that were confirmed."""
         self._store = store
         self._nodes = nodes
         self._new_ledger = new_ledger
@@ -546,6 +548,7 @@ class LogWriter:
 
     def _acknowledged(self, effect: role.Acknowledged) -> None:
         ledger, entry = effect.position.ledger, effect.position.entry
+        self.confirmed += effect.count
         for sink, count in self._next_sinks(effect.count):
             if isinstance(sink, asyncio.Future):
                 if not sink.done():

@@ -15,7 +15,7 @@ from store.client.test_ledgers import contents, run
 from fencepost.store import errors
 from fencepost.store.client.loops import LOOPS
 from fencepost.store.client.reading import Reading, Readings
-from fencepost.store.client.sync import SyncLedgerReader, SyncLedgerWriter, _Loop
+from fencepost.store.client.sync import Loop, SyncLedgerReader, SyncLedgerWriter
 from fencepost.store.messages import ReadEntry
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.quorums import write_set
@@ -254,7 +254,7 @@ def test_synchronous_code_hands_entries_over_as_they_can_be_sent() -> None:
     async def test(cluster: Cluster) -> None:
         store = await cluster.connect()
         writer = await store.create_ledger(in_flight=200)
-        loop = _Loop.__new__(_Loop)
+        loop = Loop.__new__(Loop)
         loop.loop = asyncio.get_running_loop()
         loop.thread = None  # type: ignore[assignment]
         most = 0

@@ -8,11 +8,11 @@ import threading
 from patience import PATIENCE
 
 from fencepost.errors import OptionError
-from fencepost.store.client.sync import _Loop
+from fencepost.store.client.sync import Loop
 
 
 def test_who_waits_in_another_thread_when_the_loop_ends_is_told() -> None:
-    loop, began, outcome = _Loop(), threading.Event(), []
+    loop, began, outcome = Loop(), threading.Event(), []
 
     async def endless() -> None:
         began.set()

@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from fencepost.errors import OptionError
 from fencepost.store.client.reader import LedgerReader
@@ -21,6 +21,9 @@ from fencepost.store.client.writer import Data, LedgerWriter, copied
 from fencepost.store.metadata.client import Bookies
 from fencepost.store.rules.metadata import DigestType, LedgerMetadata
 
+if TYPE_CHECKING:
+    from fencepost.log.sync import SyncLog
+
 T = TypeVar("T")
 
 _AT_ONCE = 256
@@ -30,7 +33,7 @@ _CHUNK, _CHUNK_SIZE = 1024, 1024 * 1024
 """Entries, and bytes of them, that a caller hands over at once."""
 
 
-class _Loop:
+class Loop:
     """A thread with a loop, and the way onto it."""
 
     def __init__(self) -> None:
@@ -85,7 +88,7 @@ class _Loop:
 class _Pump(Generic[T]):
     """Draws items on the loop, and hands them to another thread: all that are there at once."""
 
-    def __init__(self, loop: _Loop, items: AsyncIterator[T], at_once: int) -> None:
+    def __init__(self, loop: Loop, items: AsyncIterator[T], at_once: int) -> None:
         self.at_once = at_once
         self.loop = loop
         self.items = items
@@ -154,7 +157,7 @@ def _chunks(entries: Iterable[Data]) -> Iterator[list[bytes]]:
 class SyncLedgerWriter:
     """A ledger that this client has created; see :class:`LedgerWriter`."""
 
-    def __init__(self, loop: _Loop, writer: LedgerWriter) -> None:
+    def __init__(self, loop: Loop, writer: LedgerWriter) -> None:
         self._loop = loop
         self._writer = writer
         self.id = writer.id
@@ -206,7 +209,7 @@ class SyncLedgerWriter:
 class SyncLedgerReader:
     """A ledger that is read; see :class:`LedgerReader`."""
 
-    def __init__(self, loop: _Loop, reader: LedgerReader) -> None:
+    def __init__(self, loop: Loop, reader: LedgerReader) -> None:
         self._loop = loop
         self._reader = reader
         self.id = reader.id
@@ -261,14 +264,14 @@ class SyncLedgerReader:
 class SyncStore:
     """A cluster as one client sees it; see :class:`Store`."""
 
-    def __init__(self, loop: _Loop, store: Store) -> None:
+    def __init__(self, loop: Loop, store: Store) -> None:
         self._loop = loop
         self._store = store
 
     @classmethod
     def connect(cls, uri: str, settings: ClientSettings, trace: str | Path | None = None) -> Self:
         """See :func:`fencepost.connect_sync`."""
-        loop = _Loop()
+        loop = Loop()
         try:
             return cls(loop, loop.wait(Store.connect(uri, settings, trace)))
         except BaseException:
@@ -394,6 +397,12 @@ class SyncStore:
     def delete_ledger(self, ledger: int) -> None:
         """See :meth:`Store.delete_ledger`."""
         self._loop.wait(self._store.delete_ledger(ledger))
+
+    def log(self, name: str, *, password: bytes | str = b"") -> SyncLog:
+        """See :meth:`Store.log`."""
+        from fencepost.log.sync import SyncLog  # which is built on this
+
+        return SyncLog(self._loop, self._store.log(name, password=password))
 
     def bookies(self) -> Bookies:
         """See :meth:`Store.bookies`."""

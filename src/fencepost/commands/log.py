@@ -1,0 +1,316 @@
+"""``fencepost log``: makes, writes, follows, shows, trims and seals logs, each of many ledgers."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from fencepost import arguments, output
+from fencepost.commands.client import client_options, on_store, password
+from fencepost.commands.streams import LINES, Output, Source, format_option, note, prefixed, progress, reporting
+from fencepost.errors import FencepostError, OptionError
+from fencepost.log.cursors import Acknowledged
+from fencepost.log.log import Log, LogView
+from fencepost.log.metadata import names
+from fencepost.log.position import EARLIEST, End, Position, position_of
+from fencepost.log.reader import LogEntry
+from fencepost.log.writer import LogWriter
+from fencepost.progress import Entries
+from fencepost.store.client import Store
+from fencepost.store.errors import StoreError
+
+DIGESTS = ("crc32c", "crc32", "hmac", "dummy")
+
+_EXAMPLES = """\
+examples:
+  fencepost log create orders --metadata zk://127.0.0.1:2181/ledgers
+  seq 1000 | fencepost log append orders --metadata zk://127.0.0.1:2181/ledgers
+  fencepost log tail orders --metadata zk://127.0.0.1:2181/ledgers
+The environment variable FENCEPOST_METADATA stands in for --metadata."""
+
+
+# -- what is typed ----------------------------------------------------------------------------------------------------
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What can be typed after ``fencepost log``."""
+    parser.description = "Make, write and read logs: ledger after ledger, by one writer at a time, for as long as you like."
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=arguments.Parser)
+
+    def action(name: str, purpose: str, secret: bool = True, optional: bool = False) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = commands.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
+        made.add_argument("log", metavar="LOG", nargs="?" if optional else None, help="the name of a log")
+        client_options(made, "the password of the log's ledgers" if secret else "")
+        return made
+
+    creating = action("create", "make a log, without an entry yet", secret=False)
+    creating.add_argument("--ensemble", metavar="N", type=arguments.count, default=3, help="bookies that the entries of a ledger are spread over (3)")
+    creating.add_argument("--write-quorum", metavar="N", type=arguments.count, help="bookies that each entry is sent to; by default all of them")
+    creating.add_argument("--ack-quorum", metavar="N", type=arguments.count, help="bookies that must have an entry before it is confirmed; by default a majority")
+    creating.add_argument("--digest", choices=DIGESTS, default=DIGESTS[0], help="what protects an entry from damage (crc32c); hmac also from whoever lacks the password")
+    appending = action("append", "append what comes on standard input, as the one writer that leads")
+    format_option(appending)
+    appending.add_argument("--in-flight", metavar="N", type=arguments.count, default=10_000, help="entries that are under way at once, at most (10,000)")
+    appending.add_argument("--wait", metavar="SECONDS", type=arguments.seconds, default=30.0, help="for how long to wait while another writer leads (30)")
+    appending.add_argument("--ledger-entries", metavar="N", type=arguments.number, default=0, help="entries after which another ledger is begun; 0: any number (0)")
+    appending.add_argument("--ledger-bytes", metavar="SIZE", type=arguments.size, default=1 << 30, help="bytes after which another ledger is begun (1 GiB)")
+    appending.add_argument("--ledger-seconds", metavar="SECONDS", type=arguments.seconds, default=3600.0, help="seconds after which another ledger is begun (3600)")
+    tailing = action("tail", "write entries to standard output, and those that are appended, until the log is sealed")
+    format_option(tailing)
+    tailing.add_argument("--at", metavar="PLACE", type=_place, default=EARLIEST, help="where to begin: earliest, latest, LEDGER:ENTRY, or a time like 2026-11-23T04:00 (earliest)")
+    tailing.add_argument("--no-follow", action="store_true", help="end where the log does now")
+    tailing.add_argument("--skip-trimmed", action="store_true", help="where the place was trimmed, begin with what is there")
+    tailing.add_argument("--cursor", metavar="NAME", help="begin at a cursor, made at --at if there is none, and move it along with what was written")
+    action("show", "show a log: its ledgers, who leads, how far its cursors are; without LOG the names of all", secret=False, optional=True)
+    trimming = action("trim", "delete the oldest ledgers of a log for good", secret=False)
+    how = trimming.add_mutually_exclusive_group(required=True)
+    how.add_argument("--before", metavar="PLACE", type=_place, help="those that end before LEDGER:ENTRY, or before a time like 2026-11-23T04:00")
+    how.add_argument("--keep", metavar="N", type=arguments.count, help="all but the newest so many")
+    how.add_argument("--keep-seconds", metavar="SECONDS", type=arguments.seconds, help="those that end before so many seconds ago")
+    action("seal", "end a log: nobody appends to it any more")
+
+
+def _place(text: str) -> Position | End | datetime:
+    """A position, an end of a log, or a time, which is local where it has no zone."""
+    try:
+        return position_of(text)
+    except OptionError:
+        try:
+            return datetime.fromisoformat(text).astimezone()
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is no place in a log: give LEDGER:ENTRY, earliest, latest, or a time like 2026-11-23T04:00"
+            ) from None
+
+
+def run(given: argparse.Namespace) -> int:
+    """Do what was typed; the exit code."""
+    action: Callable[[Store, argparse.Namespace], Coroutine[Any, Any, None]] = globals()[f"_{given.action}"]
+    return on_store(action, given)
+
+
+# -- create and append ------------------------------------------------------------------------------------------------
+
+
+async def _create(store: Store, given: argparse.Namespace) -> None:
+    quorums = {"ensemble": given.ensemble, "write_quorum": given.write_quorum, "ack_quorum": given.ack_quorum}
+    await store.log(given.log).create(**quorums, digest=given.digest)
+    output.say(json.dumps({"log": given.log}) if given.json else f"log {given.log} is made")
+
+
+async def _append(store: Store, given: argparse.Namespace) -> None:
+    opening = store.log(given.log, password=password(given)).writer(
+        ledger_entries=given.ledger_entries,
+        ledger_bytes=given.ledger_bytes,
+        ledger_seconds=given.ledger_seconds,
+        in_flight=given.in_flight,
+        wait=given.wait,
+    )
+    counted: _Counted | None = None
+    try:
+        async with opening as writer:
+            counted = _Counted(Source(given.format), writer)
+            with progress() as line, reporting(lambda: counted.report(line)):
+                positions = await writer.append_many(counted)
+    except (FencepostError, asyncio.CancelledError) as error:
+        if counted is not None:
+            sent, confirmed = counted.entries, counted.writer.confirmed
+            note(f"log {given.log}: the first {confirmed:,} of {sent:,} entries that were read are acknowledged; the rest may be in the log or not")
+            if isinstance(error, StoreError):
+                error.args = (f"not all could be appended: {error}",)
+        raise
+    told: dict[str, Any] = {"log": given.log, "entries": len(positions), "bytes": counted.bytes}
+    if positions:
+        told |= {"first": str(positions[0]), "last": str(positions[-1])}
+    between = f", {told['first']} to {told['last']}" if positions else ""
+    output.say(json.dumps(told) if given.json else f"log {given.log}: {len(positions):,} entries, {counted.bytes:,} bytes{between}")
+
+
+class _Counted:
+    """Entries on their way to a log, and how many they were."""
+
+    def __init__(self, source: Source, writer: LogWriter) -> None:
+        self.source = source
+        self.writer = writer
+        self.entries = 0
+        self.bytes = 0
+
+    def report(self, line: Entries) -> None:
+        """Show how far it is."""
+        line.report(self.writer.confirmed, self.bytes, self.source.share())
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for entries in self.source.batches():
+            for entry in entries:
+                self.entries += 1
+                self.bytes += len(entry)
+                yield entry
+
+
+# -- tail -------------------------------------------------------------------------------------------------------------
+
+
+async def _tail(store: Store, given: argparse.Namespace) -> None:
+    log = store.log(given.log, password=password(given))
+    options: dict[str, Any] = {"follow": not given.no_follow, "on_trimmed": "skip" if given.skip_trimmed else "raise"}
+    if given.cursor is None:
+        async with log.reader(given.at, **options) as reader:
+            await _write_out(aiter(reader), given, None)
+        return
+    async with log.cursor(given.cursor, at=given.at) as cursor:
+        last = await _write_out(cursor.read(**options), given, cursor.acknowledge_up_to)
+        if last is not None:
+            await cursor.acknowledge_up_to(last)
+
+
+async def _write_out(
+    entries: AsyncIterator[LogEntry],
+    given: argparse.Namespace,
+    acknowledge: Callable[[Position], Coroutine[Any, Any, None]] | None,
+) -> Position | None:
+    """Write entries to standard output until all are or nobody listens; the last one that was written.
+
+    What is written is acknowledged once a second, if that is to be.
+    """
+    out = Output()
+    shown = _as_json if given.json else _as_line if given.format == LINES else _as_prefixed
+    count = size = 0
+    last: Position | None = None
+
+    async def acknowledging() -> None:
+        assert acknowledge is not None
+        acknowledged = None
+        while True:
+            await asyncio.sleep(1)
+            written = last
+            out.flush()
+            if written is not None and written != acknowledged and out.is_open:
+                await acknowledge(written)
+                acknowledged = written
+
+    task = None if acknowledge is None else asyncio.create_task(acknowledging())
+    try:
+        with progress() as line, reporting(lambda: line.report(count, size, None)):
+            async for entry in entries:
+                count += 1
+                size += len(entry.data)
+                if not out.put(shown(entry)):
+                    return None
+                last = entry.position
+        out.flush()
+        return last if out.is_open else None
+    finally:
+        if task is not None:
+            task.cancel()
+
+
+def _as_line(entry: LogEntry) -> bytes:
+    return entry.data + b"\n"
+
+
+def _as_prefixed(entry: LogEntry) -> bytes:
+    return prefixed(entry.data)
+
+
+def _as_json(entry: LogEntry) -> bytes:
+    told = {"position": str(entry.position), "time": entry.time, **_text("data", "base64", entry.data)}
+    if entry.key is not None:
+        told |= _text("key", "key_base64", entry.key)
+    return json.dumps(told).encode() + b"\n"
+
+
+def _text(name: str, otherwise: str, data: bytes) -> dict[str, str]:
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {otherwise: base64.b64encode(data).decode()}
+
+
+# -- show, trim and seal ----------------------------------------------------------------------------------------------
+
+
+async def _show(store: Store, given: argparse.Namespace) -> None:
+    if given.log is None:
+        for name in await names(store.metadata):
+            output.say(json.dumps({"log": name}) if given.json else name)
+        return
+    view = await store.log(given.log).show()
+    output.say(json.dumps(_as_object(view)) if given.json else _drawn(view))
+
+
+def _as_object(view: LogView) -> dict[str, Any]:
+    return {
+        "log": view.name,
+        "sealed": view.chain.sealed,
+        "leader": view.leader,
+        "trimmed": view.chain.trimmed,
+        "ledgers": [{"ledger": link.ledger, "created": link.created} for link in view.chain.links],
+        "settings": {name: value.decode(errors="backslashreplace") for name, value in view.chain.settings},
+        "cursors": {name: {"position": str(each.before), "ranges": each.count()} for name, each in view.cursors.items()},
+        "unremoved": [*view.unremoved],
+    }
+
+
+_SHOWN = 10
+"""Ledgers that are shown, of which half are the oldest ones and half the newest."""
+
+
+def _drawn(view: LogView) -> str:
+    chain, settings = view.chain, {name: value.decode(errors="replace") for name, value in view.chain.settings}
+    state = "sealed" if chain.sealed else "open"
+    led = f"led by {view.leader}" if view.leader is not None else "nobody leads"
+    quorums = ", ".join(f"{name.replace('_', ' ')} {settings.get(name, '?')}" for name in ("ensemble", "write_quorum", "ack_quorum"))
+    lines = [f"log {view.name}   {state}   {led}   {quorums}   {settings.get('digest', '?')}", ""]
+    count = len(chain.links)
+    trimmed = f", after {chain.trimmed:,} that were trimmed" if chain.trimmed else ""
+    lines.append(f"  {count:,} {'ledger' if count == 1 else 'ledgers'}{trimmed}")
+    at = [*range(count)] if count <= _SHOWN else [*range(_SHOWN // 2), -1, *range(count - _SHOWN // 2, count)]
+    for index in at:
+        if index < 0:
+            lines.append("    ...")
+        else:
+            link = chain.links[index]
+            lines.append(f"    {link.ledger:>10}   since {_time(link.created)}{'' if index + 1 < count or chain.sealed else '   the last one'}")
+    if view.unremoved:
+        lines.append(f"  {len(view.unremoved):,} trimmed ledgers are still to be deleted: the next trim does it")
+    if view.cursors:
+        lines += ["", "  cursors", *(f"    {name}   {_cursor(view, each)}" for name, each in view.cursors.items())]
+    return "\n".join(lines)
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _cursor(view: LogView, at: Acknowledged) -> str:
+    index = view.chain.index(at.before.ledger)
+    behind = "where it was is trimmed" if index is None else f"{len(view.chain.links) - 1 - index:,} ledgers before the last"
+    if not view.chain.links or (index is None and not view.chain.trimmed):
+        return "at the beginning"
+    ranges = f", and {at.count():,} runs of entries after it are acknowledged" if at.runs else ""
+    return f"{at.before}, {behind}{ranges}"
+
+
+async def _trim(store: Store, given: argparse.Namespace) -> None:
+    log = store.log(given.log)
+    if isinstance(given.before, End):
+        raise OptionError(f"--before {given.before}: give LEDGER:ENTRY, or a time like 2026-11-23T04:00")
+    keep = given.keep if given.keep_seconds is None else timedelta(seconds=given.keep_seconds)
+    gone = await log.trim(before=given.before, keep=keep)
+    if given.json:
+        output.say(json.dumps({"log": given.log, "deleted": [*gone]}))
+    else:
+        output.say(f"log {given.log}: {len(gone):,} {'ledger is' if len(gone) == 1 else 'ledgers are'} deleted")
+
+
+async def _seal(store: Store, given: argparse.Namespace) -> None:
+    log: Log = store.log(given.log, password=password(given))
+    await log.seal()
+    output.say(json.dumps({"log": given.log, "sealed": True}) if given.json else f"log {given.log} is sealed")

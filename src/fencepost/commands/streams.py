@@ -1,0 +1,175 @@
+"""What goes in and out of commands that append and read: entries on standard input and output, and how far they are."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import stat
+import struct
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+
+from fencepost import output
+from fencepost.errors import OptionError, SystemFailure
+from fencepost.progress import Entries
+
+LINES, PREFIXED = "lines", "length-prefixed"
+
+_LENGTH = struct.Struct(">I")
+_CHUNK = 256 * 1024
+_LARGEST = 64 * 1024 * 1024
+"""Bytes after which a line, or an entry behind its length, is no entry of anybody's."""
+
+
+# -- entries ----------------------------------------------------------------------------------------------------------
+
+
+def format_option(parser: argparse.ArgumentParser) -> None:
+    """How entries stand on standard input or output."""
+    parser.add_argument("--format", choices=(LINES, PREFIXED), default=LINES, help="an entry is a line, without its end, or stands behind its length in 4 bytes, big endian (lines)")
+
+
+def prefixed(data: bytes) -> bytes:
+    """An entry behind its length."""
+    return _LENGTH.pack(len(data)) + data
+
+
+class Source:
+    """Entries from standard input, read by a thread, since a pipe or a terminal may have nothing for long."""
+
+    def __init__(self, format_: str) -> None:
+        self.take = _take_lines if format_ == LINES else _take_prefixed
+        self.format = format_
+        self.loop = asyncio.get_running_loop()
+        self.chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+        self.room = threading.Semaphore(8)
+        self.read = 0
+        with contextlib.suppress(OSError):
+            status = os.fstat(0)
+            self.size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+        threading.Thread(target=self._read, name="standard input", daemon=True).start()
+
+    def share(self) -> float | None:
+        """Which share of all was read; None if nobody knows how much there is."""
+        return self.read / self.size if self.size else None
+
+    def _read(self) -> None:
+        while True:
+            self.room.acquire()
+            try:
+                chunk: bytes | OSError = os.read(0, _CHUNK)
+            except OSError as error:
+                chunk = error
+            try:
+                self.loop.call_soon_threadsafe(self.chunks.put_nowait, chunk)
+            except RuntimeError:  # nobody listens any more
+                return
+            if not chunk or isinstance(chunk, OSError):
+                return
+
+    async def batches(self) -> AsyncIterator[list[bytes]]:
+        """The entries, as they come."""
+        rest = b""
+        while True:
+            chunk = await self.chunks.get()
+            self.room.release()
+            if isinstance(chunk, OSError):
+                raise SystemFailure(f"standard input can not be read: {chunk.strerror}")
+            if not chunk:
+                break
+            self.read += len(chunk)
+            entries, rest = self.take(rest + chunk)
+            if entries:
+                yield entries
+        if rest and self.format == PREFIXED:
+            raise OptionError(f"standard input ends within an entry: {len(rest):,} bytes are left over")
+        if rest:
+            yield [rest]
+
+
+def _take_lines(data: bytes) -> tuple[list[bytes], bytes]:
+    """The lines that are complete, without their ends, and the rest."""
+    *lines, rest = data.split(b"\n")
+    if len(rest) > _LARGEST:
+        raise OptionError(f"standard input has a line of more than {_LARGEST:,} bytes: is it made of lines?")
+    return lines, rest
+
+
+def _take_prefixed(data: bytes) -> tuple[list[bytes], bytes]:
+    """The entries behind lengths that are complete, and the rest."""
+    entries, place = [], 0
+    while len(data) - place >= _LENGTH.size:
+        (size,) = _LENGTH.unpack_from(data, place)
+        if size > _LARGEST:
+            raise OptionError(f"standard input says that an entry has {size:,} bytes: is it made of entries behind their lengths?")
+        end = place + _LENGTH.size + size
+        if end > len(data):
+            break
+        entries.append(data[place + _LENGTH.size : end])
+        place = end
+    return entries, data[place:]
+
+
+class Output:
+    """Standard output for bytes: written when much has gathered, or when the loop has nothing else to do."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.gathered: list[bytes] = []
+        self.size = 0
+        self.is_open = True
+        self.timer: asyncio.TimerHandle | None = None
+
+    def put(self, data: bytes) -> bool:
+        """Write something; whether anybody listens."""
+        self.gathered.append(data)
+        self.size += len(data)
+        if self.size >= _CHUNK:
+            self.flush()
+        elif self.timer is None:
+            self.timer = self.loop.call_later(0.01, self.flush)
+        return self.is_open
+
+    def flush(self) -> None:
+        """Write what has gathered."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        data, self.gathered, self.size = b"".join(self.gathered), [], 0
+        if data and self.is_open:
+            self.is_open = output.put_bytes(data)
+
+
+# -- progress ---------------------------------------------------------------------------------------------------------
+
+
+def progress() -> Entries:
+    """The line that says how far it is, where somebody watches."""
+    return Entries(sys.stderr)
+
+
+@contextlib.contextmanager
+def reporting(report: Callable[[], None]) -> Iterator[None]:
+    """Report ten times a second, while something is done."""
+
+    async def report_often() -> None:
+        while True:
+            await asyncio.sleep(0.1)
+            report()
+
+    reporting = asyncio.get_running_loop().create_task(report_often())
+    try:
+        yield
+    finally:
+        reporting.cancel()
+
+
+def note(text: str) -> None:
+    """Say something that is no result."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()

@@ -1,0 +1,220 @@
+"""``fencepost log`` as a program of its own, on a metadata service and bookies that are processes too."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+
+import pytest
+from patience import PATIENCE
+from store.processes import SOURCE, cluster
+
+import fencepost
+from fencepost.log.position import Position
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as (uri, _):
+        yield uri
+
+
+def environment(uri: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(SOURCE), "FENCEPOST_METADATA": uri}
+
+
+def command(uri: str, *arguments: str, given: bytes = b"", code: int = 0) -> str:
+    """What a command prints, on standard output if it succeeds, and on standard error if not."""
+    done = subprocess.run(
+        [sys.executable, "-m", "fencepost", "log", *arguments],
+        input=given,
+        capture_output=True,
+        env=environment(uri),
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr.decode()
+    return (done.stderr if code else done.stdout).decode()
+
+
+def started(uri: str, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "fencepost", "log", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(uri),
+    )
+
+
+def test_a_log_from_its_making_to_its_seal(store: str) -> None:
+    assert command(store, "create", "a", "--ensemble", "2") == "log a is made\n"
+    told = json.loads(command(store, "append", "a", "--password", "p", "--ledger-entries", "2", "--json", given=b"one\ntwo\nthree\nfour\nfive"))
+    assert told["entries"] == 5 and told["bytes"] == 19
+    first, last = told["first"].split(":")[0], told["last"].split(":")[0]
+    assert command(store, "append", "a", "--password", "p", given=b"six\n").startswith("log a: 1 entries, 3 bytes, ")
+    assert command(store, "append", "a", "--password", "p", given=b"") == "log a: 0 entries, 0 bytes\n"
+    tail = ("tail", "a", "--password", "p", "--no-follow")
+    assert command(store, *tail) == "one\ntwo\nthree\nfour\nfive\nsix\n"
+    assert command(store, *tail, "--at", told["last"]) == "five\nsix\n"
+    assert command(store, *tail, "--at", "latest") == "" == command(store, *tail, "--at", "2100-01-01T00:00")
+    assert command(store, *tail, "--at", "2000-01-01T00:00:00+00:00", "--format", "length-prefixed").startswith("\0\0\0\3one")
+    entry = json.loads(command(store, *tail, "--at", told["last"], "--json").splitlines()[0])
+    assert entry["position"] == told["last"] and entry["data"] == "five" and entry["time"] > 1.7e12
+    assert command(store, *tail, "--cursor", "c").count("\n") == 6
+    assert command(store, *tail, "--cursor", "c") == ""
+    shown = json.loads(command(store, "show", "a", "--json"))
+    assert not shown["sealed"] and shown["leader"] is None and shown["settings"]["ensemble"] == "2" and [*shown["cursors"]] == ["c"]
+    assert shown["ledgers"][0]["ledger"] == int(first) and shown["ledgers"][2]["ledger"] == int(last)
+    assert command(store, "trim", "a", "--before", told["last"]) == "log a: 2 ledgers are deleted\n"
+    assert "was trimmed" in command(store, *tail, "--at", told["first"], code=1)
+    assert command(store, *tail, "--at", told["first"], "--skip-trimmed") == "five\nsix\n"
+    assert json.loads(command(store, "trim", "a", "--keep-seconds", "3600", "--json")) == {"log": "a", "deleted": []}
+    assert command(store, "seal", "a", "--password", "p") == "log a is sealed\n"
+    assert command(store, "tail", "a", "--password", "p") == "five\nsix\n"
+    assert command(store, "append", "a", code=1) == "fencepost: the log a is sealed: it takes nothing more\n"
+    picture = command(store, "show", "a")
+    assert "log a   sealed   nobody leads   ensemble 2, write quorum 2, ack quorum 2   crc32c" in picture
+    assert "after 2 that were trimmed" in picture and "cursors\n    c   " in picture
+    assert "a" in command(store, "show").split()
+
+
+def test_a_tail_follows_and_an_interrupt_leaves_the_log_to_others(store: str) -> None:
+    command(store, "create", "b")
+    tailing, appending = started(store, "tail", "b"), started(store, "append", "b", "--ledger-entries", "3")
+    assert appending.stdin is not None and tailing.stdout is not None
+    for number in range(10):
+        appending.stdin.write(b"%d\n" % number)
+        appending.stdin.flush()
+        assert tailing.stdout.readline() == b"%d\n" % number
+    refused = command(store, "append", "b", "--wait", "0.1", code=1, given=b"x")
+    assert refused.startswith("fencepost: this writer does not lead the log b after 0.1 s: ")
+    appending.send_signal(signal.SIGINT)
+    _, complaint = appending.communicate(timeout=PATIENCE)
+    assert appending.returncode == 130
+    assert complaint.decode() == (
+        "log b: the first 10 of 10 entries that were read are acknowledged; the rest may be in the log or not\nfencepost: interrupted\n"
+    )
+    assert command(store, "append", "b", given=b"next\n").startswith("log b: 1 entries")
+    assert tailing.stdout.readline() == b"next\n"
+    command(store, "seal", "b")
+    tailing.communicate(timeout=PATIENCE)
+    assert tailing.returncode == 0
+
+
+WRITER = """
+import asyncio, sys, fencepost
+async def main():
+    settings = fencepost.store.client.ClientSettings(session_timeout=4.0)
+    async with fencepost.connect(sys.argv[1], settings) as store:
+        writer = await store.log(sys.argv[2]).writer(name=sys.argv[3], ledger_entries=50)
+        print("leads", flush=True)
+        for line in sys.stdin:
+            first, last = map(int, line.split())
+            try:
+                await writer.append_many(b"%d" % each for each in range(first, last))
+                print("done", flush=True)
+            except (fencepost.NotLeaderError, fencepost.LogSealedError) as error:
+                print(type(error).__name__, flush=True)
+asyncio.run(main())
+"""
+
+
+def writer(uri: str, log: str, name: str) -> subprocess.Popen[str]:
+    text = "import fencepost.store.client\n" + textwrap.dedent(WRITER)
+    return subprocess.Popen(
+        [sys.executable, "-c", text, uri, log, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(uri), text=True
+    )
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def told(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
+
+
+def test_a_leader_that_is_stopped_and_goes_on_does_no_harm(store: str) -> None:
+    command(store, "create", "c")
+    old = writer(store, "c", "old")
+    assert said(old) == "leads"
+    told(old, "0 200")
+    assert said(old) == "done"
+    os.kill(old.pid, signal.SIGSTOP)
+    new = writer(store, "c", "new")
+    assert said(new) == "leads", "its session ended while it was stopped"
+    told(new, "200 400")
+    assert said(new) == "done"
+    os.kill(old.pid, signal.SIGCONT)
+    told(old, "900 1000")
+    assert said(old) == "NotLeaderError"
+    told(new, "400 600")
+    assert said(new) == "done"
+    assert json.loads(command(store, "show", "c", "--json"))["leader"] == "new"
+    new.kill()
+    third = writer(store, "c", "third")
+    assert said(third) == "leads"
+    told(third, "600 700")
+    assert said(third) == "done"
+    command(store, "seal", "c")
+    assert [int(line) for line in command(store, "tail", "c").splitlines()] == [*range(700)]
+    told(third, "700 701")
+    assert said(third) in ("NotLeaderError", "LogSealedError")
+    for process in (old, new, third):
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("show", "none"), "there is no log none: make it, or correct the name"),
+        (("create", "a/b"), "'a/b' is no name of a log"),
+        (("create", "x", "--ack-quorum", "4"), "ack_quorum 4: an ack quorum is at least 1"),
+        (("tail", "x", "--at", "nowhere"), "'nowhere' is no place in a log"),
+        (("trim", "x"), "is required"),
+        (("trim", "x", "--before", "latest"), "--before latest: give LEDGER:ENTRY"),
+        (("append", "none"), "there is no log none"),
+        (("show", "--metadata", "nonsense"), "is no address of a metadata service"),
+    ],
+)
+def test_mistakes_are_one_line(store: str, arguments: tuple[str, ...], complaint: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fencepost", "log", *arguments], capture_output=True, env=environment(store), stdin=subprocess.DEVNULL, check=False
+    )
+    assert done.returncode in (1, 151, 153)
+    assert complaint in done.stderr.decode() and done.stderr.count(b"\n") == 1
+
+
+def test_synchronous_code_has_logs_too(store: str) -> None:
+    with fencepost.connect(store) as client:
+        log = client.log("d")
+        log.create()
+        with log.writer(ledger_entries=10) as writing:
+            first = writing.append(b"0")
+            positions = writing.append_many(b"%d" % number for number in range(1, 35))
+            assert writing.is_leader and len(positions) == 34
+        assert [entry.data for entry in log.read(follow=False)] == [b"%d" % number for number in range(35)]
+        tail = log.read(at=positions[-1])
+        assert next(tail).data == b"34"
+        with log.writer() as writing:
+            writing.append(b"35", key=b"k")
+        assert next(tail).key == b"k"
+        cursor = log.cursor("c")
+        cursor.acknowledge(positions[0])
+        cursor.acknowledge_up_to(first)
+        assert cursor.position == Position(positions[0].ledger, 2)
+        assert next(iter(cursor.read(follow=False))).data == b"2"
+        assert len(log.trim(keep=1)) == 4 and log.show().chain.trimmed == 4
+        log.seal()
+        with pytest.raises(fencepost.LogSealedError):
+            log.writer()
