@@ -24,13 +24,14 @@ LANGUAGE = "shellsession"
 SHOWN = [2181, *range(3181, 3191)]
 """The ports of the metadata service and of bookies, as pages have them."""
 
-EXAMPLES_OF_STORE = ("hello_ledger.py", "pipelined.py", "take_over.py")
+EXAMPLES_OF_STORE = ("hello_ledger.py", "pipelined.py", "take_over.py", "hello_log.py", "consume_log.py")
 
 VARIES = [
     # A machine that is busy enough makes a part miss its time for a moment.
     (re.compile(r"(?:serves|silent|unregistered) +\d+ +[\d.]+ \w+ +[\d.]+ (?:s|min \d+ s)$", re.MULTILINE), "serves"),
     (re.compile(r"^part +address +state.*$", re.MULTILINE), "part"),
     (re.compile(r"127\.0\.0\.1:318\d"), "127.0.0.1:3180"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"), "then"),
 ]
 """What differs from run to run, the order of bookies in an ensemble among it, besides what :func:`docs.documents.same` knows."""
 

@@ -11,6 +11,7 @@ from docs.generated import FORMATS, tables, with_tables
 from docs.generated import OPERATIONS as PAGE
 
 from fencepost.errors import FencepostError
+from fencepost.log import errors as log_errors
 from fencepost.metadata_service import snapshot, tree
 from fencepost.store import errors
 from fencepost.store.client.settings import ClientSettings
@@ -33,6 +34,12 @@ def test_every_error_is_described() -> None:
     rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
     classes = {name for name, error in vars(errors).items() if isinstance(error, type) and issubclass(error, FencepostError)}
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == classes - {"FencepostError", "StoreError"}
+
+
+def test_every_error_of_logs_is_described() -> None:
+    section = (DOCS / "log.md").read_text().split("\n## Errors")[1]
+    rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == {*log_errors.__all__}
 
 
 def test_every_metric_is_described() -> None:

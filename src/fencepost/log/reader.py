@@ -103,6 +103,7 @@ class LogReader:
         self._prefetch = prefetch
         self._prefetch_bytes = prefetch_bytes
         self._chain = Chain()
+        self._version = -1
         self._changed = asyncio.Event()
         self._place = -1
         """The place of the ledger that it is in among all that the log has ever had."""
@@ -252,7 +253,8 @@ class LogReader:
     async def _read_chain(self) -> Chain:
         changed = self._changed = asyncio.Event()
         found = await self._nodes.read(lambda _: changed.set())
-        self._chain = chain_of(found.data)
+        if found.version != self._version:
+            self._chain, self._version = chain_of(found.data), found.version
         return self._chain
 
     def _skip(self, error: Exception | None) -> None:
