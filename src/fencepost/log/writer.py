@@ -136,19 +136,22 @@ class LogWriter:
 
         Raises :class:`NotLeaderError` when that time is over, :class:`LogSealedError`, and :class:`NoSuchLogError`.
         """
-        leading = asyncio.ensure_future(self._leading.wait())
-        try:
-            await asyncio.wait((leading, self._ended), timeout=wait, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            leading.cancel()
-        if self._leading.is_set():
-            return
-        if self._ended.done():
-            raise self._why(self._ended.result())
-        if self._error is not None:
-            raise self._error
+        end = None if wait is None else self._loop.time() + wait
+        while not self._leading.is_set():  # which it may be for a moment only
+            if self._ended.done():
+                raise self._why(self._ended.result())
+            left = None if end is None else end - self._loop.time()
+            if left is not None and left <= 0:
+                raise self._leads_not(wait)
+            leading = asyncio.ensure_future(self._leading.wait())
+            try:
+                await asyncio.wait((leading, self._ended), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                leading.cancel()
+
+    def _leads_not(self, wait: float | None) -> NotLeaderError:
         leads = "" if self._election is None or self._election.leader is None else f": {self._election.leader} does"
-        raise NotLeaderError(f"this writer does not lead the log {self._nodes.name} after {wait:g} s{leads}")
+        return NotLeaderError(f"this writer does not lead the log {self._nodes.name} after {wait or 0:g} s{leads}")
 
     async def _begin(self, name: str | None, wait: float | None) -> None:
         """Stand for leader, and wait until it is this one."""
@@ -597,7 +600,8 @@ class _Written:
     def fail(self, error: StoreError, number: int) -> None:
         """The ledger takes nothing more."""
         is_fenced = isinstance(error, LedgerFencedError | LedgerClosedError)
-        self.writer._deliver(role.WriteFailed(self.ledger, Failure.FENCED if is_fenced else Failure.TROUBLE))
+        event = role.WriteFailed(self.ledger, Failure.FENCED if is_fenced else Failure.TROUBLE)
+        self.writer._loop.call_soon(self.writer._deliver, event)  # the handle that tells of it is not to be closed meanwhile
 
 
 class _Many:

@@ -130,8 +130,10 @@ class LedgerWriter:
 
         It is for whoever limits by other means what is under way. Raises :class:`IllegalOperationError` if one is too large; none is sent then.
         """
+        if not entries:
+            return
         sizes = [*map(len, entries)]
-        if max(sizes, default=0) > self._largest:
+        if max(sizes) > self._largest:
             raise self._too_large(max(sizes))
         size = sum(sizes)
         self._in_flight += len(entries)
@@ -399,7 +401,7 @@ def copied(data: Data) -> bytes:
 
 
 class Told(Protocol):
-    """Hears what comes of entries that were appended together."""
+    """Hears what comes of entries that were appended together. It does nothing with the ledger meanwhile."""
 
     def confirm(self, first: int, number: int) -> None:
         """So many of them are confirmed, the next ones in their order, with ids from ``first`` on."""

@@ -1,0 +1,149 @@
+"""Writers that lose their lead, their ledgers and the answers of the metadata service, at any moment: what was acknowledged is there, once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from log.standing_logs import Standing, run
+
+from fencepost.log.errors import NotLeaderError
+from fencepost.log.log import Log
+from fencepost.log.metadata import LogNodes
+from fencepost.log.position import Position
+from fencepost.log.writer import LogWriter
+from fencepost.store import errors
+from fencepost.store.client.writer import LedgerWriter
+
+
+class Storm:
+    """Two writers who append numbers, and somebody who makes trouble for them."""
+
+    def __init__(self, logs: list[Log], seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.logs = logs
+        self.random = random.Random(seed)
+        self.acknowledged: dict[int, Position] = {}
+        self.absent: set[int] = set()
+        """Those of which it was said that they are not in the log."""
+        self.order: dict[str, list[int]] = {}
+        self.next = 0
+        self.is_over = False
+        self.losses = 0
+        """How many answers to changes of the list will be lost."""
+        self.failures = 0
+        """How many ledgers will fail."""
+        self.failed: set[int] = set()
+        submit, write = LedgerWriter.submit_many, LogNodes.write
+
+        def submit_many(ledger: LedgerWriter, entries: list[bytes], told: Any) -> None:
+            if self.failures and ledger.id not in self.failed:
+                self.failures -= 1
+                self.failed.add(ledger.id)
+                some = self.random.randrange(len(entries) + 1)
+            else:
+                some = 0 if ledger.id in self.failed else len(entries)
+            submit(ledger, entries[:some], told)
+            if ledger.id in self.failed:
+                asyncio.get_running_loop().call_soon(told.fail, errors.WriteError("planted"), len(entries) - some)
+
+        async def written(nodes: LogNodes, data: bytes, version: int) -> int:
+            lost = self.losses > 0
+            self.losses -= lost
+            if lost and self.random.random() < 0.5:  # the request is lost
+                raise errors.OutcomeUnknownError("planted")
+            made = await write(nodes, data, version)
+            if lost:
+                raise errors.OutcomeUnknownError("planted")
+            return made
+
+        monkeypatch.setattr(LedgerWriter, "submit_many", submit_many)
+        monkeypatch.setattr(LogNodes, "write", written)
+
+    async def append(self, writer: LogWriter, numbers: list[int]) -> None:
+        try:
+            if len(numbers) == 1:
+                positions = [await writer.append(b"%d" % numbers[0])]
+            else:
+                positions = await writer.append_many(b"%d" % number for number in numbers)
+        except NotLeaderError as error:
+            if "not known" not in str(error) and len(numbers) == 1:
+                self.absent.add(numbers[0])
+            return
+        self.acknowledged |= dict(zip(numbers, positions, strict=True))
+
+    async def write(self, log: Log, name: str) -> None:
+        """Append while leading, and stand again whenever that is over."""
+        async with log.writer(name=name, ledger_entries=self.random.choice((0, 3, 20))) as writer:
+            appends: set[asyncio.Task[None]] = set()
+            while not self.is_over:
+                leading = asyncio.create_task(writer.lead())
+                while not leading.done() and not self.is_over:
+                    await asyncio.sleep(0.005)
+                if self.is_over:
+                    leading.cancel()
+                    break
+                count = self.random.choice((1, 1, 1, 8))
+                numbers = [*range(self.next, self.next + count)]
+                self.next += count
+                self.order.setdefault(name, []).extend(numbers)
+                appends.add(asyncio.create_task(self.append(writer, numbers)))
+                await asyncio.sleep(self.random.choice((0, 0, 0, 0.005)))
+            await asyncio.gather(*appends)
+
+    async def trouble(self) -> None:
+        """Depose leaders, fence their ledgers, have ledgers fail and answers be lost."""
+        log = self.logs[-1]
+        for _ in range(25):
+            await asyncio.sleep(self.random.choice((0, 0.01, 0.05)))
+            match self.random.randrange(5):
+                case 0:
+                    await log.store.metadata.delete_node(f"logs/{log.name}/leader")
+                case 1:
+                    chain = await log.chain()
+                    if chain.last is not None:
+                        await log.store.recover_ledger(chain.last)
+                case 2:
+                    self.failures += 1
+                case 3:
+                    self.losses += 1
+                case 4:
+                    await log.trim(keep=1000)
+        self.is_over = True
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_acknowledged_is_there_once_and_in_order(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(cluster: Standing) -> None:
+        logs = [(await cluster.connect()).log("storm") for _ in range(3)]
+        await logs[0].create()
+        storm = Storm(logs, seed, monkeypatch)
+        followed: list[tuple[Position, int]] = []
+
+        async def follow() -> None:
+            async for entry in logs[2].reader():
+                followed.append((entry.position, int(entry.data)))
+
+        following = asyncio.create_task(follow())
+        await asyncio.gather(storm.write(logs[0], "one"), storm.write(logs[1], "two"), storm.trouble())
+        monkeypatch.undo()
+        await logs[2].seal()
+        await following
+        there = [(entry.position, int(entry.data), entry.time) async for entry in logs[2].reader(follow=False)]
+        assert [(position, number) for position, number, _ in there] == followed, "a reader who followed has seen just that"
+        numbers = [number for _, number, _ in there]
+        assert len({*numbers}) == len(numbers), "nothing is there twice"
+        assert dict(zip(numbers, (position for position, _, _ in there), strict=True)).items() >= storm.acknowledged.items()
+        assert not storm.absent & {*numbers}, "an append that is said to be not in the log is not"
+        for name, appended in storm.order.items():
+            mine = [number for number in numbers if number in {*appended}]
+            assert mine == [number for number in appended if number in {*mine}], f"{name} has appended in another order"
+        times = [time for _, _, time in there]
+        assert times == sorted(times) and len(storm.acknowledged) > 0
+        links = (await logs[2].chain()).links
+        ledgers = [ledger async for ledger in logs[2].store.list_ledgers()]
+        assert {link.ledger for link in links} <= {*ledgers}
+
+    run(tmp_path, test)
