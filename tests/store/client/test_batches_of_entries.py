@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import time
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -31,6 +32,8 @@ def _loops(request: Any, monkeypatch: pytest.MonkeyPatch, _loops_as_the_test_cho
 pytestmark = pytest.mark.usefixtures("_loops")
 
 DATA = [b"%d" % number * (number % 7) for number in range(1000)]
+LENGTHS = [*accumulate(map(len, DATA))]
+"""The bytes of data of the ledger up to and including each entry."""
 
 
 async def written(cluster: Cluster, store: Any, data: list[bytes] = DATA, **settings: Any) -> int:
@@ -55,6 +58,8 @@ def test_batches_have_all_entries_in_order(sizes: tuple[int, int, int], digest: 
                     assert batch.first == at and batch.ids == range(at, at + len(batch))
                     assert len(batch.offsets) == len(batch) + 1 and batch.offsets[0] == 0
                     assert batch.offsets[-1] == len(batch.data) and batch[0] == DATA[at] and batch[-1:] == [[*batch][-1]]
+                    assert [*batch.lengths] == LENGTHS[at : at + len(batch)]
+                    assert all(-1 <= lac < entry_id for lac, entry_id in zip(batch.lacs, batch.ids, strict=True))
                     found += batch
                     at += len(batch)
                 assert found == expected
@@ -80,7 +85,26 @@ def test_entries_that_a_bookie_lacks_has_damaged_or_can_not_read_come_from_anoth
             three.entries[ledger, entry_id] = three.entries[ledger, entry_id - 1]
         async with store.open_ledger(ledger) as reader:
             assert await contents(reader) == DATA
+            assert [length async for batch in reader.read_batches() for length in batch.lengths] == LENGTHS
             assert await asyncio.gather(*map(reader.read_entry, range(1000))) == DATA
+
+    run(test)
+
+
+def test_what_another_reader_was_told_is_read_without_asking_what_is_confirmed() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await store.create_ledger(explicit_lac_interval=0)
+        await ledger.append_many(DATA[:100])
+        async with store.open_ledger(ledger.id) as reader:
+            assert reader.last_add_confirmed < 99, "readers are told with the entry that follows"
+        for bookie in cluster.bookies.values():
+            bookie.asked.clear()
+        async with store.open_ledger(ledger.id, confirmed=99) as reader:
+            assert await contents(reader, 0, 99) == DATA[:100]
+            assert {type(each) for bookie in cluster.bookies.values() for each in bookie.asked} == {ReadEntry}
+            with pytest.raises(errors.NoSuchEntryError, match="is confirmed up to entry 99 now"):
+                await contents(reader, 0, 100)
 
     run(test)
 

@@ -262,13 +262,15 @@ def test_entries_are_opened_as_one_by_one(digest, asked):
     block = np.empty(rows.bytes_of(table, which), np.uint8)
     taken, end, lac = rows.take_entries(data, table, which, entry_ids, 7, digests.size, digest.value, 0, block, 0, entries)
     opened = [digests.open_entry(body, 7, entry_id) for (entry_id, _, _), body in zip(asked, bodies, strict=True)]
-    found = {at: block[start:stop].tobytes() for at, (start, stop) in enumerate(entries.tolist()) if start >= 0}
+    found = {at: block[start:stop].tobytes() for at, (start, stop, _, _) in enumerate(entries.tolist()) if start >= 0}
+    headers = {at: (lac, length) for at, (start, _, lac, length) in enumerate(entries.tolist()) if start >= 0}
     assert taken == len(found) and end == sum(map(len, found.values()))
     assert len(block) == sum(map(len, bodies))
     if digest is not DigestType.HMAC:
         assert [row >= 0 for row in which] == [entry is not None for entry in opened]
         assert found == {entry.entry_id: entry.data for entry in reversed(opened) if entry is not None}
         assert lac == max([3, *(entry.lac for entry in opened if entry)] if taken else [-1])
+        assert headers == {entry.entry_id: (entry.lac, entry.length) for entry in reversed(opened) if entry is not None}
     else:
         assert {entry.entry_id for entry in opened if entry is not None} <= {*found}
 
@@ -278,7 +280,7 @@ def test_entries_are_put_in_order(order, data):
     block = np.frombuffer(bytearray(b"".join(data[at] for at in order)), np.uint8)
     table, at = np.empty((6, rows.ENTRY_COLUMNS), np.int64), 0
     for entry_id in order:
-        table[entry_id] = at, at + len(data[entry_id])
+        table[entry_id] = at, at + len(data[entry_id]), -1, -1
         at += len(data[entry_id])
     out, offsets = np.empty(len(block), np.uint8), np.empty(7, np.int64)
     dense = out if rows.in_order(block, table, out, offsets) else block

@@ -15,6 +15,7 @@ from fencepost.store.client.driver import Driver
 from fencepost.store.client.loops import LOOPS
 from fencepost.store.client.outcomes import error_of
 from fencepost.store.client.reading import EntryBatch, LedgerEntry, Readings, Stretch
+from fencepost.store.entries import Entry
 from fencepost.store.errors import NoSuchEntryError, StoreError
 from fencepost.store.roles.interface import Error
 from fencepost.store.roles.reader import Reader, ReaderSettings
@@ -186,7 +187,7 @@ class LedgerReader:
         """Ask for the entries of a batch."""
         if LOOPS.module is None or not is_readable(last, self._role.lac, self._role.end):
             LOOPS.carried(last - first + 1)
-            return [self._calls.start("read", entry_id) for entry_id in range(first, last + 1)]
+            return [self._calls.start("read", entry_id, True) for entry_id in range(first, last + 1)]
         self._calls.require_open()
         stretch = Stretch(self._readings, first, last, mean)
         self._readings.ask(stretch, range(first, last + 1), turn)
@@ -200,7 +201,7 @@ class LedgerReader:
             made: tuple[EntryBatch | None, BaseException | None] = await self._driver.patiently(part.batch)
             return made
         assert type(part) is list
-        entries: list[bytes] = []
+        entries: list[Entry] = []
         error: BaseException | None = None
         try:
             for future in part:
@@ -210,9 +211,13 @@ class LedgerReader:
         finally:
             for future in part:
                 future.cancel()
-        offsets = array("q", accumulate(map(len, entries), initial=0))
-        data = memoryview(b"".join(entries))
-        return EntryBatch(first, data, memoryview(offsets)) if entries else None, error
+        if not entries:
+            return None, error
+        data = [entry.data for entry in entries]
+        offsets = array("q", accumulate(map(len, data), initial=0))
+        lacs, lengths = array("q", [entry.lac for entry in entries]), array("q", [entry.length for entry in entries])
+        views = [memoryview(each) for each in (b"".join(data), offsets, lacs, lengths)]
+        return EntryBatch(first, *views), error
 
     async def tail(self, first: int = 0) -> AsyncIterator[LedgerEntry]:
         """The entries from ``first`` on, each as soon as it is confirmed, until the ledger is closed and all are read.

@@ -11,7 +11,7 @@ import msgspec
 
 from fencepost.store.client.calls import Calls
 from fencepost.store.client.loops import BLOCKS, LOOPS
-from fencepost.store.entries import runs_of
+from fencepost.store.entries import Entry, runs_of
 from fencepost.store.errors import StoreError
 from fencepost.store.messages import NO_ENTRY_YET, ReadEntryResponse
 from fencepost.store.roles.interface import EntriesRead, ReadOn, Trace
@@ -44,15 +44,19 @@ class EntryBatch(Sequence[bytes]):
     """Entries of a ledger that follow one another from ``first`` on, in one block.
 
     ``data``: the bytes of all, one after another. ``offsets``: where each begins, and where the last ends; numbers of eight bytes, one more than
-    there are entries. Both are buffers, which NumPy and Arrow take as they are. An index gives the data of one entry.
+    there are entries. ``lacs`` and ``lengths``: what the header of each entry says, the LAC that its writer knew, and the bytes of data of the
+    ledger up to and including it; numbers of eight bytes too. All are buffers, which NumPy and Arrow take as they are. An index gives the data of
+    one entry.
     """
 
-    __slots__ = ("data", "first", "offsets")
+    __slots__ = ("data", "first", "lacs", "lengths", "offsets")
 
-    def __init__(self, first: int, data: memoryview, offsets: memoryview) -> None:
+    def __init__(self, first: int, data: memoryview, offsets: memoryview, lacs: memoryview, lengths: memoryview) -> None:
         self.first = first
         self.data = data
         self.offsets = offsets
+        self.lacs = lacs
+        self.lengths = lengths
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -293,7 +297,7 @@ class Reading:
     def told(self, bookie: str, entries: int, lacking: int) -> None:
         """A bookie has answered for so many entries, or never will; some of them it could not give."""
 
-    def found(self, entry_id: int, data: bytes) -> None:
+    def found(self, entry: Entry) -> None:
         """An entry was found elsewhere."""
         raise NotImplementedError
 
@@ -374,7 +378,7 @@ class Reading:
             future.add_done_callback(lambda done: self._had_elsewhere(entry_id, done))
         elif future.done():
             return
-        calls.actor.deliver(ReadOn(self.tokens[entry_id], entry_id, bookie, response, is_waiting))
+        calls.actor.deliver(ReadOn(self.tokens[entry_id], entry_id, bookie, response, is_waiting, with_header=True))
 
     def _had_elsewhere(self, entry_id: int, future: asyncio.Future[Any]) -> None:
         if future.cancelled():
@@ -385,7 +389,7 @@ class Reading:
         if error is not None:
             self.failed(entry_id, error)
         else:
-            self.found(entry_id, future.result())
+            self.found(future.result())
 
 
 class Stretch(Reading):
@@ -434,12 +438,13 @@ class Stretch(Reading):
         self._fewer(taken)
         return int((rows < 0).sum()), int(lac)
 
-    def found(self, entry_id: int, data: bytes) -> None:
+    def found(self, entry: Entry) -> None:
         """See :class:`Reading`."""
+        data = entry.data
         self._make_room(len(data))
         stop = self.end + len(data)
         self.block[self.end : stop] = memoryview(data)
-        self.table[entry_id - self.first] = self.end, stop
+        self.table[entry.entry_id - self.first] = self.end, stop, entry.lac, entry.length
         self.end = stop
         self._fewer(1)
 
@@ -470,10 +475,11 @@ class Stretch(Reading):
 
     def _made(self) -> EntryBatch:
         offsets = self.np.empty(len(self.table) + 1, self.np.int64)
+        lacs, lengths = (self.np.ascontiguousarray(self.table[:, column]) for column in (self.loops.HEADER_LAC, self.loops.HEADER_LENGTH))
         out = self.block if self._is_ascending() else self.np.empty(self.end, self.np.uint8)
         if not self.loops.in_order(self.block, self.table, out, offsets):
             out = self.block
-        return EntryBatch(self.first, out.data[: int(offsets[-1])], offsets.data)
+        return EntryBatch(self.first, out.data[: int(offsets[-1])], offsets.data, lacs.data, lengths.data)
 
     def _is_ascending(self) -> bool:
         """Whether the entries lie in the block as they follow one another."""
@@ -511,7 +517,7 @@ class Singles(Reading):
         digest_type = digests.digest_type.value
         if digest_type not in (loops.CRC32C, loops.CRC32) and digests.size:
             _refuse_damaged(role, loops, view, responses, entry_ids, rows)
-        table = loops.np.empty((len(rows), loops.ENTRY_COLUMNS), loops.np.int64)
+        table = loops.np.empty((len(rows), loops.PLACE_COLUMNS), loops.np.int64)
         refused, lac = loops.find_entries(view, responses, rows, entry_ids, role.ledger, digests.size, digest_type, table)
         data, wanted, others = view.data, self.wanted, self.others
         for entry_id, (start, stop) in zip(entry_ids.tolist(), table.tolist(), strict=True):
@@ -533,12 +539,12 @@ class Singles(Reading):
             if not future.done():
                 future.set_result(data)
 
-    def found(self, entry_id: int, data: bytes) -> None:
+    def found(self, entry: Entry) -> None:
         """See :class:`Reading`."""
-        future = self.wanted.pop(entry_id)
+        future = self.wanted.pop(entry.entry_id)
         if not future.done():
-            future.set_result(data)
-        self._give(entry_id, data)
+            future.set_result(entry.data)
+        self._give(entry.entry_id, entry.data)
         if not self.wanted:
             self.over()
 

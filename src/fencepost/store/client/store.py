@@ -17,7 +17,7 @@ from fencepost.store.client.reader import LedgerReader
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.client.writer import LedgerWriter
 from fencepost.store.errors import DigestMismatchError, LedgerExistsError
-from fencepost.store.messages import Request, Response
+from fencepost.store.messages import NO_ENTRY_YET, Request, Response
 from fencepost.store.metadata.client import Bookies, MetadataClient
 from fencepost.store.roles.reader import ReaderSettings
 from fencepost.store.roles.recoverer import Recoverer, RecovererSettings
@@ -230,11 +230,13 @@ class Store:
         digest: DigestType | str | None = None,
         prefetch: int = 1000,
         prefetch_bytes: int = 16 * 1024 * 1024,
+        confirmed: int = NO_ENTRY_YET,
     ) -> Opening[LedgerReader]:
         """Open a ledger to read it. With ``recover`` it is closed first, and whoever still writes it is fenced off.
 
         ``digest``: what the caller expects, if anything; the metadata say which it is. ``prefetch`` and ``prefetch_bytes``: how many entries
-        and bytes are asked for ahead.
+        and bytes are asked for ahead. ``confirmed``: an entry that the caller knows to be confirmed, as another reader was told. The entries up
+        to it are there to read, and the bookies are not asked what is confirmed.
 
         Raises :class:`NoSuchLedgerError`, :class:`UnauthorizedAccessError`, :class:`DigestMismatchError`, and with ``recover`` whatever
         :meth:`recover_ledger` raises.
@@ -248,7 +250,10 @@ class Store:
                 self._driver,
                 ledger,
                 ReaderSettings(
-                    _bytes(password), int(settings.speculation_delay * 1_000_000), int(settings.poll_wait * 1_000_000)
+                    _bytes(password),
+                    int(settings.speculation_delay * 1_000_000),
+                    int(settings.poll_wait * 1_000_000),
+                    lac=confirmed,
                 ),
                 prefetch,
                 prefetch_bytes,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -18,6 +18,7 @@ from fencepost.store.client.reading import EntryBatch, LedgerEntry
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.client.store import Store
 from fencepost.store.client.writer import Data, LedgerWriter, copied
+from fencepost.store.messages import NO_ENTRY_YET
 from fencepost.store.metadata.client import Bookies
 from fencepost.store.rules.metadata import DigestType, LedgerMetadata
 
@@ -292,6 +293,14 @@ class SyncStore:
             finally:
                 self._loop.stop()
 
+    def run(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+        """What comes of a coroutine function that is given the :class:`Store`: several operations that need not wait for one another."""
+        return self._loop.wait(work(self._store))
+
+    def iterate(self, work: Callable[[Store], AsyncIterator[T]], ahead: int = 4) -> Iterator[T]:
+        """The items of an asynchronous iteration over the :class:`Store`, each as soon as it is there; so many are drawn ahead at most."""
+        return self._loop.iterate(work(self._store), ahead)
+
     def create_ledger(
         self,
         *,
@@ -375,10 +384,17 @@ class SyncStore:
         digest: DigestType | str | None = None,
         prefetch: int = 1000,
         prefetch_bytes: int = 16 * 1024 * 1024,
+        confirmed: int = NO_ENTRY_YET,
     ) -> SyncLedgerReader:
         """See :meth:`Store.open_ledger`."""
         opening = self._store.open_ledger(
-            ledger, recover=recover, password=password, digest=digest, prefetch=prefetch, prefetch_bytes=prefetch_bytes
+            ledger,
+            recover=recover,
+            password=password,
+            digest=digest,
+            prefetch=prefetch,
+            prefetch_bytes=prefetch_bytes,
+            confirmed=confirmed,
         )
         return SyncLedgerReader(self._loop, self._loop.wait(opening.opened()))
 

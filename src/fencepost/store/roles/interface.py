@@ -234,13 +234,15 @@ class Confirmed(Effect, frozen=True, gc=False):
 
 class ReadOn(Event, frozen=True, gc=False):
     """An entry was asked of a bookie together with others, and that bookie has answered otherwise than with the entry, or (no response) did not
-    answer; or it has taken long, and may yet (``is_waiting``). The entry is to be had from another one, under the ``token`` of the call."""
+    answer; or it has taken long, and may yet (``is_waiting``). The entry is to be had from another one, under the ``token`` of the call; what comes of
+    it is an :class:`Entry` (``with_header``), or the data alone."""
 
     token: int
     entry_id: int
     bookie: str
     response: ReadEntryResponse | None
     is_waiting: bool = False
+    with_header: bool = False
 
 
 class EntriesRead(Event, frozen=True, gc=False):

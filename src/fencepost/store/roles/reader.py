@@ -70,13 +70,15 @@ class ReaderSettings(msgspec.Struct, frozen=True):
     """How a ledger is read. Times are in microseconds.
 
     ``speculation_delay``: how long to wait for a bookie before the next one is asked too, or anew; ``poll_wait``: how long a bookie is to hold a
-    question for a higher LAC.
+    question for a higher LAC. ``lac``: the highest that is known already, as another reader was told it; nobody is asked then when the ledger is
+    opened.
     """
 
     password: bytes = b""
     speculation_delay: int = 20_000
     poll_wait: int = 1_000_000
     metadata_retry_delay: int = 100_000
+    lac: int = NO_ENTRY_YET
 
 
 class ReaderStatus(enum.Enum):
@@ -89,7 +91,8 @@ class ReaderStatus(enum.Enum):
 
 
 class Read(msgspec.Struct):
-    """The read of one entry: who was asked, who lacks it, who failed, and whether somebody sent a copy that is damaged."""
+    """The read of one entry: who was asked, who lacks it, who failed, and whether somebody sent a copy that is damaged. ``with_header``: what comes
+    of it is an :class:`Entry`, not the data alone."""
 
     token: int
     entry_id: int
@@ -98,6 +101,7 @@ class Read(msgspec.Struct):
     negative: list[str]
     failed: list[str]
     is_damaged: bool = False
+    with_header: bool = False
 
 
 class LacRead(msgspec.Struct):
@@ -121,8 +125,8 @@ class Poll(msgspec.Struct):
 class Reader:
     """A client that reads one ledger. ``traces``: it says what it is told, see :class:`Trace`.
 
-    Calls: ``open`` and ``lac`` (give the LAC, or the last entry of a closed ledger), ``read`` of an entry (its data) and ``tail`` of an
-    entry: its data as soon as it is confirmed, or None when the ledger has ended before it.
+    Calls: ``open`` and ``lac`` (give the LAC, or the last entry of a closed ledger), ``read`` of an entry (its data, or the :class:`Entry` if the
+    second argument says so) and ``tail`` of an entry: its data as soon as it is confirmed, or None when the ledger has ended before it.
 
     Entries that are read by the batch are asked for by the driver, of the bookies that :func:`place_to_ask` and :func:`least_asked` say; what does
     not come of it as it should comes here (:class:`ReadOn`).
@@ -139,7 +143,7 @@ class Reader:
         self.digests = Digests(DigestType.DUMMY, settings.password)
         self.view = MetadataView(ledger, settings.metadata_retry_delay, watches=True)
         self.status = ReaderStatus.NEW
-        self.lac = NO_ENTRY_YET
+        self.lac = settings.lac
         self.txns = count(1)
         self.requests: dict[int, Read | LacRead | Poll] = {}
         """What each request is part of that is not answered."""
@@ -184,7 +188,7 @@ class Reader:
         elif operation == "lac":
             self._ask_for_lac([token], effects)
         elif operation == "read":
-            self._read(token, event.arguments[0], effects)
+            self._read(token, event.arguments[0], effects, *event.arguments[1:])
         elif operation == "tail":
             self.tails.setdefault(event.arguments[0], []).append(token)
             self._serve_tails(now, effects)
@@ -224,7 +228,10 @@ class Reader:
         if may_open(metadata, self.settings.password):
             self.status = ReaderStatus.OPEN
             self.digests = Digests(metadata.digest_type, self.settings.password)
-            self._ask_for_lac(opens, effects)
+            if self.lac == NO_ENTRY_YET:
+                self._ask_for_lac(opens, effects)
+            else:
+                effects.extend(Result(token, self.lac) for token in opens)
         else:
             self.status = ReaderStatus.NEW
             effects.extend(Result(token, error=Error.UNAUTHORIZED) for token in opens)
@@ -281,7 +288,8 @@ class Reader:
         read = self.reads.get(event.token)
         if read is None:
             bookies = order_to_ask(self._write_set(event.entry_id), event.entry_id, self.suspects)
-            read = self.reads[event.token] = Read(event.token, event.entry_id, bookies, [event.bookie], [], [])
+            read = Read(event.token, event.entry_id, bookies, [event.bookie], [], [], with_header=event.with_header)
+            self.reads[event.token] = read
         if event.is_waiting:
             self._ask_next(read, True, effects)
             return
@@ -289,10 +297,10 @@ class Reader:
 
     # -- one entry -----------------------------------------------------------------------------------------------------
 
-    def _read(self, token: int, entry_id: int, effects: list[Effect]) -> None:
+    def _read(self, token: int, entry_id: int, effects: list[Effect], with_header: bool = False) -> None:
         if is_readable(entry_id, self.lac, self.end):
             bookies = order_to_ask(self._write_set(entry_id), entry_id, self.suspects)
-            read = self.reads[token] = Read(token, entry_id, bookies, [], [], [])
+            read = self.reads[token] = Read(token, entry_id, bookies, [], [], [], with_header=with_header)
             self._ask_next(read, False, effects)
         else:
             effects.append(Result(token, error=Error.READ_FAILED))
@@ -324,7 +332,7 @@ class Reader:
         if verdict is Verdict.POSITIVE:
             assert entry is not None and response is not None
             del self.reads[read.token]
-            effects.append(Result(read.token, entry.data))
+            effects.append(Result(read.token, entry if read.with_header else entry.data))
             self._learn(lac_of_reader(entry.lac, response.lac), now, effects)
         elif verdict is Verdict.WAITING:
             self._ask_next(read, False, effects)
@@ -338,7 +346,7 @@ class Reader:
         for read in doubted:
             del self.reads[read.token]
             if may_be_elsewhere(read.asked, self._write_set(read.entry_id)):
-                self._read(read.token, read.entry_id, effects)
+                self._read(read.token, read.entry_id, effects, read.with_header)
             elif ordinary_read(False, read.negative, read.failed, read.write_set) is Verdict.NEGATIVE:
                 if self.traces:
                     effects.append(Trace("reader_finds_no_entry", self.ledger, {"entry": read.entry_id}))

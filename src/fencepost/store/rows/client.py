@@ -57,9 +57,12 @@ OTHER, and has no other columns than its payload's: the codecs of :mod:`fencepos
 COMPLETE, PARTIAL, REFUSED = range(3)
 """How a buffer ends: with a frame or the room in the table, in the midst of a frame, or with a length that is not taken."""
 
-START, STOP = range(2)
-"""The columns of an entry that was read: where its data are, -1 where it is not there yet."""
-ENTRY_COLUMNS = 2
+START, STOP, HEADER_LAC, HEADER_LENGTH = range(4)
+"""The columns of an entry that was read: where its data are, -1 where it is not there yet; and the LAC and the length that its header tells."""
+ENTRY_COLUMNS = 4
+
+PLACE_COLUMNS = 2
+"""The first of these columns, for whoever wants to know no more than where data are."""
 
 CRC32, CRC32C = DigestType.CRC32.value, DigestType.CRC32C.value
 """The digests that the loops make and compare. Those of other types are made and compared by :mod:`fencepost.store.entries`."""
@@ -278,7 +281,7 @@ def find_entries(data, responses, rows, entry_ids, ledger, digest_size, digest_t
     "Tuple((int64, int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64, int64, int64, int64, uint8[::1], int64, int64[:, ::1])"
 )
 def take_entries(data, responses, rows, entry_ids, ledger, digest_size, digest_type, first, block, at, table):
-    """Put the data of entries into a block from ``at`` on, and their places into the table, which begins with the entry ``first``: how many are
+    """Put the data of entries into a block from ``at`` on, and a row for each into the table, which begins with the entry ``first``: how many are
     new, where the block ends then, and the highest LAC that was told.
 
     The row of a response becomes -1 in ``rows`` if its body is not the entry that was asked for, or its digest is wrong. Digests that the loops
@@ -299,6 +302,8 @@ def take_entries(data, responses, rows, entry_ids, ledger, digest_size, digest_t
         if row < len(table) and table[row, START] < 0:
             copy(block, at, data, start, stop - start)
             table[row, START], table[row, STOP] = at, at + stop - start
+            body = responses[response, RESPONSE_BODY]
+            table[row, HEADER_LAC], table[row, HEADER_LENGTH] = load_int64(data, body + 16), load_int64(data, body + 24)
             at += stop - start
             taken += 1
     return taken, at, highest
