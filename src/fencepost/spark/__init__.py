@@ -1,6 +1,27 @@
-"""Everything that imports pyspark: the engine for state spaces that outgrow one machine, and state spaces as tables."""
+"""Everything that imports pyspark: the engine for state spaces that outgrow one machine, state spaces as tables, and ledgers as rows."""
 
-from fencepost.spark.engine import explore
-from fencepost.spark.sql import edges, query, states
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["edges", "explore", "query", "states"]
+if TYPE_CHECKING:
+    from fencepost.spark.engine import explore
+    from fencepost.spark.ledgers.registration import register
+    from fencepost.spark.sql import edges, query, states
+
+__all__ = ["edges", "explore", "query", "register", "states"]
+
+_MODULES = {
+    "edges": "fencepost.spark.sql",
+    "explore": "fencepost.spark.engine",
+    "query": "fencepost.spark.sql",
+    "register": "fencepost.spark.ledgers.registration",
+    "states": "fencepost.spark.sql",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What is asked for is imported then: a Python worker of Spark that reads ledgers has no use for the engine."""
+    import importlib
+
+    if name in _MODULES:
+        return getattr(importlib.import_module(_MODULES[name]), name)
+    raise AttributeError(f"module 'fencepost.spark' has no attribute {name!r}")

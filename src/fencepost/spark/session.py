@@ -290,8 +290,8 @@ def reason(error: BaseException) -> str:
     if lacking:
         return f"the executors have another Fencepost than the driver, without {lacking[1]}: install {__version__} for their Python"
     # The last line of a Python traceback says it, in whatever Java wrapped around it.
-    told = re.findall(r"^(?:\w+\.)*(\w+): (.+)$", text, re.MULTILINE)
-    ours = [message for kind, message in told if kind in ("SystemFailure", "RuntimeError")]
+    told = re.findall(r"^((?:\w+\.)*)(\w+): (.+)$", text, re.MULTILINE)
+    ours = [message for module, kind, message in told if kind in ("SystemFailure", "RuntimeError") or module.startswith("fencepost.")]
     if ours:
         return str(ours[-1])
     java = getattr(error, "java_exception", None)

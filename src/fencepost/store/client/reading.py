@@ -45,13 +45,20 @@ class EntryBatch(Sequence[bytes]):
 
     ``data``: the bytes of all, one after another. ``offsets``: where each begins, and where the last ends; numbers of eight bytes, one more than
     there are entries. ``lacs`` and ``lengths``: what the header of each entry says, the LAC that its writer knew, and the bytes of data of the
-    ledger up to and including it; numbers of eight bytes too. All are buffers, which NumPy and Arrow take as they are. An index gives the data of
-    one entry.
+    ledger up to and including it; numbers of eight bytes too, or None for entries that were waited for. All are buffers, which NumPy and Arrow take
+    as they are. An index gives the data of one entry.
     """
 
     __slots__ = ("data", "first", "lacs", "lengths", "offsets")
 
-    def __init__(self, first: int, data: memoryview, offsets: memoryview, lacs: memoryview, lengths: memoryview) -> None:
+    def __init__(
+        self,
+        first: int,
+        data: memoryview,
+        offsets: memoryview,
+        lacs: memoryview | None = None,
+        lengths: memoryview | None = None,
+    ) -> None:
         self.first = first
         self.data = data
         self.offsets = offsets

@@ -1,0 +1,246 @@
+"""Logs: the ledgers of a log one after another, and where a query stands in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from fencepost.errors import OptionError, SystemFailure
+from fencepost.log.chain import Chain, chain_of
+from fencepost.log.errors import LogTrimmedError, NoSuchLogError
+from fencepost.log.metadata import LogNodes
+from fencepost.log.position import EARLIEST, End, Position
+from fencepost.spark.ledgers.filters import ANY, Wanted
+from fencepost.spark.ledgers.offsets import FORMAT, stop_within
+from fencepost.spark.ledgers.options import ReadOptions
+from fencepost.spark.ledgers.parts import Range, parts
+from fencepost.spark.ledgers.planning import AT_ONCE, Ledgers
+from fencepost.spark.ledgers.reading import lost
+from fencepost.spark.ledgers.stream import Stream
+from fencepost.store.client.store import Store
+from fencepost.store.errors import NoSuchEntryError, NoSuchLedgerError
+
+NONE = -1
+"""The ledger of an offset before the first one of a log."""
+
+
+class LogOffset(msgspec.Struct, frozen=True):
+    """Everything was read of the ledgers before the one at ``place``, counted in the life of the log, and of that one what is before ``entry``;
+    ``ended``: that is all of it, and it is closed.
+    """
+
+    place: int
+    ledger: int
+    entry: int
+    ended: bool = False
+
+    def to_json(self, log: str) -> dict[str, Any]:
+        """As Spark keeps it in a checkpoint."""
+        of_log = {"place": self.place, "ledger": self.ledger, "entry": self.entry, "ended": self.ended}
+        return {"format": FORMAT, "log": log, **of_log}
+
+    @classmethod
+    def of_json(cls, told: Any, log: str) -> LogOffset:
+        """What :meth:`to_json` gave. Raises :class:`fencepost.SystemFailure` for anything else, and for another log."""
+        try:
+            values = [told[name] for name in ("place", "ledger", "entry", "ended")]
+            is_one = [*map(type, values)] == [int, int, int, bool] and min(values[:2]) >= NONE and values[2] >= 0
+            if (told["format"], told["log"]) != (FORMAT, log) or not is_one:
+                raise ValueError
+            return cls(*values)
+        except (KeyError, TypeError, ValueError):
+            raise SystemFailure(
+                f"the checkpoint has offsets that are not of log {log} or not of this version, {str(told)[:80]!r}: begin with another "
+                "checkpointLocation"
+            ) from None
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """The entries of a ledger of a log from ``first`` to before ``stop``; ``ended``: there it is closed."""
+
+    place: int
+    ledger: int
+    first: int
+    stop: int
+    ended: bool
+
+    def read_to(self, stop: int) -> LogOffset:
+        """Where a query stands that has read it up to there."""
+        return LogOffset(self.place, self.ledger, stop, self.ended and stop == self.stop)
+
+
+class Log:
+    """A log, as the driver looks at it."""
+
+    def __init__(self, store: Store, options: ReadOptions) -> None:
+        assert options.log is not None
+        self.name = options.log
+        self.options = options
+        self.nodes = LogNodes(store.metadata, self.name)
+        self.ledgers = Ledgers(store, options)
+
+    async def chain(self) -> Chain:
+        """Its ledgers. Raises :class:`NoSuchLogError`."""
+        try:
+            return chain_of((await self.nodes.read()).data)
+        except NoSuchLogError as error:
+            raise NoSuchLogError(f"option log: {error}") from None
+
+    async def at(self, option: str, where: Position | End) -> LogOffset:
+        """Where a query stands that begins, or ends, ``where`` the option says. Raises :class:`fencepost.OptionError` if that is not in the log."""
+        chain = await self.chain()
+        if where is EARLIEST or (isinstance(where, End) and not chain.links):
+            return LogOffset(chain.trimmed - 1, NONE, 0, ended=True)
+        ledger = where.ledger if isinstance(where, Position) else chain.links[-1].ledger
+        index = chain.index(ledger)
+        if index is None:
+            raise OptionError(f"option {option} is {where}: ledger {ledger} is not in log {self.name}")
+        stop, ended = await self.ledgers.stop_of(ledger)
+        entry = where.entry if isinstance(where, Position) else stop
+        if entry > stop:
+            raise OptionError(f"option {option} is {where}: of ledger {ledger} the entries before {stop} can be read")
+        return LogOffset(chain.trimmed + index, ledger, entry, ended and entry == stop)
+
+    async def pieces(self, start: LogOffset, end: LogOffset | None = None) -> AsyncIterator[Piece]:
+        """What there is from ``start`` on, one ledger after the other; up to ``end``, if there is one, which is taken to be confirmed.
+
+        Raises :class:`LogTrimmedError` and others if something of it is gone, unless ``failOnDataLoss`` is false; and
+        :class:`fencepost.SystemFailure` if the log is another one than it was.
+        """
+        chain = await self.chain()
+        index = start.place - chain.trimmed
+        if index >= len(chain.links) or (0 <= index and start.ledger not in (NONE, chain.links[index].ledger)):
+            raise SystemFailure(
+                f"log {self.name} is another one than that which was read: it does not have ledger {start.ledger} at place {start.place}. Begin with "
+                "another checkpointLocation"
+            )
+        first = start.entry
+        if start.ended:
+            index, first = index + 1, 0
+        if index < 0:
+            if self.options.fail_on_data_loss:
+                raise lost(LogTrimmedError(f"log {self.name} was trimmed behind {start.ledger}:{start.entry}, up to which it was read"))
+            index, first = 0, 0
+        stop_at = len(chain.links) if end is None else min(len(chain.links), end.place - chain.trimmed + 1)
+        for some in range(index, stop_at, AT_ONCE):
+            links = [chain.links[at].ledger for at in range(some, min(some + AT_ONCE, stop_at))]
+            found = await asyncio.gather(*map(self._stop_of, links))
+            for at, (ledger, (stop, ended)) in enumerate(zip(links, found, strict=True), some):
+                place = chain.trimmed + at
+                if end is not None and place == end.place:
+                    stop, ended = end.entry, end.ended
+                if stop < first:
+                    if ended and self.options.fail_on_data_loss:
+                        raise lost(NoSuchEntryError(f"ledger {ledger} has {stop} entries, and {first} were read of it"))
+                    stop = first
+                yield Piece(place, ledger, first, stop, ended)
+                if not ended:
+                    return
+                first = 0
+
+    async def _stop_of(self, ledger: int) -> tuple[int, bool]:
+        try:
+            return await self.ledgers.stop_of(ledger)
+        except NoSuchLedgerError as error:
+            if self.options.fail_on_data_loss:
+                raise lost(error) from None
+            return 0, True
+
+    async def after(self, start: LogOffset, cap: LogOffset | None, max_entries: int | None, max_bytes: int | None) -> LogOffset:
+        """Where a query stands after one batch from ``start`` on, of at most so many entries and so many bytes, or of one entry; not past the
+        ``cap``."""
+        stands, read = start, 0
+        if cap is not None and (cap.place, cap.entry, cap.ended) <= (start.place, start.entry, start.ended):
+            return start
+        async for piece in self.pieces(start, cap):
+            stop = piece.stop
+            if max_entries is not None:
+                stop = min(stop, piece.first + max_entries - read)
+            if max_bytes is not None and stop > piece.first:
+                before = await self.ledgers.length_before(piece.ledger, piece.first)
+                after = await self.ledgers.length_before(piece.ledger, stop)
+                if after - before > max_bytes:
+                    stop = await stop_within(
+                        piece.first,
+                        stop,
+                        max_bytes,
+                        before,
+                        lambda entry, ledger=piece.ledger: self.ledgers.length_before(ledger, entry + 1),  # type: ignore[misc]
+                    )
+                    if stop == piece.first and not read:  # an entry that is larger than the limit is read by itself
+                        stop += 1
+                    after = await self.ledgers.length_before(piece.ledger, stop)
+                max_bytes = max(0, max_bytes - (after - before))
+            read += stop - piece.first
+            stands = piece.read_to(stop)
+            if stop < piece.stop:
+                break
+        return stands
+
+    async def parts(
+        self, start: LogOffset, end: LogOffset, ledgers: Wanted = ANY, entries: Wanted = ANY
+    ) -> list[tuple[Range, ...]]:
+        """The work of reading from ``start`` to ``end``, as far as it is wanted."""
+        wanted = []
+        async for piece in self.pieces(start, end):
+            first, stop = entries.within(piece.first, piece.stop)
+            if ledgers.has(piece.ledger) and first < stop:
+                wanted.append(self.ledgers.span(piece.ledger, first, stop))
+        found = await asyncio.gather(*wanted)
+        return parts([span for span in found if span is not None], self.options.partition_bytes)
+
+    async def end(self, start: LogOffset) -> LogOffset:
+        """Where a query stands that has read all there is now."""
+        return await self.after(start, None, None, None)
+
+
+async def batch(store: Store, options: ReadOptions, ledgers: Wanted, entries: Wanted) -> list[tuple[Range, ...]]:
+    """The work of a query that is no stream; raises as :func:`fencepost.spark.ledgers.planning.batch`."""
+    log = Log(store, options)
+    try:
+        start = await log.at("startingOffsets", options.log_start)
+        end = await log.end(start) if isinstance(options.log_end, End) else await log.at("endingOffsets", options.log_end)
+        if (end.place, end.entry) < (start.place, start.entry):
+            return []
+        return await log.parts(start, end, ledgers, entries)
+    finally:
+        await log.ledgers.close()
+
+
+class LogStream(Stream):
+    """A streaming query of a log."""
+
+    async def _begin(self, store: Store) -> Ledgers:
+        self.log = Log(store, self.options)
+        self.log_cap: LogOffset | None = None
+        return self.log.ledgers
+
+    def begin(self) -> dict[str, Any]:
+        """See :class:`Stream`."""
+        return self.store.run(lambda _: self.log.at("startingOffsets", self.options.log_start)).to_json(self.log.name)
+
+    def end_with_what_there_is(self) -> None:
+        """See :class:`Stream`."""
+
+        async def latest(_: Store) -> LogOffset:
+            chain = await self.log.chain()
+            before_last = LogOffset(chain.length - 2, NONE, 0, ended=True)
+            return await self.log.end(before_last) if chain.links else LogOffset(chain.length - 1, NONE, 0, ended=True)
+
+        self.log_cap = self.store.run(latest)
+
+    def after(self, start: dict[str, Any], max_entries: int | None, max_bytes: int | None) -> dict[str, Any]:
+        """See :class:`Stream`."""
+        self.pause()
+        stands = LogOffset.of_json(start, self.log.name)
+        after = self.store.run(lambda _: self.log.after(stands, self.log_cap, max_entries, max_bytes))
+        self.seen = after.to_json(self.log.name)
+        return self.seen
+
+    def parts(self, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[Range, ...]]:
+        """See :class:`Stream`."""
+        begins, ends = (LogOffset.of_json(each, self.log.name) for each in (start, end))
+        return self.store.run(lambda _: self.log.parts(begins, ends))

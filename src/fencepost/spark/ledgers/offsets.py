@@ -1,0 +1,95 @@
+"""Where a streaming query stands in each ledger, and how far it goes in one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from fencepost.errors import SystemFailure
+
+FORMAT = 1
+
+
+class Offsets(msgspec.Struct, frozen=True):
+    """The entry before which everything was read, by ledger: of ledgers that may get more (``ledgers``), and of those that are closed and were read
+    to their end (``ended``), which nobody looks at any more.
+    """
+
+    ledgers: Mapping[int, int] = {}
+    ended: Mapping[int, int] = {}
+
+    def stop(self, ledger: int) -> int:
+        """The entry before which everything was read: 0 in a ledger that the query has not met."""
+        return self.ledgers.get(ledger, self.ended.get(ledger, 0))
+
+    def all(self) -> dict[int, int]:
+        """Every ledger with the entry before which everything was read, in the order of their ids."""
+        return dict(sorted({**self.ledgers, **self.ended}.items()))
+
+    def to_json(self) -> dict[str, Any]:
+        """As Spark keeps it in a checkpoint: equal offsets are equal text."""
+        ledgers, ended = ({str(ledger): each[ledger] for ledger in sorted(each)} for each in (self.ledgers, self.ended))
+        return {"format": FORMAT, "ledgers": ledgers, "ended": ended}
+
+    @classmethod
+    def of_json(cls, told: Any) -> Offsets:
+        """What :meth:`to_json` gave. Raises :class:`fencepost.SystemFailure` for anything else."""
+        try:
+            if told["format"] != FORMAT:
+                raise ValueError
+            parts = [{int(ledger): entry for ledger, entry in told[name].items()} for name in ("ledgers", "ended")]
+            if not all(type(entry) is int and entry >= 0 and ledger >= 0 for part in parts for ledger, entry in part.items()):
+                raise ValueError
+            return cls(*parts)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise SystemFailure(
+                f"the checkpoint has offsets that are not of this source or version, {str(told)[:80]!r}: begin with another checkpointLocation"
+            ) from None
+
+
+def moved(start: Offsets, available: Offsets, stops: Mapping[int, int]) -> Offsets:
+    """Where a query stands once it has read up to the ``stops``. A ledger has ended when it is read up to where it is closed."""
+    reached = {**start.all(), **stops}
+    ended = {ledger: stop for ledger, stop in reached.items() if stop == available.ended.get(ledger) or start.ended.get(ledger) == stop}
+    return Offsets({ledger: stop for ledger, stop in reached.items() if ledger not in ended}, ended)
+
+
+def capped(available: Offsets, cap: Offsets | None) -> Offsets:
+    """What is available of what was at an earlier time, the ``cap``; all of it without one."""
+    if cap is None:
+        return available
+    stops = {ledger: min(stop, available.stop(ledger)) for ledger, stop in cap.all().items()}
+    ended = {ledger: stop for ledger, stop in stops.items() if available.ended.get(ledger) == stop}
+    return Offsets({ledger: stop for ledger, stop in stops.items() if ledger not in ended}, ended)
+
+
+def shares(available: Mapping[int, int], limit: int) -> dict[int, int]:
+    """How much each may have so that all together have at most ``limit``: in proportion to what is available of it, and no less in total."""
+    total = sum(available.values())
+    if total <= limit:
+        return dict(available)
+    given = {each: amount * limit // total for each, amount in available.items()}
+    left = limit - sum(given.values())
+    for each, amount in available.items():
+        if left and given[each] < amount:
+            given[each] += 1
+            left -= 1
+    return given
+
+
+async def stop_within(first: int, stop: int, room: int, length_before: int, length_of: Callable[[int], Awaitable[int]]) -> int:
+    """The entry before which to stop so that the entries from ``first`` on have at most ``room`` bytes of data, ``stop`` at the latest.
+
+    ``length_of``: the bytes of data of the ledger up to and including an entry, which is asked for a logarithmic number of entries;
+    ``length_before``: those before ``first``.
+    """
+    low, high = first, stop  # all before `low` fit, and what is at `high` does not, unless `high` is the end
+    while low < high:
+        middle = (low + high) // 2
+        if await length_of(middle) - length_before <= room:
+            low = middle + 1
+        else:
+            high = middle
+    return low

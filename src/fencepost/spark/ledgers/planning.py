@@ -1,0 +1,220 @@
+"""What the driver does: it looks up which ledgers there are and what can be read of each. It reads no more than single entries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any
+
+from fencepost.errors import OptionError
+from fencepost.spark.ledgers.filters import ANY, Wanted
+from fencepost.spark.ledgers.offsets import Offsets, moved, shares, stop_within
+from fencepost.spark.ledgers.options import Offset, ReadOptions
+from fencepost.spark.ledgers.parts import Range, Span, parts
+from fencepost.spark.ledgers.reading import lost
+from fencepost.store.client.reader import LedgerReader
+from fencepost.store.client.store import Store
+from fencepost.store.errors import NoSuchEntryError, NoSuchLedgerError
+from fencepost.store.rules.metadata import LedgerMetadata, end_of
+
+AT_ONCE = 64
+"""Ledgers that are looked up at once."""
+
+MANY = 10_000
+"""Entries of a ledger that is not closed, from which on the driver looks how large they are before it divides them."""
+
+
+
+
+class Ledgers:
+    """The ledgers of a query, as the driver looks at them: those that are not closed stay open to it, and nobody is fenced."""
+
+    def __init__(self, store: Store, options: ReadOptions) -> None:
+        self.store = store
+        self.options = options
+        self._readers: dict[int, LedgerReader] = {}
+        """The ledgers that were not closed when they were last looked at."""
+        self._closed: dict[int, LedgerMetadata] = {}
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def close(self) -> None:
+        """Look at no ledger any more."""
+        for reader in self._readers.values():
+            await reader.close()
+        self._readers.clear()
+
+    # -- which there are, and what can be read ----------------------------------------------------------------------------
+
+    async def present(self) -> list[int]:
+        """The ledgers that the options ask for, in order: each that is named, and of a range those that there are."""
+        found = {run.first for run in self.options.runs if run.is_one}
+        ranges = [run for run in self.options.runs if not run.is_one]
+        if ranges:
+            async for ledger in self.store.list_ledgers():
+                if any(run.first <= ledger <= run.last for run in ranges):
+                    found.add(ledger)
+        return sorted(found)
+
+    async def available(self, ledgers: Iterable[int], known: Offsets | None = None) -> Offsets:
+        """The entry before which all can be read of each ledger; it is one of ``ended`` if the ledger is closed. What has ended in the ``known``
+        offsets is not looked at. Raises :class:`NoSuchLedgerError` for one that is gone; with ``failOnDataLoss`` false it has ended where it is known to.
+        """
+        known = known or Offsets()
+        wanted = [ledger for ledger in ledgers if ledger not in known.ended]
+        stops = await asyncio.gather(*(self._look_up(ledger, known) for ledger in wanted))
+        by_ledger = dict(zip(wanted, stops, strict=True))
+        ended = {ledger: stop for ledger, (stop, has_ended) in by_ledger.items() if has_ended}
+        return Offsets({ledger: stop for ledger, (stop, has_ended) in by_ledger.items() if not has_ended}, {**known.ended, **ended})
+
+    async def _look_up(self, ledger: int, known: Offsets) -> tuple[int, bool]:
+        try:
+            stop, has_ended = await self.stop_of(ledger)
+        except NoSuchLedgerError as error:
+            if self.options.fail_on_data_loss:
+                raise lost(error) from None
+            return known.stop(ledger), True
+        if stop < known.stop(ledger):
+            if has_ended and self.options.fail_on_data_loss:
+                raise lost(NoSuchEntryError(f"ledger {ledger} has {stop} entries, and {known.stop(ledger)} were read of it"))
+            stop = known.stop(ledger)
+        return stop, has_ended
+
+    async def stop_of(self, ledger: int) -> tuple[int, bool]:
+        """The entry before which all can be read of a ledger, and whether it is closed there. Raises as :meth:`metadata`."""
+        async with self._at_once:
+            metadata = await self.metadata(ledger)
+            end = end_of(metadata)
+            if end is not None:
+                return end + 1, True
+            return await self._readers[ledger].read_last_add_confirmed() + 1, self._readers[ledger].is_closed
+
+    async def metadata(self, ledger: int) -> LedgerMetadata:
+        """The metadata of a ledger. One that is not closed is open from then on. Raises :class:`NoSuchLedgerError` and :class:`UnauthorizedAccessError`."""
+        if ledger in self._closed:
+            return self._closed[ledger]
+        if ledger not in self._readers:
+            self._readers[ledger] = await self.store.open_ledger(ledger, password=self.options.password)
+        metadata = self._readers[ledger].metadata
+        if end_of(metadata) is not None:
+            await self._readers.pop(ledger).close()
+            self._closed[ledger] = metadata
+        return metadata
+
+    # -- where to begin and to end --------------------------------------------------------------------------------------
+
+    async def at(self, offset: Offset) -> Offsets:
+        """Where a query stands that begins at the ``offset``."""
+        available = await self.available(await self.present())
+        stops = {ledger: offset.of(ledger, stop) for ledger, stop in available.all().items()}
+        _must_be_there("startingOffsets", stops, available)
+        return moved(Offsets(), available, stops)
+
+    async def limited(
+        self, start: Offsets, available: Offsets, max_entries: int | None, max_bytes: int | None
+    ) -> Offsets:
+        """Where a query stands after one batch from ``start`` on, of at most so many entries and so many bytes of data, or of one entry."""
+        stops = {ledger: stop for ledger, stop in available.all().items() if stop > start.stop(ledger)}
+        if max_entries is not None:
+            counts = shares({ledger: stop - start.stop(ledger) for ledger, stop in stops.items()}, max_entries)
+            stops = {ledger: start.stop(ledger) + count for ledger, count in counts.items()}
+        if max_bytes is not None:
+            stops = await self._within(start, stops, max_bytes)
+        return moved(start, available, {**{ledger: start.stop(ledger) for ledger in available.all()}, **stops})
+
+    async def _within(self, start: Offsets, stops: Mapping[int, int], max_bytes: int) -> dict[int, int]:
+        before = await self._all({ledger: self.length_before(ledger, start.stop(ledger)) for ledger in stops})
+        after = await self._all({ledger: self.length_before(ledger, stop) for ledger, stop in stops.items()})
+        room = shares({ledger: after[ledger] - before[ledger] for ledger in stops}, max_bytes)
+        within = {
+            ledger: stop_within(
+                start.stop(ledger),
+                stop,
+                room[ledger],
+                before[ledger],
+                lambda entry, ledger=ledger: self.length_before(ledger, entry + 1),  # type: ignore[misc]
+            )
+            for ledger, stop in stops.items()
+        }
+        found = await self._all(within)
+        moving = [ledger for ledger, stop in stops.items() if stop > start.stop(ledger)]
+        if moving and all(found[ledger] == start.stop(ledger) for ledger in moving):
+            found[moving[0]] += 1  # an entry that is larger than the limit is read by itself
+        return found
+
+    async def _all(self, works: Mapping[int, Coroutine[Any, Any, int]]) -> dict[int, int]:
+        return dict(zip(works, await asyncio.gather(*works.values()), strict=True))
+
+    async def length_before(self, ledger: int, entry: int) -> int:
+        """The bytes of data that a ledger has before an entry, which its metadata or the header of the entry before tell."""
+        if entry == 0:
+            return 0
+        metadata = await self.metadata(ledger)
+        if end_of(metadata) == entry - 1:
+            return metadata.length
+        async with self._at_once, self.store.open_ledger(
+            ledger, password=self.options.password, confirmed=entry - 1
+        ) as reader:
+            async for batch in reader.read_batches(entry - 1, entry - 1):
+                assert batch.lengths is not None, "the entry was read"
+                return int(batch.lengths[0])
+        raise AssertionError("a batch or an error comes")
+
+    # -- the work -------------------------------------------------------------------------------------------------------
+
+    async def parts(
+        self, starts: Mapping[int, int], stops: Mapping[int, int], ledgers: Wanted = ANY, entries: Wanted = ANY
+    ) -> list[tuple[Range, ...]]:
+        """The work of reading each ledger from its start (0 if it has none) to before its stop, as far as it is wanted."""
+        spans = []
+        for ledger, stop in sorted(stops.items()):
+            if ledgers.has(ledger):
+                first, stop = entries.within(starts.get(ledger, 0), stop)
+                if first < stop:
+                    spans.append(self.span(ledger, first, stop))
+        found = await asyncio.gather(*spans)
+        return parts([span for span in found if span is not None], self.options.partition_bytes)
+
+    async def span(self, ledger: int, first: int, stop: int) -> Span | None:
+        """Entries of a ledger, and how it is divided; None if it is gone and nobody minds."""
+        try:
+            async with self._at_once:
+                metadata = await self.metadata(ledger)
+            end = end_of(metadata)
+            mean = 0
+            if end is not None:
+                mean = metadata.length // (end + 1) if end >= 0 else 0
+            elif stop - first >= MANY:
+                mean = await self.length_before(ledger, stop) // stop
+        except NoSuchLedgerError as error:
+            if self.options.fail_on_data_loss:
+                raise lost(error) from None
+            return None
+        return Span(ledger, first, stop, [each.first_entry_id for each in metadata.fragments], mean)
+
+
+def _must_be_there(name: str, stops: Mapping[int, int], available: Offsets) -> None:
+    for ledger, stop in stops.items():
+        if stop > available.stop(ledger):
+            raise OptionError(
+                f"option {name} has entry {stop} of ledger {ledger}, of which the entries before {available.stop(ledger)} can be read"
+            )
+
+
+async def batch(store: Store, options: ReadOptions, ledgers: Wanted, entries: Wanted) -> list[tuple[Range, ...]]:
+    """The work of a query that is no stream: what can be read when it begins.
+
+    Raises :class:`fencepost.OptionError` for offsets beyond that, and :class:`StoreError`.
+    """
+    looked_at = Ledgers(store, options)
+    try:
+        present = [ledger for ledger in await looked_at.present() if ledgers.has(ledger)]
+        available = await looked_at.available(present)
+        starts = {ledger: options.starting.of(ledger, stop) for ledger, stop in available.all().items()}
+        stops = available.all()
+        _must_be_there("startingOffsets", starts, available)
+        if options.ending is not None:
+            stops = {ledger: options.ending.of(ledger, stop) for ledger, stop in stops.items()}
+            _must_be_there("endingOffsets", stops, available)
+        return await looked_at.parts(starts, stops, ledgers, entries)
+    finally:
+        await looked_at.close()

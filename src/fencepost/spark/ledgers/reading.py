@@ -1,0 +1,79 @@
+"""What an executor does: it reads the ranges of a part from the bookies themselves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+from fencepost.spark.ledgers.options import ReadOptions
+from fencepost.spark.ledgers.parts import Range
+from fencepost.store.client.loops import LOOPS, WORTH
+from fencepost.store.client.reading import EntryBatch
+from fencepost.store.client.settings import ClientSettings
+from fencepost.store.client.store import Store
+from fencepost.store.client.sync import SyncStore
+from fencepost.store.errors import DigestMismatchError, NoSuchEntryError, NoSuchLedgerError, StoreError
+from fencepost.store.rules.metadata import LedgerMetadata, end_of
+
+PREFETCH, PREFETCH_BYTES = 30_000, 32 * 1024 * 1024
+"""Entries, and bytes, that are asked for ahead."""
+
+LOST = (NoSuchLedgerError, NoSuchEntryError, DigestMismatchError)
+"""Errors that say that data are gone: the ledger was deleted, or no bookie has an entry, or none an undamaged copy."""
+
+_STORES: dict[tuple[int, str], SyncStore] = {}
+"""The connections of this process, which later tasks use too."""
+
+
+def store_at(metadata: str) -> SyncStore:
+    """The connection of this process to a cluster. Raises :class:`fencepost.OptionError` and :class:`StoreError`, which name the option."""
+    key = os.getpid(), metadata
+    if key not in _STORES:
+        try:
+            _STORES[key] = SyncStore.connect(metadata, ClientSettings())
+        except StoreError as error:
+            raise type(error)(f"option metadata: {error}") from None
+    return _STORES[key]
+
+
+def lost(error: StoreError) -> StoreError:
+    """An error that says that data are gone, and how to go on without them."""
+    return type(error)(f"{error}. Set option failOnDataLoss to false to go on without what is gone")
+
+
+def read(options: ReadOptions, part: Sequence[Range]) -> Iterator[tuple[int, LedgerMetadata, EntryBatch]]:
+    """The entries of a part in batches, each with its ledger and that one's metadata. Raises :class:`StoreError`."""
+    if sum(each.last - each.first + 1 for each in part) >= WORTH:
+        LOOPS.carried(WORTH)
+    yield from store_at(options.metadata).iterate(lambda store: batches(store, options, part))
+
+
+async def batches(
+    store: Store, options: ReadOptions, part: Sequence[Range]
+) -> AsyncIterator[tuple[int, LedgerMetadata, EntryBatch]]:
+    """See :func:`read`."""
+    for each in part:
+        try:
+            opening = store.open_ledger(
+                each.ledger,
+                password=options.password,
+                prefetch=PREFETCH,
+                prefetch_bytes=PREFETCH_BYTES,
+                confirmed=each.last,
+            )
+            async with opening as reader:
+                first, last = each.first, each.last
+                while first <= last:
+                    try:
+                        async for batch in reader.read_batches(first, last):
+                            yield each.ledger, reader.metadata, batch
+                            first += len(batch)
+                    except (NoSuchEntryError, DigestMismatchError):
+                        if options.fail_on_data_loss:
+                            raise
+                        end = end_of(reader.metadata)
+                        last = last if end is None else min(last, end)
+                        first += 1  # all before it were read
+        except LOST as error:
+            if options.fail_on_data_loss:
+                raise lost(error) from None

@@ -1,0 +1,221 @@
+"""The data source ``fencepost`` of PySpark: ``spark.read.format("fencepost")`` and ``spark.readStream.format("fencepost")``.
+
+What is planned and read is in the modules beside this one, which are imported when they are needed: any session of Spark that finds
+:mod:`pyspark_fencepost` imports this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from fencepost import extras
+from fencepost.errors import OptionError
+
+if TYPE_CHECKING:
+    from fencepost.spark.ledgers.options import ReadOptions
+    from fencepost.spark.ledgers.stream import Stream
+
+NAME = "fencepost"
+
+
+class Part(InputPartition):  # type: ignore[misc]
+    """Ranges of entries that one task reads."""
+
+
+class FencepostSource(DataSource):  # type: ignore[misc]
+    """Ledgers as rows; see docs/spark-store.md for the options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What ``format`` is given."""
+        return NAME
+
+    def schema(self) -> str:
+        """The columns. Raises :class:`fencepost.OptionError`, as all that follows."""
+        options = self._options()
+        from fencepost.spark.ledgers.columns import columns
+
+        found = columns(options.include_bookies, options.decoder, options.log)
+        return ", ".join(f"{name} {kind}" for name, kind in found.items())
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        """What reads a batch."""
+        options = self._options()
+        for name in ("maxEntriesPerTrigger", "maxBytesPerTrigger"):
+            if name in self.options:
+                raise OptionError(f"option {name} is for streams: this query reads all that there is")
+        return LedgerReader(options, _checked(schema, options))
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        """What reads a stream."""
+        options = self._options()
+        if options.has_end:
+            raise OptionError("option endingOffsets is for queries that are no streams: leave it out, or use the trigger availableNow")
+        return LedgerStreamReader(options, _checked(schema, options))
+
+    def _options(self) -> ReadOptions:
+        with extras.named("the data source fencepost"):
+            from fencepost.spark.ledgers.options import parse
+
+            return parse(dict(self.options))
+
+
+def _checked(schema: Any, options: ReadOptions) -> Any:
+    """The schema, if it has columns that there are; a query that gives its own reads no others."""
+    from fencepost.spark.ledgers.columns import columns
+
+    there_are = columns(options.include_bookies, options.decoder, options.log)
+    for field in schema.fields:
+        kind = field.dataType.simpleString()
+        if field.name not in there_are:
+            raise OptionError(f"schema: there is no column {field.name}: there are {', '.join(there_are)}")
+        of_column = "".join(there_are[field.name].split())
+        if kind != of_column and options.decoder is None:
+            raise OptionError(f"schema: column {field.name} is {there_are[field.name]}, not {kind}")
+    return schema
+
+
+def _read(options: ReadOptions, schema: Any, partition: InputPartition) -> Iterator[Any]:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from fencepost.spark.ledgers.columns import Rows
+    from fencepost.spark.ledgers.reading import read
+
+    if partition.value is None:  # Spark's own word for no work at all
+        return
+    rows = Rows(to_arrow_schema(schema, timezone="UTC"), options.decoder, options.log)
+    for ledger, metadata, batch in read(options, partition.value):
+        yield rows.of(ledger, metadata, batch)
+
+
+class LedgerReader(DataSourceReader):  # type: ignore[misc]
+    """Reads what can be read when the query is planned."""
+
+    def __init__(self, options: ReadOptions, schema: Any) -> None:
+        from fencepost.spark.ledgers.filters import ANY
+
+        self.options = options
+        self.schema = schema
+        self.ledgers, self.entries = ANY, ANY
+
+    @property
+    def pushFilters(self) -> Callable[[list[Any]], Iterable[Any]]:
+        """Spark refuses a reader with this method where ``spark.sql.python.filterPushdown.enabled`` is off, lest conditions are overlooked. Here they
+        only spare work, and the reader is to be had either way.
+
+        Spark 4.3 keeps one plan of a Python source for each ``load()``: what the conditions of one query leave is what the next query of the same
+        DataFrame gets, and the last of several in one query. So conditions are taken only where option ``filterPushdown`` says that it is used once.
+        """
+        if self.options.filter_pushdown:
+            return _WhereAllowed(self._push_filters)
+        found: Callable[[list[Any]], Iterable[Any]] = super().pushFilters
+        return found
+
+    def _push_filters(self, filters: list[Any]) -> Iterable[Any]:
+        """Read only ledgers and entries that the conditions leave; those that are not wholly regarded are given back."""
+        from fencepost.spark.ledgers.filters import take
+
+        left = []
+        for each in filters:
+            self.ledgers, self.entries, is_all = take(each, self.ledgers, self.entries)
+            if not is_all:
+                left.append(each)
+        return left
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The work, divided."""
+        from fencepost.spark.ledgers import logs, planning
+        from fencepost.spark.ledgers.reading import store_at
+
+        store = store_at(self.options.metadata)
+        batch = planning.batch if self.options.log is None else logs.batch
+        work = store.run(lambda store: batch(store, self.options, self.ledgers, self.entries))
+        return [Part(part) for part in work]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of one part, on an executor."""
+        return _read(self.options, self.schema, partition)
+
+
+class _WhereAllowed:
+    """A method that Spark takes for that of its own base class when it looks whether there is one, and that works when Spark calls it."""
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, method: Callable[[list[Any]], Iterable[Any]]) -> None:
+        self._method = method
+
+    def __call__(self, filters: list[Any]) -> Iterable[Any]:
+        return self._method(filters)
+
+
+class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Follows ledgers as they are written, up to what is confirmed."""
+
+    def __init__(self, options: ReadOptions, schema: Any) -> None:
+        self.options = options
+        self.schema = schema
+        self._stream: Stream | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Executors have connections of their own."""
+        return {**vars(self), "_stream": None}
+
+    @property
+    def stream(self) -> Stream:
+        """The driver's side."""
+        from fencepost.spark.ledgers.logs import LogStream
+        from fencepost.spark.ledgers.stream import Stream
+
+        if self._stream is None:
+            self._stream = (Stream if self.options.log is None else LogStream)(self.options)
+        return self._stream
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What one batch may have."""
+        if self.options.max_entries is not None:
+            return ReadMaxRows(self.options.max_entries)
+        return ReadAllAvailable() if self.options.max_bytes is None else ReadMaxBytes(self.options.max_bytes)
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins."""
+        return self.stream.begin()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the query stands after its next batch."""
+        is_all = isinstance(limit, ReadAllAvailable)  # whatever the options say
+        max_entries = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        max_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None if is_all else self.options.max_bytes
+        return self.stream.after(start, max_entries, max_bytes)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """What could be read last."""
+        return None if self._stream is None else self._stream.seen
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Nothing that is confirmed later is read."""
+        self.stream.end_with_what_there_is()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The work of a batch, divided."""
+        return [Part(part) for part in self.stream.parts(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of one part, on an executor."""
+        return _read(self.options, self.schema, partition)
+
+    def stop(self) -> None:
+        """The query has ended."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None

@@ -1,0 +1,74 @@
+"""The driver's side of a streaming query: what the next batch has, given where the query stands."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from fencepost.spark.ledgers.offsets import Offsets, capped
+from fencepost.spark.ledgers.options import ReadOptions
+from fencepost.spark.ledgers.parts import Range
+from fencepost.spark.ledgers.planning import Ledgers
+from fencepost.spark.ledgers.reading import store_at
+from fencepost.store.client.store import Store
+
+PAUSE = 0.05
+"""Seconds between two questions for what is confirmed, at least: Spark asks as fast as it is answered."""
+
+
+class Stream:
+    """A streaming query, for which ledgers are followed from its first batch on. Offsets are as Spark keeps them, see :class:`.Offsets`."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+        self.store = store_at(options.metadata)
+        self.ledgers = self.store.run(self._begin)
+        self.cap: Offsets | None = None
+        """What was available when the query began that is to end with it."""
+        self.seen: dict[str, Any] | None = None
+        """What was available last."""
+        self._asked_at = 0.0
+
+    async def _begin(self, store: Store) -> Ledgers:
+        return Ledgers(store, self.options)
+
+    def begin(self) -> dict[str, Any]:
+        """Where a new query begins."""
+        return self.store.run(lambda _: self.ledgers.at(self.options.starting)).to_json()
+
+    def end_with_what_there_is(self) -> None:
+        """Give nothing that is confirmed later than now."""
+        self.cap = self._available(None)
+
+    def pause(self) -> None:
+        """Wait until it is time to ask again."""
+        pause = self._asked_at + PAUSE - time.monotonic()
+        if pause > 0:
+            time.sleep(pause)
+        self._asked_at = time.monotonic()
+
+    def after(self, start: dict[str, Any], max_entries: int | None, max_bytes: int | None) -> dict[str, Any]:
+        """Where the query stands after its next batch."""
+        self.pause()
+        stands = Offsets.of_json(start)
+        available = capped(self._available(stands), self.cap)
+        self.seen = available.to_json()
+        return self.store.run(lambda _: self.ledgers.limited(stands, available, max_entries, max_bytes)).to_json()
+
+    def _available(self, start: Offsets | None) -> Offsets:
+        async def available(_: Store) -> Offsets:
+            ledgers = {*await self.ledgers.present(), *(start.ledgers if start else ())}
+            return await self.ledgers.available(sorted(ledgers), start)
+
+        return self.store.run(available)
+
+    def parts(self, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[Range, ...]]:
+        """The work of a batch."""
+        begins, ends = Offsets.of_json(start), Offsets.of_json(end)
+        stops = {ledger: stop for ledger, stop in ends.all().items() if stop > begins.stop(ledger)}
+        starts = {ledger: begins.stop(ledger) for ledger in stops}
+        return self.store.run(lambda _: self.ledgers.parts(starts, stops))
+
+    def close(self) -> None:
+        """Follow the ledgers no longer."""
+        self.store.run(lambda _: self.ledgers.close())

@@ -1,0 +1,69 @@
+"""The options of the data source, from text."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost import OptionError
+from fencepost.spark.ledgers.decoders import decoder_of, type_of
+from fencepost.spark.ledgers.options import PARTITION, Offset, Run, parse
+
+METADATA = {"metadata": "zk://127.0.0.1:2181/ledgers"}
+
+
+def test_what_is_not_given_has_a_default_and_case_does_not_matter() -> None:
+    options = parse({**METADATA, "ledger": "7"})
+    assert (options.runs, options.starting, options.ending) == ((Run(7, 7, is_one=True),), Offset("earliest"), None)
+    assert options.fail_on_data_loss and not options.include_bookies and options.partition_bytes == PARTITION
+    options = parse({"METADATA": "zk://a/l", "LEDGERS": "3, 10-20,30-", "MAXENTRIESPERTRIGGER": "5", "failondataloss": "False"})
+    assert options.runs == (Run(3, 3, is_one=True), Run(10, 20), Run(30, (1 << 63) - 1))
+    assert options.max_entries == 5 and not options.fail_on_data_loss
+
+
+def test_offsets_name_ledgers_or_hold_for_all() -> None:
+    given = {"startingOffsets": '{"7": 100, "8": "latest"}', "endingOffsets": '{"7": 200}'}
+    options = parse({**METADATA, "ledgers": "7-9", **given})
+    assert [options.starting.of(ledger, 500) for ledger in (7, 8, 9)] == [100, 500, 0]
+    assert options.ending is not None and [options.ending.of(ledger, 500) for ledger in (7, 9)] == [200, 500]
+    assert parse({**METADATA, "ledgers": "7-9", "startingOffsets": "LATEST"}).starting.of(7, 500) == 500
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "option metadata is missing: give the address"),
+        (METADATA, "give one of the options ledger, ledgers and log"),
+        ({**METADATA, "ledger": "1", "ledgers": "2"}, "give one of the options ledger, ledgers and log"),
+        ({**METADATA, "log": "a/b"}, "option log: 'a/b' is no name of a log"),
+        ({**METADATA, "log": "a", "startingOffsets": "17"}, "option startingOffsets: position '17': give LEDGER:ENTRY"),
+        ({**METADATA, "log": "a", "endingOffsets": "earliest"}, "option endingOffsets is earliest, where nothing has been read"),
+        ({**METADATA, "ledger": "1", "ledgr": "2"}, "option ledgr is not known: there are metadata, ledger,"),
+        ({**METADATA, "ledger": "1-2"}, "option ledger is '1-2': give the id of one ledger"),
+        ({**METADATA, "ledger": "-1"}, "option ledger is '-1'"),
+        ({**METADATA, "ledgers": "1,,2"}, "option ledgers is '1,,2': give ids and ranges"),
+        ({**METADATA, "ledgers": "1,5-2"}, "option ledgers has '5-2', which is no range"),
+        ({**METADATA, "ledger": "9999999999999999999"}, "option ledger has '9999999999999999999', which is no range"),
+        ({**METADATA, "ledger": "1", "startingOffsets": "first"}, "option startingOffsets is 'first': give earliest, latest, or"),
+        ({**METADATA, "ledger": "1", "startingOffsets": "[1]"}, "option startingOffsets is"),
+        ({**METADATA, "ledger": "1", "startingOffsets": '{"1": -2}'}, 'option startingOffsets has {"1": -2}'),
+        ({**METADATA, "ledger": "1", "startingOffsets": '{"1": true}'}, 'option startingOffsets has {"1": true}'),
+        ({**METADATA, "ledger": "1", "startingOffsets": '{"2": 5}'}, "option startingOffsets names ledger 2, which option ledger does"),
+        ({**METADATA, "ledger": "1", "endingOffsets": "earliest"}, "option endingOffsets is earliest, where nothing has been read"),
+        ({**METADATA, "ledger": "1", "maxEntriesPerTrigger": "0"}, "option maxEntriesPerTrigger is '0': give a number of 1 or more"),
+        ({**METADATA, "ledger": "1", "maxBytesPerTrigger": "1k"}, "option maxBytesPerTrigger is '1k'"),
+        ({**METADATA, "ledger": "1", "failOnDataLoss": "no"}, "option failOnDataLoss is 'no': give true or false"),
+        ({**METADATA, "ledger": "1", "filterPushdown": "1"}, "option filterPushdown is '1': give true or false"),
+        ({**METADATA, "ledger": "1", "decoder": "avro"}, "option decoder is 'avro', which is not known: give utf8, or a function"),
+        ({**METADATA, "ledger": "1", "decoder": "no.such:one"}, "option decoder is 'no.such:one', which can not be imported"),
+        ({**METADATA, "ledger": "1", "decoder": "math:pi"}, "option decoder is 'math:pi', which is no function"),
+    ],
+)
+def test_what_makes_no_sense_is_said_in_one_line_that_names_the_option(given: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        parse(given)
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_decoders_have_a_name_or_a_path() -> None:
+    assert (type_of(None), type_of("utf8"), type_of("os.path:basename")) == ("binary", "string", "binary")
+    assert decoder_of("os.path.basename") is decoder_of("os.path:basename")

@@ -1,0 +1,167 @@
+"""Logs of real bookies as rows of a real Spark, ledger after ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from log.standing_logs import standing
+from patience import PATIENCE
+from pyspark.errors import PySparkException
+
+import fencepost
+from fencepost.log.position import Position
+from fencepost.spark.session import reason
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Three bookies on a loop of a thread of their own, and a store."""
+    folder = tmp_path_factory.mktemp("cluster")
+    told, is_up = SimpleNamespace(), threading.Event()
+
+    async def stand() -> None:
+        async with standing(folder) as made:
+            told.uri, told.loop, told.is_over = made.uri, asyncio.get_running_loop(), asyncio.Event()
+            is_up.set()
+            await told.is_over.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(stand(),))
+    thread.start()
+    assert is_up.wait(PATIENCE)
+    with fencepost.connect(told.uri) as told.store:
+        yield told
+    told.loop.call_soon_threadsafe(told.is_over.set)
+    thread.join()
+
+
+def source(reader: Any, cluster: Any, **options: Any) -> Any:
+    return reader.format("fencepost").options(metadata=cluster.uri, **options)
+
+
+def written(cluster: Any, name: str, data: list[bytes], per_ledger: int, **options: Any) -> list[Position]:
+    """A log with these entries, every third with a key; where they are."""
+
+    async def write(store: Any) -> list[Position]:
+        log = store.log(name)
+        await log.create()
+        async with log.writer(ledger_entries=per_ledger, **options) as writer:
+            keys = [b"k%d" % number if number % 3 == 0 else None for number in range(len(data))]
+            return [await each for each in [asyncio.ensure_future(writer.append(*each)) for each in zip(data, keys, strict=True)]]
+
+    return cluster.store.run(write)
+
+
+def test_a_batch_of_a_log_has_data_times_and_keys(spark: Any, cluster: Any) -> None:
+    data = [b"%d" % number * (number % 5) for number in range(500)]
+    before = time.time()
+    positions = written(cluster, "orders", data, 120)
+    after = time.time()
+    rows = source(spark.read, cluster, log="orders", includeBookies=True).load().orderBy("ledger", "entry").collect()
+    assert [(row.ledger, row.entry) for row in rows] == [(each.ledger, each.entry) for each in positions]
+    assert [bytes(row.value) for row in rows] == data and {row.log for row in rows} == {"orders"}
+    assert [row.key and bytes(row.key) for row in rows] == [b"k%d" % number if number % 3 == 0 else None for number in range(500)]
+    times: list[datetime] = [row.time for row in rows]
+    assert times == sorted(times) and before - 1 < times[0].timestamp() <= times[-1].timestamp() < after + 1
+    assert all(len(row.bookies) == 3 and row.fragment == 0 for row in rows)
+    bounds = {"startingOffsets": str(positions[100]), "endingOffsets": str(positions[300])}
+    some = source(spark.read, cluster, log="orders", decoder="utf8", **bounds).schema("ledger bigint, entry bigint, value string").load()
+    assert [row.value.encode() for row in some.orderBy("ledger", "entry").collect()] == data[100:300]
+    with pytest.raises(PySparkException) as failed:
+        source(spark.read, cluster, log="no-such").load().collect()
+    assert reason(failed.value) == "option log: there is no log no-such: make it, or correct the name"
+    with pytest.raises(PySparkException) as failed:
+        source(spark.read, cluster, log="orders", startingOffsets="99999:0").load().collect()
+    assert reason(failed.value) == "option startingOffsets is 99999:0: ledger 99999 is not in log orders"
+
+
+def test_a_stream_of_a_log_goes_on_across_ledgers_trims_and_starts(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    told: Counter[bytes] = Counter()
+    is_over = threading.Event()
+
+    async def write(store: Any) -> None:
+        log = store.log("clicks")
+        async with log.writer(ledger_entries=150) as writer:
+            number = 0
+            while not is_over.is_set():
+                data = [b"%d of %d" % (each, number) for each in range(40)]
+                await writer.append_many(data)
+                told.update(data)
+                number += 1
+                await asyncio.sleep(0.02)
+
+    async def create(store: Any) -> None:
+        await store.log("clicks").create()
+
+    def begun(**trigger: Any) -> Any:
+        stream = source(spark.readStream, cluster, log="clicks", maxEntriesPerTrigger=200).load()
+        writer = stream.writeStream.format("parquet").option("path", str(tmp_path / "rows"))
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(**trigger).start()
+
+    cluster.store.run(create)
+    query = begun(availableNow=True)  # of a log without a ledger
+    assert query.awaitTermination(PATIENCE)
+    writing = threading.Thread(target=cluster.store.run, args=(write,))
+    writing.start()
+    try:
+        for batches in (3, 1, 0):
+            query, end = begun(processingTime="0 seconds"), time.monotonic() + PATIENCE
+            while sum(each["numInputRows"] > 0 for each in query.recentProgress) < batches:
+                assert time.monotonic() < end and query.exception() is None
+                time.sleep(0.05)
+            query.stop()
+            assert all(each["numInputRows"] <= 200 for each in query.recentProgress)
+    finally:
+        is_over.set()
+        writing.join()
+    assert begun(availableNow=True).awaitTermination(PATIENCE)
+
+    async def trim(store: Any) -> int:
+        log = store.log("clicks")
+        last = (await log.chain()).links[-1].ledger
+        await log.trim(before=Position(last, 0))
+        return len((await log.chain()).links)
+
+    assert cluster.store.run(trim) == 1
+    assert begun(availableNow=True).awaitTermination(PATIENCE), "what was trimmed was read"
+    rows = spark.read.parquet(str(tmp_path / "rows")).select("ledger", "entry", "value").collect()
+    assert Counter(bytes(row.value) for row in rows) == told
+    assert len({(row.ledger, row.entry) for row in rows}) == len(rows)
+
+
+def test_what_was_trimmed_before_it_was_read_is_told(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    positions = written(cluster, "trimmed", [b"%d" % number for number in range(100)], 10)
+
+    def rows(checkpoint: str, **options: Any) -> int:
+        stream = source(spark.readStream, cluster, log="trimmed", **options).load()
+        writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / checkpoint))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination(PATIENCE)
+        return sum(each["numInputRows"] for each in query.recentProgress)
+
+    assert rows("one", maxBytesPerTrigger=200) == 100
+    stream = source(spark.readStream, cluster, log="trimmed", startingOffsets=str(positions[15]), maxEntriesPerTrigger=1).load()
+    query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "two")).start()
+    end = time.monotonic() + PATIENCE
+    while not any(each["numInputRows"] for each in query.recentProgress):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    query.stop()
+    read = sum(each["numInputRows"] for each in query.recentProgress)
+
+    async def trim(store: Any) -> None:
+        await store.log("trimmed").trim(before=positions[95])
+
+    cluster.store.run(trim)
+    assert 15 + read < 90, "the query stands before what is left"
+    with pytest.raises(PySparkException, match="log trimmed was trimmed behind .* Set option failOnDataLoss to false to go on"):
+        rows("two")
+    assert rows("two", failOnDataLoss=False) == 10
