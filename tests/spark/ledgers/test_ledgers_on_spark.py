@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from store.bookie.standing_bookies import bookie, metadata_service
 
 import fencepost
+import fencepost.spark
 from fencepost.spark.session import reason
 from fencepost.store.rules.quorums import write_set
 
@@ -169,6 +170,17 @@ def test_a_stream_reads_as_many_bytes_at_once_as_it_may_and_ends_with_what_there
     assert rows_of_batches(startingOffsets="latest") == []
 
 
+def test_a_session_can_be_told_of_the_format_though_it_finds_it(spark: Any, cluster: Any) -> None:
+    import pyspark_fencepost
+
+    with cluster.store.create_ledger() as ledger:
+        ledger.append(b"one")
+    assert pyspark_fencepost.DefaultSource.name() == "fencepost"
+    fencepost.spark.register(spark.newSession())
+    fencepost.spark.register(spark)
+    assert source(spark.read, cluster, ledger=ledger.id).load().count() == 1
+
+
 def test_what_goes_wrong_is_said_in_one_line_that_names_the_option(spark: Any, cluster: Any) -> None:
     with cluster.store.create_ledger() as kept:
         kept.append(b"kept")
@@ -181,7 +193,7 @@ def test_what_goes_wrong_is_said_in_one_line_that_names_the_option(spark: Any, c
             source(spark.read, cluster, **options).load().collect()
         return reason(failed.value)
 
-    assert said() == "give one of the options ledger and ledgers: an id, or ids and ranges of ids as 3,7,10-20,30-"
+    assert said() == "give one of the options ledger, ledgers and log: an id, ids and ranges of ids as 3,7,10-20,30-, or a name"
     assert "option maxEntriesPerTrigger is for streams" in said(ledger=kept.id, maxEntriesPerTrigger=5)
     beyond = f"option endingOffsets has entry 5 of ledger {kept.id}, of which the entries before 1 can be read"
     assert said(ledger=kept.id, endingOffsets=json.dumps({kept.id: 5})) == beyond
