@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 from fencepost.spark.ledgers.options import ReadOptions
@@ -13,10 +14,17 @@ from fencepost.store.client.settings import ClientSettings
 from fencepost.store.client.store import Store
 from fencepost.store.client.sync import SyncStore
 from fencepost.store.errors import DigestMismatchError, NoSuchEntryError, NoSuchLedgerError, StoreError
+from fencepost.store.rows import ready
 from fencepost.store.rules.metadata import LedgerMetadata, end_of
 
 PREFETCH, PREFETCH_BYTES = 30_000, 32 * 1024 * 1024
 """Entries, and bytes, that are asked for ahead."""
+
+MANY = 50_000
+"""Entries of a part, for which the compiled loops are waited for."""
+
+PATIENCE = 5.0
+"""Seconds that they are waited for, at most: they may have to be compiled."""
 
 LOST = (NoSuchLedgerError, NoSuchEntryError, DigestMismatchError)
 """Errors that say that data are gone: the ledger was deleted, or no bookie has an entry, or none an undamaged copy."""
@@ -43,9 +51,18 @@ def lost(error: StoreError) -> StoreError:
 
 def read(options: ReadOptions, part: Sequence[Range]) -> Iterator[tuple[int, LedgerMetadata, EntryBatch]]:
     """The entries of a part in batches, each with its ledger and that one's metadata. Raises :class:`StoreError`."""
-    if sum(each.last - each.first + 1 for each in part) >= WORTH:
-        LOOPS.carried(WORTH)
+    _get_loops_ready(sum(each.last - each.first + 1 for each in part))
     yield from store_at(options.metadata).iterate(lambda store: batches(store, options, part))
+
+
+def _get_loops_ready(entries: int) -> None:
+    """Have the compiled loops of the client loaded, and wait for them if they will be worth it: until then it is slow, and holds them up."""
+    if entries >= WORTH:
+        LOOPS.carried(WORTH)
+    if entries >= MANY and os.environ.get(ready.ENVIRONMENT) != "plain":
+        end = time.monotonic() + PATIENCE
+        while LOOPS.module is None and time.monotonic() < end:
+            time.sleep(0.01)
 
 
 async def batches(
