@@ -416,11 +416,11 @@ class World:
             self.go_on(time)
             self.disturb()
         self.go_on(END)
-        self.settle()
+        self.finish()
         self.judge()
         return self
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """The faults are over: whoever is elected gets to append, unless the log is sealed, and then ends."""
         self.is_calm = True
         for ledger in self.ledgers.values():

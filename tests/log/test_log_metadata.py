@@ -78,16 +78,16 @@ def test_one_is_elected_and_the_next_when_it_resigns(tmp_path: Path) -> None:
         ]
         woken: set[int] = set()
         for number, each in enumerate(standing):
-            await each.settle(lambda path, number=number: woken.add(number))
+            await each.stand(lambda path, number=number: woken.add(number))
         assert told == [(0, True)] and {each.leader for each in standing} == {standing[0].id}
         woken.clear()
         await standing[0].resign()
         await until(lambda: {1, 2, 3} <= woken, "all who wait to be woken")
         for each in reversed(standing[1:]):
-            await each.settle(str)
+            await each.stand(str)
         assert told == [(0, True), (0, False), (3, True)]
         await standing[2].resign()
-        assert await standing[3].settle(str), "only a leader's own node goes when it resigns"
+        assert await standing[3].stand(str), "only a leader's own node goes when it resigns"
         clients[1]._session_changed("LOST")
         assert told[-1] == (3, False) and clients[1].session is Session.EXPIRED
 

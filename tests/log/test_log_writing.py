@@ -81,7 +81,7 @@ def test_a_reader_follows_across_roll_overs_to_the_seal(tmp_path: Path) -> None:
                 await writer.append(b"%d" % number)
             await until(lambda: len(seen) == 20, "the reader to have all")
             latest = other.reader(LATEST)
-            await latest._settle()
+            await latest.locate()
 
             async def follow_new() -> None:
                 async for entry in latest:

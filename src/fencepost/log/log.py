@@ -174,7 +174,7 @@ class Log:
     async def find(self, at: At) -> Position:
         """The position of the entry that a reader begins with at an end of the log or at a time; 0:0 while it has no ledger."""
         async with self.reader(at, follow=False) as reader:
-            await reader._settle()
+            await reader.locate()
             return reader.position or Position(0, 0)
 
     async def delete_cursor(self, name: str) -> None:

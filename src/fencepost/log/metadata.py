@@ -157,7 +157,7 @@ class Election:
         self._tell = changed
         self._stop = nodes.client.listen(self._session_changed)
 
-    async def settle(self, watch: Callable[[str], None]) -> bool:
+    async def stand(self, watch: Callable[[str], None]) -> bool:
         """Stand if nobody leads; whether this one leads now. ``watch`` is called once, when that has changed or may have."""
         while True:
             found = await self.nodes.leader(watch)

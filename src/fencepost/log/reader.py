@@ -144,7 +144,7 @@ class LogReader:
         Raises :class:`LogTrimmedError` at a position that was trimmed, :class:`LogFormatError` for an entry that is none of a log, and
         what :class:`LedgerReader` raises.
         """
-        while await self._settle():
+        while await self.locate():
             assert self.position is not None
             self._place = self._place_of(self.position.ledger)
             try:
@@ -181,7 +181,7 @@ class LogReader:
 
     # -- where it goes -------------------------------------------------------------------------------------------------
 
-    async def _settle(self) -> bool:
+    async def locate(self) -> bool:
         """Have a position in a ledger; False if the log ends without one."""
         while self.position is None:
             chain = await self._read_chain()

@@ -175,7 +175,7 @@ class LogWriter:
         while True:
             changed = asyncio.Event()
             try:
-                await self._election.settle(lambda _, changed=changed: changed.set())  # type: ignore[misc]
+                await self._election.stand(lambda _, changed=changed: changed.set())  # type: ignore[misc]
             except NoSuchLogError:
                 self._end(role.Reason.NO_LOG)
                 return

@@ -607,7 +607,7 @@ class Log(Protocol):
         client = self._leading(c, Status.HAS_OPEN_LEDGER)
         require(self.ledgers[client.ledger].status is LedgerStatus.OPEN)
         self._close(client.ledger)
-        self._settle(c)
+        self._reconcile(c)
         client.status = after_closing()
 
     @action(c=clients)
@@ -616,10 +616,10 @@ class Log(Protocol):
         client = self._leading(c, Status.HAS_OPEN_LEDGER)
         ledger = self.ledgers[client.ledger]
         require(ledger.status is LedgerStatus.CLOSED)
-        self._settle(c)
+        self._reconcile(c)
         self._step_down(c)
 
-    def _settle(self, c: ModelValue) -> None:
+    def _reconcile(self, c: ModelValue) -> None:
         client = self.client[c]
         ledger = self.ledgers[client.ledger]
         entries = ledger.entries

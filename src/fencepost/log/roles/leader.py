@@ -346,7 +346,7 @@ class Leader:
     def _step_down(self, effects: list[Effect], reason: Reason, closed_at: int | None = None) -> None:
         """Go back to waiting; what is not acknowledged fails. ``closed_at``: the last entry of the own ledger, if another has closed it."""
         if closed_at is not None:
-            self._settle(effects, closed_at)
+            self._reconcile(effects, closed_at)
         if self.ledger is not None:
             effects.append(Abandon(self.ledger))
         first, written, appended = self.acknowledged, self.written, self.appended
@@ -430,7 +430,7 @@ class Leader:
         else:  # closed; or deleted by hand, so that there is nothing to close
             if is_own:
                 assert event.last_entry is not None
-                self._settle(effects, event.last_entry)
+                self._reconcile(effects, event.last_entry)
                 self.ledger = None
                 self.is_rolling = False
             self._go_on(after_closing(self._seals), now, effects)
@@ -576,7 +576,7 @@ class Leader:
             for _ in range(count):
                 self.bytes -= self._under_way.popleft()
 
-    def _settle(self, effects: list[Effect], closed_at: int) -> None:
+    def _reconcile(self, effects: list[Effect], closed_at: int) -> None:
         """The own ledger is closed: what is in it is acknowledged, the rest waits again, ahead of what was not written yet."""
         written, acknowledged = self.written - self.base, self.acknowledged - self.base
         there = appended_by(closed_at, written, acknowledged, self.protections)
