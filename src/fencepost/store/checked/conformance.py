@@ -119,11 +119,11 @@ class StoreConformance(Conformance):
         self.clients = {client: place for place, client in enumerate(sorted(self.clients, key=self._rank))}
         self._note_senders()
         self.writes = self._writes()
-        self.owner_of_connection = {
-            (bookie, name): (node, incarnation)
-            for (node, incarnation, bookie), known in self.connections.items()
-            for _, _, name in known
-        }
+        self.owners_of_connection: dict[tuple[str, str], dict[tuple[str, int], None]] = defaultdict(dict)
+        """Whose a connection to a bookie was: in time several have one of the same name, as ports are used again."""
+        for (node, incarnation, bookie), known in self.connections.items():
+            for _, _, name in known:
+                self.owners_of_connection[bookie, name][node, incarnation] = None
         self.lac_learnt = self._lac_learnt()
 
     # -- looking ahead -----------------------------------------------------------------------------------------------
@@ -584,9 +584,9 @@ class StoreConformance(Conformance):
         for entry_id in _entries(event):
             if not event.parameters["fence"] and not self._is_asked_to_fence(event, entry_id):
                 if entry_id <= self.last_entry and is_certain:
-                    reader = self._is_asked_by(event, entry_id)
-                    action = "bookie_answers_read" if reader is None else "bookie_answers_reader"
-                    sends = () if reader is None else (("shown", event.node, reader, entry_id, found),)
+                    readers = self._may_be_asked_by(event, entry_id)
+                    action = "bookie_answers_reader" if readers else "bookie_answers_read"
+                    sends = tuple(("shown", event.node, reader, entry_id, found) for reader in readers)
                     yield Step(action, (("b", b),), (entry_id + 1, found), sends=sends)
                 continue
             message = (event.parameters["connection"], "read", entry_id)
@@ -605,13 +605,13 @@ class StoreConformance(Conformance):
                     tells=(("send", wanted),),
                 )
 
-    def _is_asked_by(self, event: Event, entry_id: int) -> tuple[str, int] | None:
-        """The client of which a reader asks a bookie, if its readers are traced."""
+    def _may_be_asked_by(self, event: Event, entry_id: int) -> list[tuple[str, int]]:
+        """The clients whose reader may have asked a bookie, of those whose readers are traced."""
         connection = event.parameters["connection"]
         if (connection, "length", entry_id) in self.senders:
-            return None
-        client = self.owner_of_connection.get((event.node, connection))
-        return client if client in self.reading_nodes else None
+            return []
+        owners = self.owners_of_connection.get((event.node, connection), ())
+        return [client for client in owners if client in self.reading_nodes]
 
     def _is_asked_to_fence(self, event: Event, entry_id: int) -> bool:
         """Whether what a bookie answers is a recovery read, whatever the bookie takes it for."""
