@@ -13,6 +13,9 @@ STAMP := $(VENV)/.complete
 # Python without venv's ensurepip: only running a candidate tells.
 USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
+# One more than there are cores, as some tests wait; each may start a Spark.
+WORKERS := $(shell n=$$(nproc); echo $$(( n < 3 ? n + 1 : 4 )))
+
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 # Options of the examination, as in `make interop INTEROP='--tests all'`.
@@ -35,7 +38,7 @@ run: $(STAMP) ## Find the data loss of BookKeeper 4.13, run the store, hurt it, 
 	@$(BIN)/python -m demo
 
 test: lint ## Lint, check types and run the tests
-	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: $(STAMP) ## Run ruff and mypy
 	@$(BIN)/ruff check

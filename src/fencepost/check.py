@@ -132,7 +132,7 @@ def _module(engine: str, options: Options) -> str:
     """Where an engine is."""
     if engine == "simulate" and options.master is not None:
         return "fencepost.spark.simulate"
-    return "fencepost.spark" if engine == "spark" else f"fencepost.engines.{engine}"
+    return "fencepost.spark.engine" if engine == "spark" else f"fencepost.engines.{engine}"
 
 
 def _try_small(protocol: Protocol, invariants: Sequence[str] | None, options: Options, deadline: Deadline) -> Result | None:

@@ -52,7 +52,7 @@ OF_VALUES = {
 
 
 def test_rules_and_roles_do_no_input_or_output() -> None:
-    plain = {"__future__", "enum", "re", "typing", "collections", "collections.abc", "itertools", "msgspec"}
+    plain = {"__future__", "dataclasses", "enum", "re", "typing", "collections", "collections.abc", "itertools", "msgspec"}
     of_store = {"fencepost.store.roles.interface"}
     of_log = {"fencepost.log.chain", "fencepost.log.rules", "fencepost.log.roles.leader"}
     for module in (*of_log, "fencepost.log.position"):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-
-import msgspec
+from dataclasses import dataclass
 
 from fencepost.errors import OptionError
 
@@ -14,7 +13,8 @@ LARGEST = (1 << 63) - 1
 """The largest id of a ledger, and of an entry."""
 
 
-class Position(msgspec.Struct, frozen=True, gc=False):
+@dataclass(frozen=True, slots=True)
+class Position:
     """An entry of a ledger of a log. Its text is ``LEDGER:ENTRY``.
 
     Positions have no order of their own: a ledger with a smaller id may come later in a log. See :meth:`.Chain.place`.

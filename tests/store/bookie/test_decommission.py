@@ -23,9 +23,15 @@ from fencepost.store.rules.replication import fragments_on
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def metadata(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with metadata_service(tmp_path_factory.mktemp("metadata")) as address:
         yield address
+
+
+@pytest.fixture
+def service(metadata: str, request: pytest.FixtureRequest) -> str:
+    """A cluster of its own for each test: ports are used again, and with them the ids of bookies."""
+    return f"{metadata}-{request.node.name}"
 
 
 SOON_GONE = "zkTimeout=500"
