@@ -12,6 +12,7 @@ import pytest
 from patience import PATIENCE, until
 
 from fencepost.errors import SystemFailure
+from fencepost.store.disk import storage
 from fencepost.store.disk.faults import Fault, FaultyFiles, failing
 from fencepost.store.disk.files import Files, OsFiles, Room, ShortWrite
 from fencepost.store.disk.inspect import inspect
@@ -335,6 +336,22 @@ def test_entries_that_arrived_together_are_journalled_and_stored_as_single_ones_
         assert (states[1].lac, states[2].lac, states[2].fenced) == (9, 5, True)
         driver.storage.close()
         driver = opened()
+
+
+@pytest.mark.parametrize(("most", "groups"), [(8 << 20, 1), (4_000, 3)])
+def test_a_group_of_the_journal_has_no_more_bytes_than_it_may(
+    opened: type[Driver], monkeypatch: pytest.MonkeyPatch, most: int, groups: int
+) -> None:
+    """All that came together is one group, unless that is too much."""
+    monkeypatch.setattr(storage, "GROUP", most)
+    driver = opened(journal_buffered_writes_threshold=1)
+    synced: list[int] = []
+    sync = driver.storage._journal.sync
+    monkeypatch.setattr(driver.storage._journal, "sync", lambda: (synced.append(driver.storage._journal.end), sync()))
+    driver.storage.take([(each + 1, rows_of((1, each, -1, bytes(3_000)))) for each in range(6)], [])
+    until(lambda: driver.confirmed == 6, "the confirmation")
+    assert len(synced) - 1 <= groups <= len(synced)  # an empty group may have come already, which proves the last one
+    assert driver.read(1, 5) == (Code.OK, bytes(3_000))
 
 
 def test_a_write_of_rows_that_fails_confirms_nothing(opened: type[Driver]) -> None:
