@@ -158,6 +158,12 @@ def test_a_bookie_that_a_refused_change_was_to_replace_works_again() -> None:
     assert verdict.accepted, said(verdict)
 
 
+def test_an_owner_closes_a_ledger_while_a_change_that_it_has_given_up_may_arrive() -> None:
+    """In seed 2485 of everything nobody answers the owner's change, there are too few bookies for another, and the owner closes the ledger."""
+    verdict = validate(traced(2485, "everything")[1])
+    assert verdict.accepted, said(verdict)
+
+
 @pytest.mark.parametrize("seed", [1192, 650])
 def test_a_ledger_that_was_never_there_needs_no_step(seed: int) -> None:
     """In seed 1192 of everything the ledger is to be created, and is not; in seed 650 somebody looks for it."""

@@ -66,7 +66,7 @@ from fencepost.store.rules.boot import Mark, mark_of, may_leave_limbo
 from fencepost.store.rules.codes import Verdict
 from fencepost.store.rules.ensembles import chosen, fragment_of, replaced
 from fencepost.store.rules.fencing import is_fenced_by_read
-from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus, end_of, takes_update
+from fencepost.store.rules.metadata import LedgerMetadata, LedgerStatus, Next, end_of, ends_at, takes_update, to_close
 from fencepost.store.rules.reading import is_readable, lac_of_reader, ordinary_read
 from fencepost.store.rules.replication import belonging
 
@@ -320,7 +320,7 @@ class RunningStore(Store):
             **OWNER,
             **TWO_ENTRIES,
             conditional_updates=False,
-            expect="all_acked_entries_are_readable",
+            expect="whoever_closes_the_ledger_knows_its_end",
             doc="a write of the owner that it has given up arrives late",
         ),
         "confirmations-kept": configuration(
@@ -567,6 +567,16 @@ class RunningStore(Store):
         assert seen is not None
         self._write(c, seen)
 
+    @action(c=Store.clients)
+    def client_closes_ledger(self, c: ModelValue) -> None:
+        """The owner wants to close the ledger at its LAC, also while a change of the ensemble that it has given up may still arrive: one of the two
+        comes first, and the other is refused.
+        """
+        client = self.client[c]
+        unheard = client.update is None or client.update.answer is Answer.LOST
+        require(client.status is Status.OPEN or (client.status is Status.CHANGING_ENSEMBLE and unheard))
+        self._close(c)
+
     # -- deferred sync -----------------------------------------------------------------------------------------------
 
     @action(c=Store.clients)
@@ -674,12 +684,21 @@ class RunningStore(Store):
     def _receive_metadata(self, c: ModelValue) -> None:
         client = self.client[c]
         update, metadata = client.update, self.meta.metadata
-        if client.status is not Status.ADOPTING or update is None or metadata is None:
+        if update is None or metadata is None or client.status not in (Status.ADOPTING, Status.CLOSING):
+            super()._receive_metadata(c)
+            return
+        written = update.answer is Answer.WRITTEN
+        seen, version = (update.metadata, update.version) if written else (metadata, self.meta.version)
+        if client.status is Status.CLOSING and to_close(seen.status, ends_at(seen, self._lac(c), 0)) is not Next.WRITE:
             super()._receive_metadata(c)
             return
         client.update = None
-        written = update.answer is Answer.WRITTEN
-        client.seen, client.version = (update.metadata, update.version) if written else (metadata, self.meta.version)
+        if client.status is Status.CLOSING:
+            # A change of the ensemble that it had given up came first. It closes the ledger as that has left it.
+            self._go_on_with(c, seen, version)
+            client.status = Status.OPEN
+            return
+        client.seen, client.version = seen, version
         is_owner = update.answer is not Answer.REFUSED and client.seen.status is LedgerStatus.OPEN
         client.status = Status.OPEN if is_owner else Status.WITHDRAWN
 

@@ -1013,8 +1013,11 @@ class Store(LedgerProtocol):
     @action(c=clients)
     def client_closes_ledger(self, c: ModelValue) -> None:
         """The owner wants to close the ledger at its LAC. It may do so at any time, as far as it knows the ledger to be open."""
+        require(self.client[c].status is Status.OPEN)
+        self._close(c)
+
+    def _close(self, c: ModelValue) -> None:
         client = self.client[c]
-        require(client.status is Status.OPEN)
         assert client.seen is not None
         require(to_close(client.seen.status, ends_there=False) is Next.WRITE)
         client.status = Status.CLOSING
@@ -1395,8 +1398,8 @@ class Store(LedgerProtocol):
 
     def published_status(self, c: ModelValue) -> ClientStatus | None:
         """What `bookkeeper` calls a client. A client that has closed the ledger is closed, whether it knows that already or not."""
-        status = self.client[c].status
-        if status in (Status.CLOSING, Status.CLOSING_RECOVERED) and self._taken(c) is not None:
+        status, taken = self.client[c].status, self._taken(c)
+        if status in (Status.CLOSING, Status.CLOSING_RECOVERED) and taken is not None and taken.status is LedgerStatus.CLOSED:
             return ClientStatus.CLOSED
         return None if status in (None, Status.ADOPTING, Status.MARKING) else PUBLISHED_STATUS[status]
 
