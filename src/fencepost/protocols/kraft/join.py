@@ -1,10 +1,10 @@
 """KRaft with KIP-853, and with the requests by which servers join and leave.
 
 In `kip_853` an administrator changes the voters by fiat: the leader does it or nothing happens. Here somebody has to ask. A server
-that wants to vote fetches as an observer until it has caught up, and then asks its leader; an administrator who wants a voter
-removed asks whom it takes for the leader. Whoever is asked answers at once, without waiting for the command to be committed:
-it is done, or why not. Who is told that it has asked the wrong one asks the right one, if that is known; who is told to wait
-asks again later.
+that wants to vote fetches as an observer until it has caught up, and then asks its leader, or an administrator asks for it; an
+administrator who wants a voter removed asks whom it takes for the leader. Whoever is asked answers at once, without waiting for
+the command to be committed: it is done, or why not. Who is told that it has asked the wrong one asks the right one, if that is
+known; who is told to wait asks again later.
 
 None of this is in the published specification: it is what the text that came with it describes.
 """
@@ -12,7 +12,7 @@ None of this is in the published specification: it is what the text that came wi
 from __future__ import annotations
 
 import enum
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from fencepost import (
     Message,
@@ -22,15 +22,29 @@ from fencepost import (
     Record,
     action,
     constant,
+    leads_to,
     network,
     per_key,
     require,
+    sometimes,
     state,
+    step_invariant,
+    weak,
 )
-from fencepost.protocols.kraft.kip_853 import ROUTES, KRaft, pairs_may_be_disconnected, servers, voters
+from fencepost.protocols.kraft.kip_853 import (
+    ROUTES,
+    KRaft,
+    Start,
+    later_servers,
+    liveness_is_tested,
+    pairs_may_be_disconnected,
+    servers,
+    voters,
+)
 from fencepost.protocols.kraft.server import Error, Role, Server, ServerState
 
 ADMIN = ModelValue("admin")
+M = TypeVar("M", bound=Message)
 
 
 class Refusal(enum.Enum):
@@ -43,6 +57,21 @@ class Refusal(enum.Enum):
     LEADER_NOT_READY = "nothing of this epoch is committed"
 
 
+def join_answers(protocol: KRaftJoin) -> list[Refusal | None]:
+    """What can be said to who asks for a voter more: nothing against it, or one of the refusals."""
+    return [None, *(refusal for refusal in Refusal if refusal is not Refusal.NOT_MEMBER)]
+
+
+def remove_answers(protocol: KRaftJoin) -> list[Refusal | None]:
+    """What can be said to who asks for a voter less."""
+    return [None, *(refusal for refusal in Refusal if refusal is not Refusal.ALREADY_MEMBER)]
+
+
+def asked_by_name(protocol: KRaftJoin) -> bool:
+    """Never: what is reached is only looked for when it is asked for by name."""
+    return False
+
+
 class JoinRequest(Message):
     """Make me a voter."""
 
@@ -52,6 +81,19 @@ class JoinResponse(Message):
 
     refusal: Refusal | None
     epoch: int
+    leader: ModelValue | None
+
+
+class AddRequest(Message):
+    """Make this server a voter: an administrator asks for it."""
+
+    server: ModelValue
+
+
+class AddResponse(Message):
+    """It is done, or why not; and who leads, if that is known."""
+
+    refusal: Refusal | None
     leader: ModelValue | None
 
 
@@ -81,13 +123,17 @@ class KRaftJoin(KRaft):
     name: ClassVar[str] = "kraft-kip-853-join"
 
     max_join_requests: int = constant(2, "requests to become a voter")
+    max_add_requests: int = constant(0, "requests of the administrator to make a server a voter")
     max_remove_requests: int = constant(2, "requests to remove a voter")
+    catch_up_first: bool = constant(True, "whether a server has caught up before anybody asks to make it a voter")
 
     network: Network = network(
         {
             **ROUTES,
             JoinRequest: (servers, servers),
             JoinResponse: (servers, servers),
+            AddRequest: (ADMIN, servers),
+            AddResponse: (servers, ADMIN),
             RemoveRequest: (ADMIN, servers),
             RemoveResponse: (servers, ADMIN),
         },
@@ -97,6 +143,7 @@ class KRaftJoin(KRaft):
     join_asked: PerKey[ModelValue, ModelValue | None] = per_key(servers, None)
     administrator: Administrator = state(Administrator, held_by="admin")
     join_request_ctr: int = state(0)
+    add_request_ctr: int = state(0)
     remove_request_ctr: int = state(0)
 
     configurations = {
@@ -140,10 +187,14 @@ class KRaftJoin(KRaft):
         me = self.server[s]
         require(me.role is Role.OBSERVER and me.state is ServerState.FOLLOWER and me.leader == peer)
         require(self.join_asked[s] is None)
-        require(len(me.log) > 0 and me.hwm == len(me.log))
+        require(self._has_caught_up(me))
         self.network.send(JoinRequest(), s, peer)
         self.join_asked[s] = peer
         self.join_request_ctr += 1
+
+    def _has_caught_up(self, me: Server) -> bool:
+        """Whether a server has something, and all that it has is committed, as far as it knows."""
+        return not self.catch_up_first or 0 < len(me.log) == me.hwm
 
     @action(s=servers, add_server=servers)
     def accept_add_voter_request(self, s: ModelValue, add_server: ModelValue) -> None:
@@ -160,7 +211,7 @@ class KRaftJoin(KRaft):
         require(s != add_server)
         request = self.network.receive(JoinRequest, to=s, source=add_server)
         me = self.server[s]
-        refusal = self._why_not(me, Refusal.ALREADY_MEMBER if add_server in me.config.members else None)
+        refusal = self._why_not_added(me, add_server)
         require(refusal is not None)
         self.network.reply(request, JoinResponse(refusal, me.current_epoch, me.leader))
 
@@ -187,19 +238,59 @@ class KRaftJoin(KRaft):
         super().observer_fetch_timeout(s)
         self.join_asked[s] = None
 
+    # -- joining at the request of an administrator ---------------------------------------------------------------------
+
+    @action(s=servers, add_server=servers, by=ADMIN)
+    def send_add_request(self, s: ModelValue, add_server: ModelValue) -> None:
+        """The administrator sees that an observer has caught up, and asks whom it takes for the leader to make it a voter."""
+        require(self.add_request_ctr < self.max_add_requests)
+        joinee = self.server[add_server]
+        require(joinee.role is Role.OBSERVER and self._has_caught_up(joinee))
+        self._ask(s)
+        self.network.send(AddRequest(add_server), ADMIN, s)
+        self.add_request_ctr += 1
+
+    @action(s=servers, add_server=servers)
+    def accept_add_request(self, s: ModelValue, add_server: ModelValue) -> None:
+        """A leader that the administrator asks to makes a server a voter, and says so at once."""
+        request = self.network.receive(AddRequest, to=s, source=ADMIN, where=lambda asked: asked.server == add_server)
+        super().accept_add_voter_request(s, add_server)
+        self.network.reply(request, AddResponse(None, self.server[s].leader))
+
+    @action(s=servers)
+    def reject_add_request(self, s: ModelValue) -> None:
+        """A server that the administrator asks to make another a voter, and can not, says why."""
+        request = self.network.receive(AddRequest, to=s, source=ADMIN)
+        me = self.server[s]
+        require(me.state is not ServerState.DEAD_NO_STATE)
+        refusal = self._why_not_added(me, request.message.server)
+        require(refusal is not None)
+        self.network.reply(request, AddResponse(refusal, me.leader))
+
+    @action(s=servers, by=ADMIN)
+    def handle_add_response(self, s: ModelValue) -> None:
+        """The administrator learns whether a server is to be a voter, and perhaps whom to ask next."""
+        response = self.network.receive(AddResponse, to=ADMIN, source=s).message
+        self.administrator.asked = None
+        self.administrator.leader = response.leader
+
     # -- leaving --------------------------------------------------------------------------------------------------------
 
     @action(s=servers, remove_server=servers, by=ADMIN)
     def send_remove_request(self, s: ModelValue, remove_server: ModelValue) -> None:
         """The administrator asks whom it takes for the leader, or else any voter, to remove a voter."""
         require(self.remove_request_ctr < self.max_remove_requests)
+        require(self.server[remove_server].identity is not None)
+        self._ask(s)
+        self.network.send(RemoveRequest(remove_server), ADMIN, s)
+        self.remove_request_ctr += 1
+
+    def _ask(self, s: ModelValue) -> None:
+        """The administrator waits for one answer at a time, of whom it takes for the leader, or else of any voter."""
         admin = self.administrator
         require(admin.asked is None)
         require(admin.leader == s if admin.leader is not None else self.server[s].role is Role.VOTER)
-        require(self.server[remove_server].identity is not None)
-        self.network.send(RemoveRequest(remove_server), ADMIN, s)
         admin.asked = s
-        self.remove_request_ctr += 1
 
     @action(s=servers, remove_server=servers)
     def accept_remove_voter_request(self, s: ModelValue, remove_server: ModelValue) -> None:
@@ -214,8 +305,7 @@ class KRaftJoin(KRaft):
         request = self.network.receive(RemoveRequest, to=s, source=ADMIN)
         me = self.server[s]
         require(me.state is not ServerState.DEAD_NO_STATE)
-        is_member = request.message.server in me.config.members
-        refusal = self._why_not(me, None if is_member else Refusal.NOT_MEMBER)
+        refusal = self._why_not_removed(me, request.message.server)
         require(refusal is not None)
         self.network.reply(request, RemoveResponse(refusal, me.leader))
 
@@ -231,8 +321,18 @@ class KRaftJoin(KRaft):
         """Who was asked is lost, and will never answer."""
         admin = self.administrator
         require(admin.asked == s and self.server[s].state is ServerState.DEAD_NO_STATE)
-        require(not self.network.in_flight(RemoveResponse, s, ADMIN))
+        require(not self.network.in_flight(AddResponse, s, ADMIN) and not self.network.in_flight(RemoveResponse, s, ADMIN))
         admin.asked = admin.leader = None
+
+    # -- why not --------------------------------------------------------------------------------------------------------
+
+    def _why_not_added(self, me: Server, add_server: ModelValue) -> Refusal | None:
+        """Why a server does not make another a voter, if it does not."""
+        return self._why_not(me, Refusal.ALREADY_MEMBER if add_server in me.config.members else None)
+
+    def _why_not_removed(self, me: Server, remove_server: ModelValue) -> Refusal | None:
+        """Why a server does not remove a voter, if it does not."""
+        return self._why_not(me, None if remove_server in me.config.members else Refusal.NOT_MEMBER)
 
     def _why_not(self, me: Server, of_members: Refusal | None) -> Refusal | None:
         """Why a server does not change the voters, if it does not; ``of_members``: what speaks against it in the configuration."""
@@ -245,3 +345,148 @@ class KRaftJoin(KRaft):
         if self.commit_before_reconfig and not me.has_committed_in_its_epoch:
             return Refusal.LEADER_NOT_READY
         return None
+
+    # -- what must hold -------------------------------------------------------------------------------------------------
+
+    @step_invariant(s=servers, add_server=servers)
+    def join_requests_are_answered(self, after: KRaftJoin, s: ModelValue, add_server: ModelValue) -> bool:
+        """Whoever takes a request to join answers, and the answer is what its state demands: it is done, or why not."""
+        if not self._is_taken(after, JoinRequest, add_server, s):
+            return True
+        me = self.server[s]
+        answers = self._answers(after, JoinResponse, s, add_server)
+        return any(
+            self._is_so(after, s, a.refusal, add_server, adds=True) and (a.epoch, a.leader) == (me.current_epoch, me.leader)
+            for a in answers
+        )
+
+    @step_invariant(s=servers, add_server=servers)
+    def add_requests_are_answered(self, after: KRaftJoin, s: ModelValue, add_server: ModelValue) -> bool:
+        """Whoever takes a request of the administrator to add a voter answers what its state demands."""
+        if not self._is_taken(after, AddRequest, ADMIN, s, AddRequest(add_server)):
+            return True
+        return any(
+            self._is_so(after, s, a.refusal, add_server, adds=True) and a.leader == self.server[s].leader
+            for a in self._answers(after, AddResponse, s, ADMIN)
+        )
+
+    @step_invariant(s=servers, remove_server=servers)
+    def remove_requests_are_answered(self, after: KRaftJoin, s: ModelValue, remove_server: ModelValue) -> bool:
+        """Whoever takes a request of the administrator to remove a voter answers what its state demands."""
+        if not self._is_taken(after, RemoveRequest, ADMIN, s, RemoveRequest(remove_server)):
+            return True
+        return any(
+            self._is_so(after, s, a.refusal, remove_server, adds=False) and a.leader == self.server[s].leader
+            for a in self._answers(after, RemoveResponse, s, ADMIN)
+        )
+
+    def _is_taken(
+        self, after: KRaftJoin, kind: type[Message], source: ModelValue, s: ModelValue, request: Message | None = None
+    ) -> bool:
+        """Whether a request was received in this step, and not lost with a connection."""
+        was = self.network.in_flight(kind, source, s)
+        if (request is not None and request not in was) or not was:
+            return False
+        now = after.network.in_flight(kind, source, s)
+        return len(now) < len(was) and request not in now and after.network.connected(source, s)
+
+    def _answers(self, after: KRaftJoin, kind: type[M], s: ModelValue, dest: ModelValue) -> list[M]:
+        """The answer that was given in this step; if there was such an answer in flight before it, any of those can be it."""
+        was, now = self.network.in_flight(kind, s, dest), after.network.in_flight(kind, s, dest)
+        return [a for a in now if a not in was] or list(now)
+
+    def _is_so(self, after: KRaftJoin, s: ModelValue, refusal: Refusal | None, changed: ModelValue, adds: bool) -> bool:
+        """Whether an answer is the truth: what it says against the change is so, or nothing is and the change is made."""
+        me, now = self.server[s], after.server[s]
+        leads, is_member = me.state is ServerState.LEADER, changed in me.config.members
+        fits = is_member is not adds
+        waits = self.one_reconfig_at_a_time and not me.config.committed
+        unready = self.commit_before_reconfig and not me.has_committed_in_its_epoch
+        if refusal is None:
+            members = me.config.members | {changed} if adds else me.config.members - {changed}
+            is_made = now.log[:-1] == me.log and now.config.members == members
+            return leads and fits and not waits and not unready and is_made
+        reasons = {
+            Refusal.NOT_LEADER: not leads,
+            Refusal.ALREADY_MEMBER: leads and adds and is_member,
+            Refusal.NOT_MEMBER: leads and not adds and not is_member,
+            Refusal.RECONFIG_IN_PROGRESS: leads and waits,
+            Refusal.LEADER_NOT_READY: leads and unready,
+        }
+        return reasons[refusal] and now.log == me.log
+
+    @step_invariant(s=servers, changed=servers)
+    def voters_change_on_request(self, after: KRaftJoin, s: ModelValue, changed: ModelValue) -> bool:
+        """A leader adds or removes a voter only where that was asked for, and adds only one that has something of the log."""
+        me, now = self.server[s], after.server[s]
+        if me.state is not ServerState.LEADER or len(now.log) <= len(me.log):
+            return True
+        was, is_now = changed in me.config.members, changed in now.config.members
+        if is_now and not was:
+            asked = self._is_taken(after, JoinRequest, changed, s) or self._is_taken(
+                after, AddRequest, ADMIN, s, AddRequest(changed)
+            )
+            return asked and self.server[changed].log[:1] == me.log[:1]
+        return is_now or not was or self._is_taken(after, RemoveRequest, ADMIN, s, RemoveRequest(changed))
+
+    @step_invariant(s=servers)
+    def only_who_has_caught_up_joins(self, after: KRaftJoin, s: ModelValue) -> bool:
+        """A server for which a request is made is an observer, has something, and all that it has is committed."""
+        asks = self.join_asked[s] is None and after.join_asked[s] is not None
+        if not asks and not any(
+            AddRequest(s) in after.network.in_flight(AddRequest, ADMIN, other)
+            and AddRequest(s) not in self.network.in_flight(AddRequest, ADMIN, other)
+            for other in servers(self)
+        ):
+            return True
+        me = self.server[s]
+        return me.role is Role.OBSERVER and 0 < len(me.log) == me.hwm
+
+    # -- what must happen -----------------------------------------------------------------------------------------------
+
+    fairness = [
+        *KRaft.fairness,
+        weak(send_join_request, accept_add_voter_request, reject_join_request, handle_join_response),
+        weak(accept_add_request, reject_add_request, handle_add_response, send_add_request),
+        weak(accept_remove_voter_request, reject_remove_request, handle_remove_response),
+    ]
+
+    @leads_to(s=later_servers, when=liveness_is_tested)
+    def who_asks_is_answered(self, s: ModelValue) -> tuple[bool, bool]:
+        """A server that asks to become a voter does not wait for ever."""
+        waits = self.join_asked[s] is not None
+        return waits, not waits
+
+    @leads_to(when=liveness_is_tested)
+    def the_administrator_is_answered(self) -> tuple[bool, bool]:
+        """The administrator does not wait for ever."""
+        waits = self.administrator.asked is not None
+        return waits, not waits
+
+    @leads_to(s=later_servers, when=liveness_is_tested)
+    def who_asks_gets_in(self, s: ModelValue) -> tuple[bool, bool]:
+        """A server that asks to become a voter is one at last."""
+        return self.join_asked[s] is not None, self.server[s].role is Role.VOTER
+
+    # -- what can be reached --------------------------------------------------------------------------------------------
+
+    @sometimes(refusal=join_answers, when=asked_by_name)
+    def join_is_answered(self, refusal: Refusal | None) -> bool:
+        """Every answer to a request to join is given."""
+        return any(
+            answer.refusal is refusal
+            for s in servers(self)
+            for peer in servers(self)
+            if s != peer
+            for answer in self.network.in_flight(JoinResponse, s, peer)
+        )
+
+    @sometimes(refusal=join_answers, when=asked_by_name)
+    def add_is_answered(self, refusal: Refusal | None) -> bool:
+        """Every answer to a request of the administrator to add a voter is given."""
+        return any(a.refusal is refusal for s in servers(self) for a in self.network.in_flight(AddResponse, s, ADMIN))
+
+    @sometimes(refusal=remove_answers, when=asked_by_name)
+    def remove_is_answered(self, refusal: Refusal | None) -> bool:
+        """Every answer to a request of the administrator to remove a voter is given."""
+        return any(a.refusal is refusal for s in servers(self) for a in self.network.in_flight(RemoveResponse, s, ADMIN))

@@ -95,10 +95,15 @@ class NonMemberFetch(enum.Enum):
 
 
 class Start(enum.Enum):
-    """What has happened at the beginning: nothing, or what it takes for two leaders to go by different configurations."""
+    """What has happened at the beginning.
+
+    ``ESTABLISHED``: nothing, the first server leads. ``CONTESTED``: what it takes for two leaders to go by different
+    configurations. ``OBSERVED``: one server more follows the first leader, as an observer that has caught up.
+    """
 
     ESTABLISHED = "established"
     CONTESTED = "contested"
+    OBSERVED = "observed"
 
 
 @cache
@@ -150,8 +155,8 @@ def liveness_is_tested(protocol: KRaft) -> bool:
 
 
 def reconfigurations(protocol: KRaft) -> range:
-    """The ids of configurations to look at: as published, the first one is among them and the last possible is not."""
-    return range(1, protocol.max_add_reconfigs + protocol.max_remove_reconfigs + 1)
+    """The ids that configurations can have: the first one, and one for each change. As published, the last is left out."""
+    return range(1, protocol.max_add_reconfigs + protocol.max_remove_reconfigs + 2)
 
 
 def voters(count: int, *, expect: str = "holds", doc: str = "", **constants: Any) -> Configuration:
@@ -166,12 +171,14 @@ class KRaft(Protocol):
 
     name: ClassVar[str] = "kraft-kip-853"
 
-    hosts: tuple[ModelValue, ...] = model_values("h", 4, "the hosts that servers are started on")
-    values: tuple[ModelValue, ...] = model_values("v", 1, "what clients write, each at most once")
+    hosts: tuple[ModelValue, ...] = model_values("h", 4, "the hosts that servers are started on", symmetric=True)
+    values: tuple[ModelValue, ...] = model_values("v", 1, "what clients write, each at most once", symmetric=True)
     init_cluster_size: int = constant(3, "voters at the beginning")
     min_cluster_size: int = constant(3, "no voter is removed if there are no more than this")
     max_cluster_size: int = constant(4, "no voter is added if there are this many")
     max_epoch: int = constant(2, "no election is held beyond this epoch, unless liveness is tested")
+    limit_epochs: bool = constant(False, "whether that is so also where liveness is tested")
+    timeouts_need_reasons: bool = constant(False, "whether timeouts need a reason also where liveness is not tested")
     max_restarts: int = constant(1, "restarts with state")
     max_crashes: int = constant(1, "crashes that lose all state")
     max_values_per_epoch: int = constant(1, "values in a log of any one epoch")
@@ -193,7 +200,16 @@ class KRaft(Protocol):
         NonMemberFetch.IGNORE, "what becomes of a fetch by a voter that the leader does not count among the voters"
     )
 
-    start: Start = constant(Start.ESTABLISHED, "whether the first leader is still the only one")
+    only_voters_begin_epochs: bool = constant(
+        False, "whether a server waits until it is a voter before it accepts that a leader begins an epoch"
+    )
+    remaining_majority: bool = constant(
+        False, "where liveness is tested, whether a removal takes a majority of the voters that remain, not of those before it"
+    )
+
+    leaders_remove_themselves: bool = constant(True, "whether an administrator may have a leader remove itself")
+
+    start: Start = constant(Start.ESTABLISHED, "what has happened at the beginning")
 
     server: PerKey[ModelValue, Server] = per_key(servers, Server)
     network: Network = network(ROUTES, remember=True, can_be_cut=pairs_may_be_disconnected)
@@ -279,6 +295,11 @@ class KRaft(Protocol):
         enough = self.max_spawned_servers >= 5 and self.max_add_reconfigs >= 1 and self.max_epoch >= 3
         return self.start is not Start.CONTESTED or (self.init_cluster_size == 4 and enough)
 
+    @assumption
+    def an_observed_start_needs_a_server(self) -> bool:
+        """There is a server more than the first ones."""
+        return self.start is not Start.OBSERVED or self.init_cluster_size < self.max_spawned_servers
+
     # -- the beginning --------------------------------------------------------------------------------------------------
 
     @initial
@@ -287,6 +308,8 @@ class KRaft(Protocol):
         self._establish()
         if self.start is Start.CONTESTED:
             self._contest()
+        elif self.start is Start.OBSERVED:
+            self._observe()
 
     def _establish(self) -> None:
         first = servers_up_to(self.init_cluster_size)
@@ -329,6 +352,21 @@ class KRaft(Protocol):
         s3.become_follower(servers_up_to(3)[2], second, epoch=2)
         s2.track_anew(s2.config.members)
         s2.flwr_end_offset[servers_up_to(3)[2]] = 1
+
+    def _observe(self) -> None:
+        """A server was started after the first ones. It has fetched all there is, and it follows the first leader."""
+        first, s = servers_up_to(1)[0], servers(self)[self.init_cluster_size]
+        leader, me = self.server[first], self.server[s]
+        self.disk_id_gen = 1
+        me.identity = Identity(self.hosts[0], disk_id=1)
+        me.role = Role.OBSERVER
+        me.state = ServerState.FOLLOWER
+        me.current_epoch = leader.current_epoch
+        me.leader = first
+        me.log = leader.log
+        me.hwm = leader.hwm
+        me.config = leader.config
+        me.track(me.config.members)
 
     # -- restarts and crashes -------------------------------------------------------------------------------------------
 
@@ -402,11 +440,17 @@ class KRaft(Protocol):
         me = self.server[s]
         require(me.role is Role.VOTER and me.state is not ServerState.LEADER)
         require(s in me.config.members)
-        require(self._election_times_out(s) if self.test_liveness else me.current_epoch < self.max_epoch)
+        require(not self._needs_reasons or self._election_times_out(s))
+        require((self.test_liveness and not self.limit_epochs) or me.current_epoch < self.max_epoch)
         me.become_candidate(s)
         me.fetch_state.reset()
         request = RequestVoteRequest(me.current_epoch, last_epoch(me.log), len(me.log))
         self.network.send_all([(request, peer) for peer in me.config.members - {s}], s)
+
+    @property
+    def _needs_reasons(self) -> bool:
+        """Whether nothing times out without a reason."""
+        return self.test_liveness or self.timeouts_need_reasons
 
     def _election_times_out(self, s: ModelValue) -> bool:
         """Whether there is a reason for an election: nobody leads, the leader does not answer, or nobody can be elected."""
@@ -487,8 +531,8 @@ class KRaft(Protocol):
 
     @action(s=servers, peer=servers)
     def resend_begin_quorum_epoch_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """A leader tells a voter once more that it leads, since that was never heard. Only where liveness is tested."""
-        require(self.test_liveness and s != peer)
+        """A leader tells a voter once more that it leads, since that was never heard. Only where timeouts need reasons."""
+        require(self._needs_reasons and s != peer)
         me, other = self.server[s], self.server[peer]
         require(me.state is ServerState.LEADER and peer in me.config.members)
         require(self.network.connected(s, peer))
@@ -502,6 +546,7 @@ class KRaft(Protocol):
     def accept_begin_quorum_request(self, s: ModelValue, peer: ModelValue) -> None:
         """A server learns who leads. It may be an observer that is a voter in a configuration which it does not have yet."""
         me = self.server[s]
+        require(me.role is Role.VOTER or not self.only_voters_begin_epochs)
         announcement = self._receive(
             BeginQuorumEpochRequest, s, peer, where=lambda told: told.epoch >= me.current_epoch
         ).message
@@ -514,7 +559,7 @@ class KRaft(Protocol):
         """A leader resigns since too few voters fetch from it; where liveness is not tested, it may do so at any time."""
         me = self.server[s]
         require(me.state is ServerState.LEADER)
-        if self.test_liveness:
+        if self._needs_reasons:
             members = me.config.members
             require(sum(self._can_fetch_from(peer, s) for peer in members - {s}) < len(members) // 2)
         if me.role is Role.VOTER:
@@ -620,7 +665,7 @@ class KRaft(Protocol):
         """An observer gives its leader up, and looks for another."""
         me = self.server[s]
         require(me.role is Role.OBSERVER)
-        require(not self.test_liveness or self._fetch_times_out(s))
+        require(not self._needs_reasons or self._fetch_times_out(s))
         self._lose_leader(me)
         me.fetch_state.reset()
 
@@ -706,11 +751,15 @@ class KRaft(Protocol):
             me.track(me.config.members)
             if any(_removes(entry, s) for entry in committed):
                 leader = None
-                me.role = Role.OBSERVER
-                self._lose_leader(me)
-                me.track(frozenset())
-                me.hwm = 0
+                self._leave(me)
         self.network.reply(fetch, self._entry_for(me, fetch.message, leader, hwm))
+
+    def _leave(self, me: Server) -> None:
+        """A leader whose own removal is committed leads no more."""
+        me.role = Role.OBSERVER
+        self._lose_leader(me)
+        me.track(frozenset())
+        me.hwm = 0
 
     @action(s=servers, peer=servers)
     def accept_fetch_request_from_observer(self, s: ModelValue, peer: ModelValue) -> None:
@@ -789,10 +838,12 @@ class KRaft(Protocol):
         self._require_ready_to_reconfigure(me)
         members = me.config.members
         require(remove_server in members and len(members) > self.min_cluster_size)
+        require(remove_server != s or self.leaders_remove_themselves)
         if self.test_liveness:
             # Without a majority that is connected and alive the leader would be stuck.
             left = [peer for peer in members - {remove_server} if self.server[peer].role is Role.VOTER]
-            require(2 * sum(self.network.connected(s, peer) for peer in left) > len(members))
+            needed = len(members) - 1 if self.remaining_majority else len(members)
+            require(2 * sum(self.network.connected(s, peer) for peer in left) > needed)
         me.append_configuration(Command.REMOVE_VOTER, members - {remove_server}, remove_server)
         if s == remove_server:
             me.role = Role.OBSERVER
@@ -908,6 +959,12 @@ class KRaft(Protocol):
         return now.state is not None and is_transition(
             before.state, before.current_epoch, now.state, now.current_epoch
         )
+
+    @invariant(s=servers)
+    def removed_leaders_step_down(self, s: ModelValue) -> bool:
+        """A leader that is no voter leads only as long as its removal is not committed, for all it knows."""
+        me = self.server[s]
+        return not (me.state is ServerState.LEADER and me.config.committed and s not in me.config.members)
 
     @invariant(s=servers)
     def valid_votes_recv(self, s: ModelValue) -> bool:
