@@ -12,6 +12,7 @@ None of this is in the published specification: it is what the text that came wi
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import ClassVar, TypeVar
 
 from fencepost import (
@@ -125,6 +126,7 @@ class KRaftJoin(KRaft):
     max_join_requests: int = constant(2, "requests to become a voter")
     max_add_requests: int = constant(0, "requests of the administrator to make a server a voter")
     max_remove_requests: int = constant(2, "requests to remove a voter")
+    requests_without_limit: bool = constant(False, "whether anybody may ask as often as it takes, where it may ask at all")
     catch_up_first: bool = constant(True, "whether a server has caught up before anybody asks to make it a voter")
 
     network: Network = network(
@@ -183,14 +185,18 @@ class KRaftJoin(KRaft):
 
         It asks again when it was refused, and when it was not and is no voter yet all the same: its command may have been cut off.
         """
-        require(self.join_request_ctr < self.max_join_requests)
+        self.join_request_ctr = self._counted(self.join_request_ctr, self.max_join_requests)
         me = self.server[s]
         require(me.role is Role.OBSERVER and me.state is ServerState.FOLLOWER and me.leader == peer)
         require(self.join_asked[s] is None)
         require(self._has_caught_up(me))
         self.network.send(JoinRequest(), s, peer)
         self.join_asked[s] = peer
-        self.join_request_ctr += 1
+
+    def _counted(self, requests: int, limit: int) -> int:
+        """The number of requests after one more, which must be allowed. Without a limit it stays 0."""
+        require(requests < limit)
+        return requests if self.requests_without_limit else requests + 1
 
     def _has_caught_up(self, me: Server) -> bool:
         """Whether a server has something, and all that it has is committed, as far as it knows."""
@@ -243,12 +249,11 @@ class KRaftJoin(KRaft):
     @action(s=servers, add_server=servers, by=ADMIN)
     def send_add_request(self, s: ModelValue, add_server: ModelValue) -> None:
         """The administrator sees that an observer has caught up, and asks whom it takes for the leader to make it a voter."""
-        require(self.add_request_ctr < self.max_add_requests)
+        self.add_request_ctr = self._counted(self.add_request_ctr, self.max_add_requests)
         joinee = self.server[add_server]
         require(joinee.role is Role.OBSERVER and self._has_caught_up(joinee))
         self._ask(s)
         self.network.send(AddRequest(add_server), ADMIN, s)
-        self.add_request_ctr += 1
 
     @action(s=servers, add_server=servers)
     def accept_add_request(self, s: ModelValue, add_server: ModelValue) -> None:
@@ -279,11 +284,10 @@ class KRaftJoin(KRaft):
     @action(s=servers, remove_server=servers, by=ADMIN)
     def send_remove_request(self, s: ModelValue, remove_server: ModelValue) -> None:
         """The administrator asks whom it takes for the leader, or else any voter, to remove a voter."""
-        require(self.remove_request_ctr < self.max_remove_requests)
+        self.remove_request_ctr = self._counted(self.remove_request_ctr, self.max_remove_requests)
         require(self.server[remove_server].identity is not None)
         self._ask(s)
         self.network.send(RemoveRequest(remove_server), ADMIN, s)
-        self.remove_request_ctr += 1
 
     def _ask(self, s: ModelValue) -> None:
         """The administrator waits for one answer at a time, of whom it takes for the leader, or else of any voter."""
@@ -348,64 +352,51 @@ class KRaftJoin(KRaft):
 
     # -- what must hold -------------------------------------------------------------------------------------------------
 
-    @step_invariant(s=servers, add_server=servers)
-    def join_requests_are_answered(self, after: KRaftJoin, s: ModelValue, add_server: ModelValue) -> bool:
-        """Whoever takes a request to join answers, and the answer is what its state demands: it is done, or why not."""
-        if not self._is_taken(after, JoinRequest, add_server, s):
-            return True
+    @step_invariant(s=servers)
+    def requests_are_answered(self, after: KRaftJoin, s: ModelValue) -> bool:
+        """Whoever takes a request to change the voters answers at once what its state demands: it is done, or why not."""
         me = self.server[s]
-        answers = self._answers(after, JoinResponse, s, add_server)
-        return any(
-            self._is_so(after, s, a.refusal, add_server, adds=True) and (a.epoch, a.leader) == (me.current_epoch, me.leader)
-            for a in answers
-        )
+        for peer, _ in self._taken(after, JoinRequest, s, servers(self)):
+            joins = self._answers(after, JoinResponse, s, peer)
+            if not any(
+                self._is_so(after, s, a.refusal, peer, adds=True) and (a.epoch, a.leader) == (me.current_epoch, me.leader)
+                for a in joins
+            ):
+                return False
+        for _, asked in self._taken(after, AddRequest, s, (ADMIN,)):
+            adds = self._answers(after, AddResponse, s, ADMIN)
+            if not any(self._is_so(after, s, a.refusal, asked.server, adds=True) and a.leader == me.leader for a in adds):
+                return False
+        for _, asked in self._taken(after, RemoveRequest, s, (ADMIN,)):
+            removes = self._answers(after, RemoveResponse, s, ADMIN)
+            if not any(self._is_so(after, s, a.refusal, asked.server, adds=False) and a.leader == me.leader for a in removes):
+                return False
+        return True
 
-    @step_invariant(s=servers, add_server=servers)
-    def add_requests_are_answered(self, after: KRaftJoin, s: ModelValue, add_server: ModelValue) -> bool:
-        """Whoever takes a request of the administrator to add a voter answers what its state demands."""
-        if not self._is_taken(after, AddRequest, ADMIN, s, AddRequest(add_server)):
-            return True
-        return any(
-            self._is_so(after, s, a.refusal, add_server, adds=True) and a.leader == self.server[s].leader
-            for a in self._answers(after, AddResponse, s, ADMIN)
-        )
-
-    @step_invariant(s=servers, remove_server=servers)
-    def remove_requests_are_answered(self, after: KRaftJoin, s: ModelValue, remove_server: ModelValue) -> bool:
-        """Whoever takes a request of the administrator to remove a voter answers what its state demands."""
-        if not self._is_taken(after, RemoveRequest, ADMIN, s, RemoveRequest(remove_server)):
-            return True
-        return any(
-            self._is_so(after, s, a.refusal, remove_server, adds=False) and a.leader == self.server[s].leader
-            for a in self._answers(after, RemoveResponse, s, ADMIN)
-        )
-
-    def _is_taken(
-        self, after: KRaftJoin, kind: type[Message], source: ModelValue, s: ModelValue, request: Message | None = None
-    ) -> bool:
-        """Whether a request was received in this step, and not lost with a connection."""
-        was = self.network.in_flight(kind, source, s)
-        if (request is not None and request not in was) or not was:
-            return False
-        now = after.network.in_flight(kind, source, s)
-        return len(now) < len(was) and request not in now and after.network.connected(source, s)
+    def _taken(self, after: KRaftJoin, kind: type[M], s: ModelValue, sources: Iterable[ModelValue]) -> list[tuple[ModelValue, M]]:
+        """The requests that a server received in this step, with who sent them; none that was lost with its connection."""
+        return [
+            (source, request)
+            for source in sources
+            for request in self.network.in_flight(kind, source, s)
+            if request not in after.network.in_flight(kind, source, s) and after.network.connected(source, s)
+        ]
 
     def _answers(self, after: KRaftJoin, kind: type[M], s: ModelValue, dest: ModelValue) -> list[M]:
-        """The answer that was given in this step; if there was such an answer in flight before it, any of those can be it."""
+        """The answer that was given in this step. If it was in flight before, too, it can be any that was."""
         was, now = self.network.in_flight(kind, s, dest), after.network.in_flight(kind, s, dest)
         return [a for a in now if a not in was] or list(now)
 
     def _is_so(self, after: KRaftJoin, s: ModelValue, refusal: Refusal | None, changed: ModelValue, adds: bool) -> bool:
-        """Whether an answer is the truth: what it says against the change is so, or nothing is and the change is made."""
+        """Whether an answer is true: the reason that it gives is one, or there is no reason and the change is made."""
         me, now = self.server[s], after.server[s]
         leads, is_member = me.state is ServerState.LEADER, changed in me.config.members
-        fits = is_member is not adds
         waits = self.one_reconfig_at_a_time and not me.config.committed
         unready = self.commit_before_reconfig and not me.has_committed_in_its_epoch
         if refusal is None:
             members = me.config.members | {changed} if adds else me.config.members - {changed}
             is_made = now.log[:-1] == me.log and now.config.members == members
-            return leads and fits and not waits and not unready and is_made
+            return leads and is_member is not adds and not waits and not unready and is_made
         reasons = {
             Refusal.NOT_LEADER: not leads,
             Refusal.ALREADY_MEMBER: leads and adds and is_member,
@@ -415,32 +406,32 @@ class KRaftJoin(KRaft):
         }
         return reasons[refusal] and now.log == me.log
 
-    @step_invariant(s=servers, changed=servers)
-    def voters_change_on_request(self, after: KRaftJoin, s: ModelValue, changed: ModelValue) -> bool:
-        """A leader adds or removes a voter only where that was asked for, and adds only one that has something of the log."""
-        me, now = self.server[s], after.server[s]
-        if me.state is not ServerState.LEADER or len(now.log) <= len(me.log):
-            return True
-        was, is_now = changed in me.config.members, changed in now.config.members
-        if is_now and not was:
-            asked = self._is_taken(after, JoinRequest, changed, s) or self._is_taken(
-                after, AddRequest, ADMIN, s, AddRequest(changed)
-            )
-            return asked and self.server[changed].log[:1] == me.log[:1]
-        return is_now or not was or self._is_taken(after, RemoveRequest, ADMIN, s, RemoveRequest(changed))
-
     @step_invariant(s=servers)
-    def only_who_has_caught_up_joins(self, after: KRaftJoin, s: ModelValue) -> bool:
-        """A server for which a request is made is an observer, has something, and all that it has is committed."""
-        asks = self.join_asked[s] is None and after.join_asked[s] is not None
-        if not asks and not any(
-            AddRequest(s) in after.network.in_flight(AddRequest, ADMIN, other)
-            and AddRequest(s) not in self.network.in_flight(AddRequest, ADMIN, other)
-            for other in servers(self)
-        ):
+    def voters_change_on_request(self, after: KRaftJoin, s: ModelValue) -> bool:
+        """A leader adds or removes a voter only where that was asked for, and adds none that has nothing of its log."""
+        me, now = self.server[s], after.server[s]
+        if me.state is not ServerState.LEADER or len(now.log) <= len(me.log) or now.config.members == me.config.members:
             return True
-        me = self.server[s]
-        return me.role is Role.OBSERVER and 0 < len(me.log) == me.hwm
+        joining = {peer for peer, _ in self._taken(after, JoinRequest, s, servers(self))}
+        joining |= {asked.server for _, asked in self._taken(after, AddRequest, s, (ADMIN,))}
+        leaving = {asked.server for _, asked in self._taken(after, RemoveRequest, s, (ADMIN,))}
+        added = now.config.members - me.config.members
+        return (
+            added <= joining
+            and me.config.members - now.config.members <= leaving
+            and all(self.server[one].log[:1] == me.log[:1] for one in added)
+        )
+
+    @step_invariant
+    def only_who_has_caught_up_joins(self, after: KRaftJoin) -> bool:
+        """A server for which somebody asks is an observer, has something, and all that it has is committed."""
+        asks = {s for s in servers(self) if self.join_asked[s] is None and after.join_asked[s] is not None}
+        asked = after.administrator.asked
+        if asked is not None and self.administrator.asked is None:
+            asks |= {request.server for request in after.network.in_flight(AddRequest, ADMIN, asked)}
+        return all(
+            self.server[s].role is Role.OBSERVER and 0 < len(self.server[s].log) == self.server[s].hwm for s in asks
+        )
 
     # -- what must happen -----------------------------------------------------------------------------------------------
 

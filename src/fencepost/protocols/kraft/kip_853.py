@@ -98,12 +98,14 @@ class Start(enum.Enum):
     """What has happened at the beginning.
 
     ``ESTABLISHED``: nothing, the first server leads. ``CONTESTED``: what it takes for two leaders to go by different
-    configurations. ``OBSERVED``: one server more follows the first leader, as an observer that has caught up.
+    configurations. ``OBSERVED``: one server more follows the first leader, as an observer that has caught up. ``ELECTED``: so it
+    does, while the other voters have elected the second server, and have not heard of that yet.
     """
 
     ESTABLISHED = "established"
     CONTESTED = "contested"
     OBSERVED = "observed"
+    ELECTED = "elected"
 
 
 @cache
@@ -297,8 +299,11 @@ class KRaft(Protocol):
 
     @assumption
     def an_observed_start_needs_a_server(self) -> bool:
-        """There is a server more than the first ones."""
-        return self.start is not Start.OBSERVED or self.init_cluster_size < self.max_spawned_servers
+        """There is a server more than the first ones, and a second one to be elected."""
+        if self.start not in (Start.OBSERVED, Start.ELECTED):
+            return True
+        enough = self.start is Start.OBSERVED or (self.init_cluster_size >= 2 and self.max_epoch >= 2)
+        return enough and self.init_cluster_size < self.max_spawned_servers
 
     # -- the beginning --------------------------------------------------------------------------------------------------
 
@@ -308,8 +313,10 @@ class KRaft(Protocol):
         self._establish()
         if self.start is Start.CONTESTED:
             self._contest()
-        elif self.start is Start.OBSERVED:
+        elif self.start in (Start.OBSERVED, Start.ELECTED):
             self._observe()
+        if self.start is Start.ELECTED:
+            self._elect()
 
     def _establish(self) -> None:
         first = servers_up_to(self.init_cluster_size)
@@ -367,6 +374,20 @@ class KRaft(Protocol):
         me.hwm = leader.hwm
         me.config = leader.config
         me.track(me.config.members)
+
+    def _elect(self) -> None:
+        """All voters have voted for the second server, which has begun its epoch, and told them so."""
+        first = servers_up_to(self.init_cluster_size)
+        second, me = first[1], self.server[first[1]]
+        me.become_candidate(second)
+        me.become_leader(second)
+        me.log = (*me.log, Entry(Command.LEADER_CHANGE, me.current_epoch))
+        me.track_anew(me.config.members)
+        for other in first:
+            if other != second:
+                self.server[other].become_unattached(me.current_epoch)
+                self.server[other].become_voted(me.current_epoch, second)
+                self.network.send(BeginQuorumEpochRequest(me.current_epoch), second, other)
 
     # -- restarts and crashes -------------------------------------------------------------------------------------------
 
