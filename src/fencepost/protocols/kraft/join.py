@@ -12,8 +12,8 @@ None of this is in the published specification: it is what the text that came wi
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from typing import ClassVar, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from fencepost import (
     Message,
@@ -35,14 +35,17 @@ from fencepost import (
 from fencepost.protocols.kraft.kip_853 import (
     ROUTES,
     KRaft,
+    NonMemberFetch,
     Start,
     later_servers,
     liveness_is_tested,
+    only_by_name,
     pairs_may_be_disconnected,
     servers,
     voters,
 )
 from fencepost.protocols.kraft.server import Error, Role, Server, ServerState
+from fencepost.spec.protocol import Configuration
 
 ADMIN = ModelValue("admin")
 M = TypeVar("M", bound=Message)
@@ -66,11 +69,6 @@ def join_answers(protocol: KRaftJoin) -> list[Refusal | None]:
 def remove_answers(protocol: KRaftJoin) -> list[Refusal | None]:
     """What can be said to who asks for a voter less."""
     return [None, *(refusal for refusal in Refusal if refusal is not Refusal.ALREADY_MEMBER)]
-
-
-def asked_by_name(protocol: KRaftJoin) -> bool:
-    """Never: what is reached is only looked for when it is asked for by name."""
-    return False
 
 
 class JoinRequest(Message):
@@ -111,11 +109,25 @@ class RemoveResponse(Message):
     leader: ModelValue | None
 
 
+Answer = JoinResponse | AddResponse | RemoveResponse
+
+
 class Administrator(Record):
     """Whom the administrator takes for the leader, and whose answer it waits for."""
 
     leader: ModelValue | None = None
     asked: ModelValue | None = None
+
+
+AS_OFTEN_AS_IT_TAKES: dict[str, Any] = {"test_liveness": True, "requests_without_limit": True}
+
+
+def observed(*, doc: str, start: Start = Start.OBSERVED, **constants: Any) -> Configuration:
+    """Two voters and an observer that has caught up, where nobody gives up without a reason, and nobody asks unless ``constants`` say so."""
+    nobody = ("max_join_requests", "max_add_requests", "max_remove_requests")
+    of_three = {"max_cluster_size": 3, "max_spawned_servers": 3, "max_add_reconfigs": 1, "max_values_per_epoch": 0}
+    reasons = {"timeouts_need_reasons": "test_liveness" not in constants}
+    return voters(2, doc=doc, start=start, **{**dict.fromkeys(nobody, 0), **of_three, **reasons, **constants})
 
 
 class KRaftJoin(KRaft):
@@ -174,6 +186,43 @@ class KRaftJoin(KRaft):
             max_remove_reconfigs=1,
             max_values_per_epoch=0,
             doc="one of two voters is removed, while the administrator may not know who leads",
+        ),
+        "join-after-election": observed(
+            start=Start.ELECTED,
+            max_join_requests=2,
+            doc="a server asks to join, and does not know yet that another one was elected",
+        ),
+        "join-during-removal": observed(
+            min_cluster_size=1,
+            max_epoch=1,
+            max_join_requests=2,
+            max_remove_reconfigs=1,
+            max_remove_requests=1,
+            leaders_remove_themselves=False,
+            non_member_fetch=NonMemberFetch.ACCEPT,
+            doc="a server asks to join while a voter is removed, and asks again",
+        ),
+        "add-after-election": observed(
+            start=Start.ELECTED,
+            max_add_requests=2,
+            doc="an administrator asks for a server to be added, and may ask the wrong one",
+        ),
+        "add-during-removal": observed(
+            min_cluster_size=1,
+            max_epoch=1,
+            max_add_requests=2,
+            max_remove_reconfigs=1,
+            max_remove_requests=1,
+            leaders_remove_themselves=False,
+            non_member_fetch=NonMemberFetch.ACCEPT,
+            doc="an administrator asks for a server to be added while a voter is removed, and asks again",
+        ),
+        "join-liveness": observed(max_join_requests=1, **AS_OFTEN_AS_IT_TAKES, doc="whoever asks to join gets in"),
+        "join-liveness-after-election": observed(
+            start=Start.ELECTED, max_join_requests=1, **AS_OFTEN_AS_IT_TAKES, doc="the same, where another leader was just elected"
+        ),
+        "add-liveness": observed(
+            max_add_requests=1, **AS_OFTEN_AS_IT_TAKES, doc="whoever is asked for by an administrator gets in"
         ),
     }
 
@@ -355,23 +404,13 @@ class KRaftJoin(KRaft):
     @step_invariant(s=servers)
     def requests_are_answered(self, after: KRaftJoin, s: ModelValue) -> bool:
         """Whoever takes a request to change the voters answers at once what its state demands: it is done, or why not."""
-        me = self.server[s]
-        for peer, _ in self._taken(after, JoinRequest, s, servers(self)):
-            joins = self._answers(after, JoinResponse, s, peer)
-            if not any(
-                self._is_so(after, s, a.refusal, peer, adds=True) and (a.epoch, a.leader) == (me.current_epoch, me.leader)
-                for a in joins
-            ):
-                return False
-        for _, asked in self._taken(after, AddRequest, s, (ADMIN,)):
-            adds = self._answers(after, AddResponse, s, ADMIN)
-            if not any(self._is_so(after, s, a.refusal, asked.server, adds=True) and a.leader == me.leader for a in adds):
-                return False
-        for _, asked in self._taken(after, RemoveRequest, s, (ADMIN,)):
-            removes = self._answers(after, RemoveResponse, s, ADMIN)
-            if not any(self._is_so(after, s, a.refusal, asked.server, adds=False) and a.leader == me.leader for a in removes):
-                return False
-        return True
+        joins = [(peer, True, JoinResponse, peer) for peer, _ in self._taken(after, JoinRequest, s, servers(self))]
+        adds = [(asked.server, True, AddResponse, ADMIN) for _, asked in self._taken(after, AddRequest, s, (ADMIN,))]
+        removes = [(asked.server, False, RemoveResponse, ADMIN) for _, asked in self._taken(after, RemoveRequest, s, (ADMIN,))]
+        return all(
+            any(self._is_true(after, s, answer, changed, adds) for answer in self._answers(after, kind, s, dest))
+            for changed, adds, kind, dest in (*joins, *adds, *removes)
+        )
 
     def _taken(self, after: KRaftJoin, kind: type[M], s: ModelValue, sources: Iterable[ModelValue]) -> list[tuple[ModelValue, M]]:
         """The requests that a server received in this step, with who sent them; none that was lost with its connection."""
@@ -382,14 +421,16 @@ class KRaftJoin(KRaft):
             if request not in after.network.in_flight(kind, source, s) and after.network.connected(source, s)
         ]
 
-    def _answers(self, after: KRaftJoin, kind: type[M], s: ModelValue, dest: ModelValue) -> list[M]:
+    def _answers(self, after: KRaftJoin, kind: type[Answer], s: ModelValue, dest: ModelValue) -> Sequence[Answer]:
         """The answer that was given in this step. If it was in flight before, too, it can be any that was."""
         was, now = self.network.in_flight(kind, s, dest), after.network.in_flight(kind, s, dest)
-        return [a for a in now if a not in was] or list(now)
+        return [answer for answer in now if answer not in was] or now
 
-    def _is_so(self, after: KRaftJoin, s: ModelValue, refusal: Refusal | None, changed: ModelValue, adds: bool) -> bool:
+    def _is_true(self, after: KRaftJoin, s: ModelValue, answer: Answer, changed: ModelValue, adds: bool) -> bool:
         """Whether an answer is true: the reason that it gives is one, or there is no reason and the change is made."""
-        me, now = self.server[s], after.server[s]
+        me, now, refusal = self.server[s], after.server[s], answer.refusal
+        if answer.leader != me.leader or (isinstance(answer, JoinResponse) and answer.epoch != me.current_epoch):
+            return False
         leads, is_member = me.state is ServerState.LEADER, changed in me.config.members
         waits = self.one_reconfig_at_a_time and not me.config.committed
         unready = self.commit_before_reconfig and not me.has_committed_in_its_epoch
@@ -461,7 +502,7 @@ class KRaftJoin(KRaft):
 
     # -- what can be reached --------------------------------------------------------------------------------------------
 
-    @sometimes(refusal=join_answers, when=asked_by_name)
+    @sometimes(refusal=join_answers, when=only_by_name)
     def join_is_answered(self, refusal: Refusal | None) -> bool:
         """Every answer to a request to join is given."""
         return any(
@@ -472,12 +513,12 @@ class KRaftJoin(KRaft):
             for answer in self.network.in_flight(JoinResponse, s, peer)
         )
 
-    @sometimes(refusal=join_answers, when=asked_by_name)
+    @sometimes(refusal=join_answers, when=only_by_name)
     def add_is_answered(self, refusal: Refusal | None) -> bool:
         """Every answer to a request of the administrator to add a voter is given."""
         return any(a.refusal is refusal for s in servers(self) for a in self.network.in_flight(AddResponse, s, ADMIN))
 
-    @sometimes(refusal=remove_answers, when=asked_by_name)
+    @sometimes(refusal=remove_answers, when=only_by_name)
     def remove_is_answered(self, refusal: Refusal | None) -> bool:
         """Every answer to a request of the administrator to remove a voter is given."""
         return any(a.refusal is refusal for s in servers(self) for a in self.network.in_flight(RemoveResponse, s, ADMIN))

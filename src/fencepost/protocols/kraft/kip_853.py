@@ -48,6 +48,7 @@ from fencepost import (
     one_of,
     per_key,
     require,
+    sometimes,
     state,
     step_invariant,
     subsets,
@@ -135,6 +136,11 @@ def cuts_of(pairs: tuple[Pair, ...], most: int) -> list[frozenset[Pair]]:
     return [cut for size in range(most + 1) for cut in subsets(pairs, size)]
 
 
+def pairs_that_change(protocol: KRaft) -> list[Pair]:
+    """Every pair that may be disconnected or connected by itself: none where all change at once."""
+    return pairs(protocol) if protocol.pair_by_pair else []
+
+
 def pairs_may_be_disconnected(protocol: KRaft) -> bool:
     """Whether any connection is ever cut."""
     return protocol.max_disconnected_pairs > 0
@@ -156,6 +162,11 @@ def liveness_is_tested(protocol: KRaft) -> bool:
     return protocol.test_liveness
 
 
+def only_by_name(protocol: KRaft) -> bool:
+    """Never: what can be reached is looked for only when it is asked for by name."""
+    return False
+
+
 def reconfigurations(protocol: KRaft) -> range:
     """The ids that configurations can have: the first one, and one for each change. As published, the last is left out."""
     return range(1, protocol.max_add_reconfigs + protocol.max_remove_reconfigs + 2)
@@ -166,6 +177,41 @@ def voters(count: int, *, expect: str = "holds", doc: str = "", **constants: Any
     sizes = ("init_cluster_size", "min_cluster_size", "max_cluster_size", "max_spawned_servers", "hosts")
     never = ("max_restarts", "max_crashes", "max_add_reconfigs", "max_remove_reconfigs")
     return configuration(expect, doc, **{**dict.fromkeys(sizes, count), **dict.fromkeys(never, 0), **constants})
+
+
+def _like(other: Configuration, *, expect: str = "holds", doc: str, **constants: Any) -> Configuration:
+    """A configuration that differs from another one in ``constants``."""
+    return configuration(expect, doc, **{**other.constants, **constants})
+
+
+ADDITION = voters(
+    1,
+    max_cluster_size=2,
+    max_spawned_servers=2,
+    max_add_reconfigs=1,
+    max_epoch=1,
+    max_values_per_epoch=0,
+    doc="a second voter is added to one that leads for a while",
+)
+REMOVED_FOLLOWER = voters(
+    2,
+    min_cluster_size=1,
+    max_remove_reconfigs=1,
+    max_values_per_epoch=0,
+    test_liveness=True,
+    remaining_majority=True,
+    leaders_remove_themselves=False,
+)
+DISK_LOSS = voters(
+    2,
+    max_cluster_size=3,
+    max_spawned_servers=3,
+    max_crashes=1,
+    max_disconnected_pairs=2,
+    max_add_reconfigs=1,
+    max_values_per_epoch=0,
+    timeouts_need_reasons=True,
+)
 
 
 class KRaft(Protocol):
@@ -189,6 +235,7 @@ class KRaft(Protocol):
     max_spawned_servers: int = constant(4, "servers ever started")
     max_connectivity_changes: int = constant(0, "changes of who is disconnected from whom")
     max_disconnected_pairs: int = constant(0, "pairs that may be disconnected at a time, those of lost servers included")
+    pair_by_pair: bool = constant(False, "whether a change of connectivity is of one pair, and not of any of them at once")
     test_liveness: bool = constant(False, "whether timeouts need a reason, and epochs have no limit")
     commit_before_reconfig: bool = constant(
         True, "whether a leader commits an entry of its epoch before it changes the voters: the fix of a known bug"
@@ -240,10 +287,12 @@ class KRaft(Protocol):
             max_crashes=2,
             max_add_reconfigs=0,
             max_remove_reconfigs=0,
-            max_connectivity_changes=1,
+            max_connectivity_changes=6,
             max_disconnected_pairs=6,
+            pair_by_pair=True,
             test_liveness=True,
-            doc="the published configuration for liveness, which is infinite: to be simulated",
+            doc="the published configuration for liveness, but for its one change of up to six pairs, which are six here, of one pair: "
+            "it is infinite, and to be simulated",
         ),
         "small": voters(2, doc="two voters, two epochs"),
         "restart": voters(2, max_restarts=1, doc="two voters, two epochs, one restart"),
@@ -267,10 +316,44 @@ class KRaft(Protocol):
             max_add_reconfigs=1,
             max_remove_reconfigs=1,
             max_epoch=3,
+            max_values_per_epoch=0,
+            timeouts_need_reasons=True,
+            observers_keep_votes=True,
             commit_before_reconfig=False,
             start=Start.CONTESTED,
-            expect="no_log_divergence",
-            doc="the bug of the Raft thesis, from where two leaders disagree about who votes: to be simulated",
+            expect="never_two_leaders_in_same_epoch",
+            doc="the bug of the Raft thesis, from where two leaders disagree about who votes",
+        ),
+        "addition": ADDITION,
+        "addition-awaited": _like(
+            ADDITION,
+            only_voters_begin_epochs=True, doc="the same, and nobody hears of a new epoch who does not know yet that it votes"
+        ),
+        "removed-follower": _like(
+            REMOVED_FOLLOWER,
+            non_member_fetch=NonMemberFetch.ACCEPT, doc="one of two voters is removed, and the leader answers it until it knows"
+        ),
+        "removed-follower-ignored": _like(
+            REMOVED_FOLLOWER,
+            expect="reconfiguration_not_stuck", doc="the same, but the leader does not answer it, as published"
+        ),
+        "removed-follower-rejected": _like(
+            REMOVED_FOLLOWER,
+            non_member_fetch=NonMemberFetch.REJECT,
+            limit_epochs=True,
+            expect="reconfiguration_not_stuck",
+            doc="the same, but the leader refuses it, so that it stands for election",
+        ),
+        "disk-loss": _like(
+            DISK_LOSS,
+            max_epoch=1,
+            max_remove_reconfigs=1,
+            leaders_remove_themselves=False,
+            doc="one of two voters loses its disk, a server with a new identity is added, and the lost one removed",
+        ),
+        "disk-loss-elections": _like(
+            DISK_LOSS,
+            doc="one of two voters loses its disk, and a server with a new identity is added, before an election or after it"
         ),
     }
 
@@ -881,15 +964,29 @@ class KRaft(Protocol):
     @action(by="the network")
     def change_network_connectivity(self) -> None:
         """Other pairs of servers are disconnected than before; those of a lost server always are."""
-        require(self.connectivity_ctr < self.max_connectivity_changes)
+        require(self.connectivity_ctr < self.max_connectivity_changes and not self.pair_by_pair)
         now_cut = self._disconnected()
-        lost = {s for s in servers(self) if self.server[s].state is ServerState.DEAD_NO_STATE}
-        of_lost = {pair for pair in pairs(self) if lost & set(pair)}
+        of_lost = {pair for pair in pairs(self) if self._is_lost(pair)}
         too_many = len(now_cut) > self.max_disconnected_pairs
         most = len(now_cut) - 1 if too_many else self.max_disconnected_pairs
         cuts = cuts_of(tuple(pairs(self)), most)
         self._disconnect(one_of([cut for cut in cuts if of_lost <= cut and cut != now_cut]))
         self.connectivity_ctr += 1
+
+    @action(pair=pairs_that_change, by="the network")
+    def change_connection(self, pair: Pair) -> None:
+        """One pair of servers is disconnected, or connected again. It reads what these two have in flight, and no more."""
+        require(self.connectivity_ctr < self.max_connectivity_changes)
+        if self.network.connected(*pair):
+            require(len(self._disconnected()) < self.max_disconnected_pairs)
+            self.network.cut(*pair)
+        else:
+            require(not self._is_lost(pair))
+            self.network.heal(*pair)
+        self.connectivity_ctr += 1
+
+    def _is_lost(self, pair: Pair) -> bool:
+        return any(self.server[s].state is ServerState.DEAD_NO_STATE for s in pair)
 
     def _disconnected(self) -> frozenset[Pair]:
         return frozenset(pair for pair in pairs(self) if not self.network.connected(*pair))
@@ -992,6 +1089,19 @@ class KRaft(Protocol):
         """Only a candidate has votes."""
         me = self.server[s]
         return not me.votes_recv or me.state is ServerState.CANDIDATE
+
+    @sometimes(s=later_servers, when=only_by_name)
+    def lost_voters_are_replaced(self, s: ModelValue) -> bool:
+        """A server is a voter for good on the host of one that lost its disk: with another identity, and instead of it."""
+        me = self.server[s]
+        if me.identity is None or me.role is not Role.VOTER or not me.config.committed:
+            return False
+        lost = [other for other in servers(self) if self.server[other].state is ServerState.DEAD_NO_STATE]
+        return any(self._host(other) == me.identity.host and other not in me.config.members for other in lost)
+
+    def _host(self, s: ModelValue) -> ModelValue | None:
+        identity = self.server[s].identity
+        return None if identity is None else identity.host
 
     # -- what must happen -----------------------------------------------------------------------------------------------
 
