@@ -1092,12 +1092,12 @@ class KRaft(Protocol):
 
     @sometimes(s=later_servers, when=only_by_name)
     def lost_voters_are_replaced(self, s: ModelValue) -> bool:
-        """A server is a voter for good on the host of one that lost its disk: with another identity, and instead of it."""
+        """A server whose disk is new is a voter, of a configuration that is committed, on the host of one that lost its disk."""
         me = self.server[s]
         if me.identity is None or me.role is not Role.VOTER or not me.config.committed:
             return False
         lost = [other for other in servers(self) if self.server[other].state is ServerState.DEAD_NO_STATE]
-        return any(self._host(other) == me.identity.host and other not in me.config.members for other in lost)
+        return any(self._host(other) == me.identity.host for other in lost)
 
     def _host(self, s: ModelValue) -> ModelValue | None:
         identity = self.server[s].identity
