@@ -75,7 +75,7 @@ LARGE = {"disk-loss", "disk-loss-elections"}
 VIOLATED = {
     "removed-follower-ignored": (12, "reconfiguration_not_stuck", 3),
     "removed-follower-rejected": (42, "reconfiguration_not_stuck", 8),
-    "early-reconfiguration": (6_290_544, "never_two_leaders_in_same_epoch", 14),
+    "early-reconfiguration": (7_888_777, "no_log_divergence", 15),
     "two-leaders": (6_639_266, "never_two_leaders_in_same_epoch", 16),
 }
 LARGE |= {"early-reconfiguration", "two-leaders"}
@@ -123,6 +123,7 @@ def test_hosts_are_alike() -> None:
     assert counts[0] == counts[1] < counts[2]
 
 
+@pytest.mark.skipif(not THOROUGH, reason="every step is taken again in Python, with hosts and values exchanged")
 def test_nothing_tells_hosts_or_values_apart() -> None:
     constants = {"max_epoch": 1, "values": 2, "max_values_per_epoch": 2, "max_cluster_size": 3, "max_spawned_servers": 3}
     protocol = cluster(2, **constants, hosts=4, max_add_reconfigs=1)
@@ -229,13 +230,19 @@ def test_the_contested_beginning_is_what_leads_to_it() -> None:
 
 
 def test_the_bug_of_the_raft_thesis_elects_two_leaders() -> None:
-    """Two majorities without anybody in common, as in `early-reconfiguration`, where no observer votes twice."""
-    behaviour = Behaviour(KRaft.configured("early-reconfiguration"))
+    """Two majorities without anybody in common, if a leader may resign and be elected again, although no observer votes twice."""
+    behaviour = Behaviour(KRaft.configured("early-reconfiguration", leaders_resign=True))
     behaviour.take("send_request_vote(s=s1)", *is_voted_for("s1", "s4", "s5"))
     behaviour.take(REMOVES_THE_FIRST.replace("s1", "s4"), "handle_vote_request(s=s3, peer=s1)")
     behaviour.take("check_quorum_resign(s=s2)", *is_elected("s2", "s3"))
     assert not behaviour.violated()
     assert behaviour.take("become_leader(s=s1)").violated() == {"never_two_leaders_in_same_epoch"}
+
+
+def test_random_walks_find_the_bug_of_the_raft_thesis() -> None:
+    """Whatever the seed, it shows in the same way."""
+    result = check(KRaft.configured("early-reconfiguration"), engine="simulate", options=Options(seed=1))
+    assert [violation.name for violation in result.violations] == ["no_log_divergence"]
 
 
 def test_one_reconfiguration_waits_for_another() -> None:

@@ -256,6 +256,7 @@ class KRaft(Protocol):
         False, "where liveness is tested, whether a removal takes a majority of the voters that remain, not of those before it"
     )
 
+    leaders_resign: bool = constant(True, "whether a leader resigns when too few voters fetch from it")
     leaders_remove_themselves: bool = constant(True, "whether an administrator may have a leader remove itself")
 
     start: Start = constant(Start.ESTABLISHED, "what has happened at the beginning")
@@ -319,9 +320,10 @@ class KRaft(Protocol):
             max_values_per_epoch=0,
             timeouts_need_reasons=True,
             observers_keep_votes=True,
+            leaders_resign=False,
             commit_before_reconfig=False,
             start=Start.CONTESTED,
-            expect="never_two_leaders_in_same_epoch",
+            expect="no_log_divergence",
             doc="the bug of the Raft thesis, from where two leaders disagree about who votes",
         ),
         "addition": ADDITION,
@@ -662,7 +664,7 @@ class KRaft(Protocol):
     def check_quorum_resign(self, s: ModelValue) -> None:
         """A leader resigns since too few voters fetch from it; where liveness is not tested, it may do so at any time."""
         me = self.server[s]
-        require(me.state is ServerState.LEADER)
+        require(self.leaders_resign and me.state is ServerState.LEADER)
         if self._needs_reasons:
             members = me.config.members
             require(sum(self._can_fetch_from(peer, s) for peer in members - {s}) < len(members) // 2)
