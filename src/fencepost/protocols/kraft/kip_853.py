@@ -11,11 +11,13 @@ Variables, actions and enabling conditions are those of ``kraft_kip_853.tla`` an
 3.2 and of KIP-853 as proposed), and so are the names and the number of states. Offsets start at 1. A message that answers
 nothing (to a begin-quorum request), that only saves time (end-quorum) or that carries a snapshot is left out.
 
-Four things are as published, and worth knowing:
+Six things are as published, and worth knowing:
 
 - With one voter nobody is ever elected.
 - A leader that is an observer and voted for itself does not restart.
 - A fetch by a voter that the leader does not count among the voters is neither answered nor refused: ``non_member_fetch``.
+- A server that is no voter accepts that a leader begins its epoch: ``only_voters_begin_epochs``.
+- A leader that removed itself counts a write as committed if a single voter is left, and then never leaves.
 - A server that loses its disk is cut off for good, which counts as disconnected pairs. With fewer allowed than it has peers,
   as in the published configuration, no server ever does.
 """
