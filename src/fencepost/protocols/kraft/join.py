@@ -1,10 +1,10 @@
 """KRaft with KIP-853, and with the requests by which servers join and leave.
 
 In `kip_853` an administrator changes the voters by fiat: the leader does it or nothing happens. Here somebody has to ask. A server
-that wants to vote fetches as an observer until it has caught up, and then asks its leader; an administrator who wants a voter
-removed asks whom it takes for the leader. Whoever is asked answers at once, without waiting for the command to be committed:
-it is done, or why not. Who is told that it has asked the wrong one asks the right one, if that is known; who is told to wait
-asks again later.
+that wants to vote fetches as an observer until it has caught up, and then asks its leader, or an administrator asks for it; an
+administrator who wants a voter removed asks whom it takes for the leader. Whoever is asked answers at once, without waiting for
+the command to be committed: it is done, or why not. Who is told that it has asked the wrong one asks the right one, if that is
+known; who is told to wait asks again later.
 
 None of this is in the published specification: it is what the text that came with it describes.
 """
@@ -12,7 +12,8 @@ None of this is in the published specification: it is what the text that came wi
 from __future__ import annotations
 
 import enum
-from typing import ClassVar
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from fencepost import (
     Message,
@@ -22,15 +23,32 @@ from fencepost import (
     Record,
     action,
     constant,
+    leads_to,
     network,
     per_key,
     require,
+    sometimes,
     state,
+    step_invariant,
+    weak,
 )
-from fencepost.protocols.kraft.kip_853 import ROUTES, KRaft, pairs_may_be_disconnected, servers, voters
+from fencepost.protocols.kraft.kip_853 import (
+    ROUTES,
+    KRaft,
+    NonMemberFetch,
+    Start,
+    later_servers,
+    liveness_is_tested,
+    only_by_name,
+    pairs_may_be_disconnected,
+    servers,
+    voters,
+)
 from fencepost.protocols.kraft.server import Error, Role, Server, ServerState
+from fencepost.spec.protocol import Configuration
 
 ADMIN = ModelValue("admin")
+M = TypeVar("M", bound=Message)
 
 
 class Refusal(enum.Enum):
@@ -43,6 +61,16 @@ class Refusal(enum.Enum):
     LEADER_NOT_READY = "nothing of this epoch is committed"
 
 
+def join_answers(protocol: KRaftJoin) -> list[Refusal | None]:
+    """What can be said to who asks for a voter more: nothing against it, or one of the refusals."""
+    return [None, *(refusal for refusal in Refusal if refusal is not Refusal.NOT_MEMBER)]
+
+
+def remove_answers(protocol: KRaftJoin) -> list[Refusal | None]:
+    """What can be said to who asks for a voter less."""
+    return [None, *(refusal for refusal in Refusal if refusal is not Refusal.ALREADY_MEMBER)]
+
+
 class JoinRequest(Message):
     """Make me a voter."""
 
@@ -52,6 +80,19 @@ class JoinResponse(Message):
 
     refusal: Refusal | None
     epoch: int
+    leader: ModelValue | None
+
+
+class AddRequest(Message):
+    """Make this server a voter: an administrator asks for it."""
+
+    server: ModelValue
+
+
+class AddResponse(Message):
+    """It is done, or why not; and who leads, if that is known."""
+
+    refusal: Refusal | None
     leader: ModelValue | None
 
 
@@ -68,11 +109,25 @@ class RemoveResponse(Message):
     leader: ModelValue | None
 
 
+Answer = JoinResponse | AddResponse | RemoveResponse
+
+
 class Administrator(Record):
     """Whom the administrator takes for the leader, and whose answer it waits for."""
 
     leader: ModelValue | None = None
     asked: ModelValue | None = None
+
+
+AS_OFTEN_AS_IT_TAKES: dict[str, Any] = {"test_liveness": True, "requests_without_limit": True}
+
+
+def observed(*, doc: str, start: Start = Start.OBSERVED, **constants: Any) -> Configuration:
+    """Two voters and an observer that has caught up, where nobody gives up without a reason, and nobody asks unless ``constants`` say so."""
+    nobody = ("max_join_requests", "max_add_requests", "max_remove_requests")
+    of_three = {"max_cluster_size": 3, "max_spawned_servers": 3, "max_add_reconfigs": 1, "max_values_per_epoch": 0}
+    reasons = {"timeouts_need_reasons": "test_liveness" not in constants}
+    return voters(2, doc=doc, start=start, **{**dict.fromkeys(nobody, 0), **of_three, **reasons, **constants})
 
 
 class KRaftJoin(KRaft):
@@ -81,13 +136,18 @@ class KRaftJoin(KRaft):
     name: ClassVar[str] = "kraft-kip-853-join"
 
     max_join_requests: int = constant(2, "requests to become a voter")
+    max_add_requests: int = constant(0, "requests of the administrator to make a server a voter")
     max_remove_requests: int = constant(2, "requests to remove a voter")
+    requests_without_limit: bool = constant(False, "whether anybody may ask as often as it takes, where it may ask at all")
+    catch_up_first: bool = constant(True, "whether a server has caught up before anybody asks to make it a voter")
 
     network: Network = network(
         {
             **ROUTES,
             JoinRequest: (servers, servers),
             JoinResponse: (servers, servers),
+            AddRequest: (ADMIN, servers),
+            AddResponse: (servers, ADMIN),
             RemoveRequest: (ADMIN, servers),
             RemoveResponse: (servers, ADMIN),
         },
@@ -97,6 +157,7 @@ class KRaftJoin(KRaft):
     join_asked: PerKey[ModelValue, ModelValue | None] = per_key(servers, None)
     administrator: Administrator = state(Administrator, held_by="admin")
     join_request_ctr: int = state(0)
+    add_request_ctr: int = state(0)
     remove_request_ctr: int = state(0)
 
     configurations = {
@@ -126,6 +187,43 @@ class KRaftJoin(KRaft):
             max_values_per_epoch=0,
             doc="one of two voters is removed, while the administrator may not know who leads",
         ),
+        "join-after-election": observed(
+            start=Start.ELECTED,
+            max_join_requests=2,
+            doc="a server asks to join, and does not know yet that another one was elected",
+        ),
+        "join-during-removal": observed(
+            min_cluster_size=1,
+            max_epoch=1,
+            max_join_requests=2,
+            max_remove_reconfigs=1,
+            max_remove_requests=1,
+            leaders_remove_themselves=False,
+            non_member_fetch=NonMemberFetch.ACCEPT,
+            doc="a server asks to join while a voter is removed, and asks again",
+        ),
+        "add-after-election": observed(
+            start=Start.ELECTED,
+            max_add_requests=2,
+            doc="an administrator asks for a server to be added, and may ask the wrong one",
+        ),
+        "add-during-removal": observed(
+            min_cluster_size=1,
+            max_epoch=1,
+            max_add_requests=2,
+            max_remove_reconfigs=1,
+            max_remove_requests=1,
+            leaders_remove_themselves=False,
+            non_member_fetch=NonMemberFetch.ACCEPT,
+            doc="an administrator asks for a server to be added while a voter is removed, and asks again",
+        ),
+        "join-liveness": observed(max_join_requests=1, **AS_OFTEN_AS_IT_TAKES, doc="whoever asks to join gets in"),
+        "join-liveness-after-election": observed(
+            start=Start.ELECTED, max_join_requests=1, **AS_OFTEN_AS_IT_TAKES, doc="the same, where another leader was just elected"
+        ),
+        "add-liveness": observed(
+            max_add_requests=1, **AS_OFTEN_AS_IT_TAKES, doc="whoever is asked for by an administrator gets in"
+        ),
     }
 
     # -- joining --------------------------------------------------------------------------------------------------------
@@ -136,14 +234,22 @@ class KRaftJoin(KRaft):
 
         It asks again when it was refused, and when it was not and is no voter yet all the same: its command may have been cut off.
         """
-        require(self.join_request_ctr < self.max_join_requests)
+        self.join_request_ctr = self._counted(self.join_request_ctr, self.max_join_requests)
         me = self.server[s]
         require(me.role is Role.OBSERVER and me.state is ServerState.FOLLOWER and me.leader == peer)
         require(self.join_asked[s] is None)
-        require(len(me.log) > 0 and me.hwm == len(me.log))
+        require(self._has_caught_up(me))
         self.network.send(JoinRequest(), s, peer)
         self.join_asked[s] = peer
-        self.join_request_ctr += 1
+
+    def _counted(self, requests: int, limit: int) -> int:
+        """The number of requests after one more, which must be allowed. Without a limit it stays 0."""
+        require(requests < limit)
+        return requests if self.requests_without_limit else requests + 1
+
+    def _has_caught_up(self, me: Server) -> bool:
+        """Whether a server has something, and all that it has is committed, as far as it knows."""
+        return not self.catch_up_first or 0 < len(me.log) == me.hwm
 
     @action(s=servers, add_server=servers)
     def accept_add_voter_request(self, s: ModelValue, add_server: ModelValue) -> None:
@@ -160,7 +266,7 @@ class KRaftJoin(KRaft):
         require(s != add_server)
         request = self.network.receive(JoinRequest, to=s, source=add_server)
         me = self.server[s]
-        refusal = self._why_not(me, Refusal.ALREADY_MEMBER if add_server in me.config.members else None)
+        refusal = self._why_not_added(me, add_server)
         require(refusal is not None)
         self.network.reply(request, JoinResponse(refusal, me.current_epoch, me.leader))
 
@@ -187,19 +293,57 @@ class KRaftJoin(KRaft):
         super().observer_fetch_timeout(s)
         self.join_asked[s] = None
 
+    # -- joining at the request of an administrator ---------------------------------------------------------------------
+
+    @action(s=servers, add_server=servers, by=ADMIN)
+    def send_add_request(self, s: ModelValue, add_server: ModelValue) -> None:
+        """The administrator sees that an observer has caught up, and asks whom it takes for the leader to make it a voter."""
+        self.add_request_ctr = self._counted(self.add_request_ctr, self.max_add_requests)
+        joinee = self.server[add_server]
+        require(joinee.role is Role.OBSERVER and self._has_caught_up(joinee))
+        self._ask(s)
+        self.network.send(AddRequest(add_server), ADMIN, s)
+
+    @action(s=servers, add_server=servers)
+    def accept_add_request(self, s: ModelValue, add_server: ModelValue) -> None:
+        """A leader that the administrator asks to makes a server a voter, and says so at once."""
+        request = self.network.receive(AddRequest, to=s, source=ADMIN, where=lambda asked: asked.server == add_server)
+        super().accept_add_voter_request(s, add_server)
+        self.network.reply(request, AddResponse(None, self.server[s].leader))
+
+    @action(s=servers)
+    def reject_add_request(self, s: ModelValue) -> None:
+        """A server that the administrator asks to make another a voter, and can not, says why."""
+        request = self.network.receive(AddRequest, to=s, source=ADMIN)
+        me = self.server[s]
+        require(me.state is not ServerState.DEAD_NO_STATE)
+        refusal = self._why_not_added(me, request.message.server)
+        require(refusal is not None)
+        self.network.reply(request, AddResponse(refusal, me.leader))
+
+    @action(s=servers, by=ADMIN)
+    def handle_add_response(self, s: ModelValue) -> None:
+        """The administrator learns whether a server is to be a voter, and perhaps whom to ask next."""
+        response = self.network.receive(AddResponse, to=ADMIN, source=s).message
+        self.administrator.asked = None
+        self.administrator.leader = response.leader
+
     # -- leaving --------------------------------------------------------------------------------------------------------
 
     @action(s=servers, remove_server=servers, by=ADMIN)
     def send_remove_request(self, s: ModelValue, remove_server: ModelValue) -> None:
         """The administrator asks whom it takes for the leader, or else any voter, to remove a voter."""
-        require(self.remove_request_ctr < self.max_remove_requests)
+        self.remove_request_ctr = self._counted(self.remove_request_ctr, self.max_remove_requests)
+        require(self.server[remove_server].identity is not None)
+        self._ask(s)
+        self.network.send(RemoveRequest(remove_server), ADMIN, s)
+
+    def _ask(self, s: ModelValue) -> None:
+        """The administrator waits for one answer at a time, of whom it takes for the leader, or else of any voter."""
         admin = self.administrator
         require(admin.asked is None)
         require(admin.leader == s if admin.leader is not None else self.server[s].role is Role.VOTER)
-        require(self.server[remove_server].identity is not None)
-        self.network.send(RemoveRequest(remove_server), ADMIN, s)
         admin.asked = s
-        self.remove_request_ctr += 1
 
     @action(s=servers, remove_server=servers)
     def accept_remove_voter_request(self, s: ModelValue, remove_server: ModelValue) -> None:
@@ -214,8 +358,7 @@ class KRaftJoin(KRaft):
         request = self.network.receive(RemoveRequest, to=s, source=ADMIN)
         me = self.server[s]
         require(me.state is not ServerState.DEAD_NO_STATE)
-        is_member = request.message.server in me.config.members
-        refusal = self._why_not(me, None if is_member else Refusal.NOT_MEMBER)
+        refusal = self._why_not_removed(me, request.message.server)
         require(refusal is not None)
         self.network.reply(request, RemoveResponse(refusal, me.leader))
 
@@ -231,8 +374,18 @@ class KRaftJoin(KRaft):
         """Who was asked is lost, and will never answer."""
         admin = self.administrator
         require(admin.asked == s and self.server[s].state is ServerState.DEAD_NO_STATE)
-        require(not self.network.in_flight(RemoveResponse, s, ADMIN))
+        require(not self.network.in_flight(AddResponse, s, ADMIN) and not self.network.in_flight(RemoveResponse, s, ADMIN))
         admin.asked = admin.leader = None
+
+    # -- why not --------------------------------------------------------------------------------------------------------
+
+    def _why_not_added(self, me: Server, add_server: ModelValue) -> Refusal | None:
+        """Why a server does not make another a voter, if it does not."""
+        return self._why_not(me, Refusal.ALREADY_MEMBER if add_server in me.config.members else None)
+
+    def _why_not_removed(self, me: Server, remove_server: ModelValue) -> Refusal | None:
+        """Why a server does not remove a voter, if it does not."""
+        return self._why_not(me, None if remove_server in me.config.members else Refusal.NOT_MEMBER)
 
     def _why_not(self, me: Server, of_members: Refusal | None) -> Refusal | None:
         """Why a server does not change the voters, if it does not; ``of_members``: what speaks against it in the configuration."""
@@ -245,3 +398,127 @@ class KRaftJoin(KRaft):
         if self.commit_before_reconfig and not me.has_committed_in_its_epoch:
             return Refusal.LEADER_NOT_READY
         return None
+
+    # -- what must hold -------------------------------------------------------------------------------------------------
+
+    @step_invariant(s=servers)
+    def requests_are_answered(self, after: KRaftJoin, s: ModelValue) -> bool:
+        """Whoever takes a request to change the voters answers at once what its state demands: it is done, or why not."""
+        joins = [(peer, True, JoinResponse, peer) for peer, _ in self._taken(after, JoinRequest, s, servers(self))]
+        adds = [(asked.server, True, AddResponse, ADMIN) for _, asked in self._taken(after, AddRequest, s, (ADMIN,))]
+        removes = [(asked.server, False, RemoveResponse, ADMIN) for _, asked in self._taken(after, RemoveRequest, s, (ADMIN,))]
+        return all(
+            any(self._is_true(after, s, answer, changed, adds) for answer in self._answers(after, kind, s, dest))
+            for changed, adds, kind, dest in (*joins, *adds, *removes)
+        )
+
+    def _taken(self, after: KRaftJoin, kind: type[M], s: ModelValue, sources: Iterable[ModelValue]) -> list[tuple[ModelValue, M]]:
+        """The requests that a server received in this step, with who sent them; none that was lost with its connection."""
+        return [
+            (source, request)
+            for source in sources
+            for request in self.network.in_flight(kind, source, s)
+            if request not in after.network.in_flight(kind, source, s) and after.network.connected(source, s)
+        ]
+
+    def _answers(self, after: KRaftJoin, kind: type[Answer], s: ModelValue, dest: ModelValue) -> Sequence[Answer]:
+        """The answer that was given in this step. If it was in flight before, too, it can be any that was."""
+        was, now = self.network.in_flight(kind, s, dest), after.network.in_flight(kind, s, dest)
+        return [answer for answer in now if answer not in was] or now
+
+    def _is_true(self, after: KRaftJoin, s: ModelValue, answer: Answer, changed: ModelValue, adds: bool) -> bool:
+        """Whether an answer is true: the reason that it gives is one, or there is no reason and the change is made."""
+        me, now, refusal = self.server[s], after.server[s], answer.refusal
+        if answer.leader != me.leader or (isinstance(answer, JoinResponse) and answer.epoch != me.current_epoch):
+            return False
+        leads, is_member = me.state is ServerState.LEADER, changed in me.config.members
+        waits = self.one_reconfig_at_a_time and not me.config.committed
+        unready = self.commit_before_reconfig and not me.has_committed_in_its_epoch
+        if refusal is None:
+            members = me.config.members | {changed} if adds else me.config.members - {changed}
+            is_made = now.log[:-1] == me.log and now.config.members == members
+            return leads and is_member is not adds and not waits and not unready and is_made
+        reasons = {
+            Refusal.NOT_LEADER: not leads,
+            Refusal.ALREADY_MEMBER: leads and adds and is_member,
+            Refusal.NOT_MEMBER: leads and not adds and not is_member,
+            Refusal.RECONFIG_IN_PROGRESS: leads and waits,
+            Refusal.LEADER_NOT_READY: leads and unready,
+        }
+        return reasons[refusal] and now.log == me.log
+
+    @step_invariant(s=servers)
+    def voters_change_on_request(self, after: KRaftJoin, s: ModelValue) -> bool:
+        """A leader adds or removes a voter only where that was asked for, and adds none that has nothing of its log."""
+        me, now = self.server[s], after.server[s]
+        if me.state is not ServerState.LEADER or len(now.log) <= len(me.log) or now.config.members == me.config.members:
+            return True
+        joining = {peer for peer, _ in self._taken(after, JoinRequest, s, servers(self))}
+        joining |= {asked.server for _, asked in self._taken(after, AddRequest, s, (ADMIN,))}
+        leaving = {asked.server for _, asked in self._taken(after, RemoveRequest, s, (ADMIN,))}
+        added = now.config.members - me.config.members
+        return (
+            added <= joining
+            and me.config.members - now.config.members <= leaving
+            and all(self.server[one].log[:1] == me.log[:1] for one in added)
+        )
+
+    @step_invariant
+    def only_who_has_caught_up_joins(self, after: KRaftJoin) -> bool:
+        """A server for which somebody asks is an observer, has something, and all that it has is committed."""
+        asks = {s for s in servers(self) if self.join_asked[s] is None and after.join_asked[s] is not None}
+        asked = after.administrator.asked
+        if asked is not None and self.administrator.asked is None:
+            asks |= {request.server for request in after.network.in_flight(AddRequest, ADMIN, asked)}
+        return all(
+            self.server[s].role is Role.OBSERVER and 0 < len(self.server[s].log) == self.server[s].hwm for s in asks
+        )
+
+    # -- what must happen -----------------------------------------------------------------------------------------------
+
+    fairness = [
+        *KRaft.fairness,
+        weak(send_join_request, accept_add_voter_request, reject_join_request, handle_join_response),
+        weak(accept_add_request, reject_add_request, handle_add_response, send_add_request),
+        weak(accept_remove_voter_request, reject_remove_request, handle_remove_response),
+    ]
+
+    @leads_to(s=later_servers, when=liveness_is_tested)
+    def who_asks_is_answered(self, s: ModelValue) -> tuple[bool, bool]:
+        """A server that asks to become a voter does not wait for ever."""
+        waits = self.join_asked[s] is not None
+        return waits, not waits
+
+    @leads_to(when=liveness_is_tested)
+    def the_administrator_is_answered(self) -> tuple[bool, bool]:
+        """The administrator does not wait for ever."""
+        waits = self.administrator.asked is not None
+        return waits, not waits
+
+    @leads_to(s=later_servers, when=liveness_is_tested)
+    def who_asks_gets_in(self, s: ModelValue) -> tuple[bool, bool]:
+        """A server that asks to become a voter is one at last."""
+        return self.join_asked[s] is not None, self.server[s].role is Role.VOTER
+
+    # -- what can be reached --------------------------------------------------------------------------------------------
+
+    @sometimes(refusal=join_answers, when=only_by_name)
+    def join_is_answered(self, refusal: Refusal | None) -> bool:
+        """Every answer to a request to join is given."""
+        return any(
+            answer.refusal is refusal
+            for s in servers(self)
+            for peer in servers(self)
+            if s != peer
+            for answer in self.network.in_flight(JoinResponse, s, peer)
+        )
+
+    @sometimes(refusal=join_answers, when=only_by_name)
+    def add_is_answered(self, refusal: Refusal | None) -> bool:
+        """Every answer to a request of the administrator to add a voter is given."""
+        return any(a.refusal is refusal for s in servers(self) for a in self.network.in_flight(AddResponse, s, ADMIN))
+
+    @sometimes(refusal=remove_answers, when=only_by_name)
+    def remove_is_answered(self, refusal: Refusal | None) -> bool:
+        """Every answer to a request of the administrator to remove a voter is given."""
+        return any(a.refusal is refusal for s in servers(self) for a in self.network.in_flight(RemoveResponse, s, ADMIN))

@@ -11,11 +11,13 @@ Variables, actions and enabling conditions are those of ``kraft_kip_853.tla`` an
 3.2 and of KIP-853 as proposed), and so are the names and the number of states. Offsets start at 1. A message that answers
 nothing (to a begin-quorum request), that only saves time (end-quorum) or that carries a snapshot is left out.
 
-Four things are as published, and worth knowing:
+Six things are as published, and worth knowing:
 
 - With one voter nobody is ever elected.
 - A leader that is an observer and voted for itself does not restart.
 - A fetch by a voter that the leader does not count among the voters is neither answered nor refused: ``non_member_fetch``.
+- A server that is no voter accepts that a leader begins its epoch: ``only_voters_begin_epochs``.
+- A leader that removed itself counts a write as committed if a single voter is left, and then never leaves.
 - A server that loses its disk is cut off for good, which counts as disconnected pairs. With fewer allowed than it has peers,
   as in the published configuration, no server ever does.
 """
@@ -48,6 +50,7 @@ from fencepost import (
     one_of,
     per_key,
     require,
+    sometimes,
     state,
     step_invariant,
     subsets,
@@ -95,10 +98,17 @@ class NonMemberFetch(enum.Enum):
 
 
 class Start(enum.Enum):
-    """What has happened at the beginning: nothing, or what it takes for two leaders to go by different configurations."""
+    """What has happened at the beginning.
+
+    ``ESTABLISHED``: nothing, the first server leads. ``CONTESTED``: what it takes for two leaders to go by different
+    configurations. ``OBSERVED``: one server more follows the first leader, as an observer that has caught up. ``ELECTED``: so it
+    does, while the other voters have elected the second server, and have not heard of that yet.
+    """
 
     ESTABLISHED = "established"
     CONTESTED = "contested"
+    OBSERVED = "observed"
+    ELECTED = "elected"
 
 
 @cache
@@ -128,6 +138,11 @@ def cuts_of(pairs: tuple[Pair, ...], most: int) -> list[frozenset[Pair]]:
     return [cut for size in range(most + 1) for cut in subsets(pairs, size)]
 
 
+def pairs_that_change(protocol: KRaft) -> list[Pair]:
+    """Every pair that may be disconnected or connected by itself: none where all change at once."""
+    return pairs(protocol) if protocol.pair_by_pair else []
+
+
 def pairs_may_be_disconnected(protocol: KRaft) -> bool:
     """Whether any connection is ever cut."""
     return protocol.max_disconnected_pairs > 0
@@ -149,9 +164,14 @@ def liveness_is_tested(protocol: KRaft) -> bool:
     return protocol.test_liveness
 
 
+def only_by_name(protocol: KRaft) -> bool:
+    """Never: what can be reached is looked for only when it is asked for by name."""
+    return False
+
+
 def reconfigurations(protocol: KRaft) -> range:
-    """The ids of configurations to look at: as published, the first one is among them and the last possible is not."""
-    return range(1, protocol.max_add_reconfigs + protocol.max_remove_reconfigs + 1)
+    """The ids that configurations can have: the first one, and one for each change. As published, the last is left out."""
+    return range(1, protocol.max_add_reconfigs + protocol.max_remove_reconfigs + 2)
 
 
 def voters(count: int, *, expect: str = "holds", doc: str = "", **constants: Any) -> Configuration:
@@ -161,17 +181,54 @@ def voters(count: int, *, expect: str = "holds", doc: str = "", **constants: Any
     return configuration(expect, doc, **{**dict.fromkeys(sizes, count), **dict.fromkeys(never, 0), **constants})
 
 
+def _like(other: Configuration, *, expect: str = "holds", doc: str, **constants: Any) -> Configuration:
+    """A configuration that differs from another one in ``constants``."""
+    return configuration(expect, doc, **{**other.constants, **constants})
+
+
+ADDITION = voters(
+    1,
+    max_cluster_size=2,
+    max_spawned_servers=2,
+    max_add_reconfigs=1,
+    max_epoch=1,
+    max_values_per_epoch=0,
+    doc="a second voter is added to one that leads for a while",
+)
+REMOVED_FOLLOWER = voters(
+    2,
+    min_cluster_size=1,
+    max_remove_reconfigs=1,
+    max_values_per_epoch=0,
+    test_liveness=True,
+    remaining_majority=True,
+    leaders_remove_themselves=False,
+)
+DISK_LOSS = voters(
+    2,
+    max_cluster_size=3,
+    max_spawned_servers=3,
+    max_crashes=1,
+    max_disconnected_pairs=2,
+    max_add_reconfigs=1,
+    max_values_per_epoch=0,
+    timeouts_need_reasons=True,
+)
+
+
 class KRaft(Protocol):
     """Raft by fetching, with voters that are added and removed: servers, clients, a network, an administrator."""
 
     name: ClassVar[str] = "kraft-kip-853"
 
-    hosts: tuple[ModelValue, ...] = model_values("h", 4, "the hosts that servers are started on")
-    values: tuple[ModelValue, ...] = model_values("v", 1, "what clients write, each at most once")
+    hosts: tuple[ModelValue, ...] = model_values("h", 4, "the hosts that servers are started on", symmetric=True)
+    values: tuple[ModelValue, ...] = model_values("v", 1, "what clients write, each at most once", symmetric=True)
     init_cluster_size: int = constant(3, "voters at the beginning")
     min_cluster_size: int = constant(3, "no voter is removed if there are no more than this")
     max_cluster_size: int = constant(4, "no voter is added if there are this many")
     max_epoch: int = constant(2, "no election is held beyond this epoch, unless liveness is tested")
+    limit_epochs: bool = constant(False, "whether that is so also where liveness is tested")
+    timeouts_need_reasons: bool = constant(False, "whether timeouts need a reason also where liveness is not tested")
     max_restarts: int = constant(1, "restarts with state")
     max_crashes: int = constant(1, "crashes that lose all state")
     max_values_per_epoch: int = constant(1, "values in a log of any one epoch")
@@ -180,6 +237,7 @@ class KRaft(Protocol):
     max_spawned_servers: int = constant(4, "servers ever started")
     max_connectivity_changes: int = constant(0, "changes of who is disconnected from whom")
     max_disconnected_pairs: int = constant(0, "pairs that may be disconnected at a time, those of lost servers included")
+    pair_by_pair: bool = constant(False, "whether a change of connectivity is of one pair, and not of any of them at once")
     test_liveness: bool = constant(False, "whether timeouts need a reason, and epochs have no limit")
     commit_before_reconfig: bool = constant(
         True, "whether a leader commits an entry of its epoch before it changes the voters: the fix of a known bug"
@@ -193,7 +251,17 @@ class KRaft(Protocol):
         NonMemberFetch.IGNORE, "what becomes of a fetch by a voter that the leader does not count among the voters"
     )
 
-    start: Start = constant(Start.ESTABLISHED, "whether the first leader is still the only one")
+    only_voters_begin_epochs: bool = constant(
+        False, "whether a server waits until it is a voter before it accepts that a leader begins an epoch"
+    )
+    remaining_majority: bool = constant(
+        False, "where liveness is tested, whether a removal takes a majority of the voters that remain, not of those before it"
+    )
+
+    leaders_resign: bool = constant(True, "whether a leader resigns when too few voters fetch from it")
+    leaders_remove_themselves: bool = constant(True, "whether an administrator may have a leader remove itself")
+
+    start: Start = constant(Start.ESTABLISHED, "what has happened at the beginning")
 
     server: PerKey[ModelValue, Server] = per_key(servers, Server)
     network: Network = network(ROUTES, remember=True, can_be_cut=pairs_may_be_disconnected)
@@ -222,10 +290,12 @@ class KRaft(Protocol):
             max_crashes=2,
             max_add_reconfigs=0,
             max_remove_reconfigs=0,
-            max_connectivity_changes=1,
+            max_connectivity_changes=6,
             max_disconnected_pairs=6,
+            pair_by_pair=True,
             test_liveness=True,
-            doc="the published configuration for liveness, which is infinite: to be simulated",
+            doc="the published configuration for liveness, but for its one change of up to six pairs, which are six here, of one pair: "
+            "it is infinite, and to be simulated",
         ),
         "small": voters(2, doc="two voters, two epochs"),
         "restart": voters(2, max_restarts=1, doc="two voters, two epochs, one restart"),
@@ -249,10 +319,45 @@ class KRaft(Protocol):
             max_add_reconfigs=1,
             max_remove_reconfigs=1,
             max_epoch=3,
+            max_values_per_epoch=0,
+            timeouts_need_reasons=True,
+            observers_keep_votes=True,
+            leaders_resign=False,
             commit_before_reconfig=False,
             start=Start.CONTESTED,
             expect="no_log_divergence",
-            doc="the bug of the Raft thesis, from where two leaders disagree about who votes: to be simulated",
+            doc="the bug of the Raft thesis, from where two leaders disagree about who votes",
+        ),
+        "addition": ADDITION,
+        "addition-awaited": _like(
+            ADDITION,
+            only_voters_begin_epochs=True, doc="the same, and nobody hears of a new epoch who does not know yet that it votes"
+        ),
+        "removed-follower": _like(
+            REMOVED_FOLLOWER,
+            non_member_fetch=NonMemberFetch.ACCEPT, doc="one of two voters is removed, and the leader answers it until it knows"
+        ),
+        "removed-follower-ignored": _like(
+            REMOVED_FOLLOWER,
+            expect="reconfiguration_not_stuck", doc="the same, but the leader does not answer it, as published"
+        ),
+        "removed-follower-rejected": _like(
+            REMOVED_FOLLOWER,
+            non_member_fetch=NonMemberFetch.REJECT,
+            limit_epochs=True,
+            expect="reconfiguration_not_stuck",
+            doc="the same, but the leader refuses it, so that it stands for election",
+        ),
+        "disk-loss": _like(
+            DISK_LOSS,
+            max_epoch=1,
+            max_remove_reconfigs=1,
+            leaders_remove_themselves=False,
+            doc="one of two voters loses its disk, a server with a new identity is added, and the lost one removed",
+        ),
+        "disk-loss-elections": _like(
+            DISK_LOSS,
+            doc="one of two voters loses its disk, and a server with a new identity is added, before an election or after it"
         ),
     }
 
@@ -279,6 +384,14 @@ class KRaft(Protocol):
         enough = self.max_spawned_servers >= 5 and self.max_add_reconfigs >= 1 and self.max_epoch >= 3
         return self.start is not Start.CONTESTED or (self.init_cluster_size == 4 and enough)
 
+    @assumption
+    def an_observed_start_needs_a_server(self) -> bool:
+        """There is a server more than the first ones, and a second one to be elected."""
+        if self.start not in (Start.OBSERVED, Start.ELECTED):
+            return True
+        enough = self.start is Start.OBSERVED or (self.init_cluster_size >= 2 and self.max_epoch >= 2)
+        return enough and self.init_cluster_size < self.max_spawned_servers
+
     # -- the beginning --------------------------------------------------------------------------------------------------
 
     @initial
@@ -287,6 +400,10 @@ class KRaft(Protocol):
         self._establish()
         if self.start is Start.CONTESTED:
             self._contest()
+        elif self.start in (Start.OBSERVED, Start.ELECTED):
+            self._observe()
+        if self.start is Start.ELECTED:
+            self._elect()
 
     def _establish(self) -> None:
         first = servers_up_to(self.init_cluster_size)
@@ -329,6 +446,35 @@ class KRaft(Protocol):
         s3.become_follower(servers_up_to(3)[2], second, epoch=2)
         s2.track_anew(s2.config.members)
         s2.flwr_end_offset[servers_up_to(3)[2]] = 1
+
+    def _observe(self) -> None:
+        """A server was started after the first ones. It has fetched all there is, and it follows the first leader."""
+        first, s = servers_up_to(1)[0], servers(self)[self.init_cluster_size]
+        leader, me = self.server[first], self.server[s]
+        self.disk_id_gen = 1
+        me.identity = Identity(self.hosts[0], disk_id=1)
+        me.role = Role.OBSERVER
+        me.state = ServerState.FOLLOWER
+        me.current_epoch = leader.current_epoch
+        me.leader = first
+        me.log = leader.log
+        me.hwm = leader.hwm
+        me.config = leader.config
+        me.track(me.config.members)
+
+    def _elect(self) -> None:
+        """All voters have voted for the second server, which has begun its epoch, and told them so."""
+        first = servers_up_to(self.init_cluster_size)
+        second, me = first[1], self.server[first[1]]
+        me.become_candidate(second)
+        me.become_leader(second)
+        me.log = (*me.log, Entry(Command.LEADER_CHANGE, me.current_epoch))
+        me.track_anew(me.config.members)
+        for other in first:
+            if other != second:
+                self.server[other].become_unattached(me.current_epoch)
+                self.server[other].become_voted(me.current_epoch, second)
+                self.network.send(BeginQuorumEpochRequest(me.current_epoch), second, other)
 
     # -- restarts and crashes -------------------------------------------------------------------------------------------
 
@@ -402,11 +548,17 @@ class KRaft(Protocol):
         me = self.server[s]
         require(me.role is Role.VOTER and me.state is not ServerState.LEADER)
         require(s in me.config.members)
-        require(self._election_times_out(s) if self.test_liveness else me.current_epoch < self.max_epoch)
+        require(not self._needs_reasons or self._election_times_out(s))
+        require((self.test_liveness and not self.limit_epochs) or me.current_epoch < self.max_epoch)
         me.become_candidate(s)
         me.fetch_state.reset()
         request = RequestVoteRequest(me.current_epoch, last_epoch(me.log), len(me.log))
         self.network.send_all([(request, peer) for peer in me.config.members - {s}], s)
+
+    @property
+    def _needs_reasons(self) -> bool:
+        """Whether nothing times out without a reason."""
+        return self.test_liveness or self.timeouts_need_reasons
 
     def _election_times_out(self, s: ModelValue) -> bool:
         """Whether there is a reason for an election: nobody leads, the leader does not answer, or nobody can be elected."""
@@ -487,8 +639,8 @@ class KRaft(Protocol):
 
     @action(s=servers, peer=servers)
     def resend_begin_quorum_epoch_request(self, s: ModelValue, peer: ModelValue) -> None:
-        """A leader tells a voter once more that it leads, since that was never heard. Only where liveness is tested."""
-        require(self.test_liveness and s != peer)
+        """A leader tells a voter once more that it leads, since that was never heard. Only where timeouts need reasons."""
+        require(self._needs_reasons and s != peer)
         me, other = self.server[s], self.server[peer]
         require(me.state is ServerState.LEADER and peer in me.config.members)
         require(self.network.connected(s, peer))
@@ -502,6 +654,7 @@ class KRaft(Protocol):
     def accept_begin_quorum_request(self, s: ModelValue, peer: ModelValue) -> None:
         """A server learns who leads. It may be an observer that is a voter in a configuration which it does not have yet."""
         me = self.server[s]
+        require(me.role is Role.VOTER or not self.only_voters_begin_epochs)
         announcement = self._receive(
             BeginQuorumEpochRequest, s, peer, where=lambda told: told.epoch >= me.current_epoch
         ).message
@@ -513,8 +666,8 @@ class KRaft(Protocol):
     def check_quorum_resign(self, s: ModelValue) -> None:
         """A leader resigns since too few voters fetch from it; where liveness is not tested, it may do so at any time."""
         me = self.server[s]
-        require(me.state is ServerState.LEADER)
-        if self.test_liveness:
+        require(self.leaders_resign and me.state is ServerState.LEADER)
+        if self._needs_reasons:
             members = me.config.members
             require(sum(self._can_fetch_from(peer, s) for peer in members - {s}) < len(members) // 2)
         if me.role is Role.VOTER:
@@ -620,7 +773,7 @@ class KRaft(Protocol):
         """An observer gives its leader up, and looks for another."""
         me = self.server[s]
         require(me.role is Role.OBSERVER)
-        require(not self.test_liveness or self._fetch_times_out(s))
+        require(not self._needs_reasons or self._fetch_times_out(s))
         self._lose_leader(me)
         me.fetch_state.reset()
 
@@ -706,11 +859,15 @@ class KRaft(Protocol):
             me.track(me.config.members)
             if any(_removes(entry, s) for entry in committed):
                 leader = None
-                me.role = Role.OBSERVER
-                self._lose_leader(me)
-                me.track(frozenset())
-                me.hwm = 0
+                self._leave(me)
         self.network.reply(fetch, self._entry_for(me, fetch.message, leader, hwm))
+
+    def _leave(self, me: Server) -> None:
+        """A leader whose own removal is committed leads no more."""
+        me.role = Role.OBSERVER
+        self._lose_leader(me)
+        me.track(frozenset())
+        me.hwm = 0
 
     @action(s=servers, peer=servers)
     def accept_fetch_request_from_observer(self, s: ModelValue, peer: ModelValue) -> None:
@@ -789,10 +946,12 @@ class KRaft(Protocol):
         self._require_ready_to_reconfigure(me)
         members = me.config.members
         require(remove_server in members and len(members) > self.min_cluster_size)
+        require(remove_server != s or self.leaders_remove_themselves)
         if self.test_liveness:
             # Without a majority that is connected and alive the leader would be stuck.
             left = [peer for peer in members - {remove_server} if self.server[peer].role is Role.VOTER]
-            require(2 * sum(self.network.connected(s, peer) for peer in left) > len(members))
+            needed = len(members) - 1 if self.remaining_majority else len(members)
+            require(2 * sum(self.network.connected(s, peer) for peer in left) > needed)
         me.append_configuration(Command.REMOVE_VOTER, members - {remove_server}, remove_server)
         if s == remove_server:
             me.role = Role.OBSERVER
@@ -809,15 +968,29 @@ class KRaft(Protocol):
     @action(by="the network")
     def change_network_connectivity(self) -> None:
         """Other pairs of servers are disconnected than before; those of a lost server always are."""
-        require(self.connectivity_ctr < self.max_connectivity_changes)
+        require(self.connectivity_ctr < self.max_connectivity_changes and not self.pair_by_pair)
         now_cut = self._disconnected()
-        lost = {s for s in servers(self) if self.server[s].state is ServerState.DEAD_NO_STATE}
-        of_lost = {pair for pair in pairs(self) if lost & set(pair)}
+        of_lost = {pair for pair in pairs(self) if self._is_lost(pair)}
         too_many = len(now_cut) > self.max_disconnected_pairs
         most = len(now_cut) - 1 if too_many else self.max_disconnected_pairs
         cuts = cuts_of(tuple(pairs(self)), most)
         self._disconnect(one_of([cut for cut in cuts if of_lost <= cut and cut != now_cut]))
         self.connectivity_ctr += 1
+
+    @action(pair=pairs_that_change, by="the network")
+    def change_connection(self, pair: Pair) -> None:
+        """One pair of servers is disconnected, or connected again. It reads what these two have in flight, and no more."""
+        require(self.connectivity_ctr < self.max_connectivity_changes)
+        if self.network.connected(*pair):
+            require(len(self._disconnected()) < self.max_disconnected_pairs)
+            self.network.cut(*pair)
+        else:
+            require(not self._is_lost(pair))
+            self.network.heal(*pair)
+        self.connectivity_ctr += 1
+
+    def _is_lost(self, pair: Pair) -> bool:
+        return any(self.server[s].state is ServerState.DEAD_NO_STATE for s in pair)
 
     def _disconnected(self) -> frozenset[Pair]:
         return frozenset(pair for pair in pairs(self) if not self.network.connected(*pair))
@@ -910,10 +1083,29 @@ class KRaft(Protocol):
         )
 
     @invariant(s=servers)
+    def removed_leaders_step_down(self, s: ModelValue) -> bool:
+        """A leader that is no voter leads only as long as its removal is not committed, for all it knows."""
+        me = self.server[s]
+        return not (me.state is ServerState.LEADER and me.config.committed and s not in me.config.members)
+
+    @invariant(s=servers)
     def valid_votes_recv(self, s: ModelValue) -> bool:
         """Only a candidate has votes."""
         me = self.server[s]
         return not me.votes_recv or me.state is ServerState.CANDIDATE
+
+    @sometimes(s=later_servers, when=only_by_name)
+    def lost_voters_are_replaced(self, s: ModelValue) -> bool:
+        """A server whose disk is new is a voter, of a configuration that is committed, on the host of one that lost its disk."""
+        me = self.server[s]
+        if me.identity is None or me.role is not Role.VOTER or not me.config.committed:
+            return False
+        lost = [other for other in servers(self) if self.server[other].state is ServerState.DEAD_NO_STATE]
+        return any(self._host(other) == me.identity.host for other in lost)
+
+    def _host(self, s: ModelValue) -> ModelValue | None:
+        identity = self.server[s].identity
+        return None if identity is None else identity.host
 
     # -- what must happen -----------------------------------------------------------------------------------------------
 
