@@ -1,0 +1,1 @@
+"""How fast Spark reads the store, and how closely it follows a writer."""

@@ -1,0 +1,44 @@
+"""``python -m bench.spark_store.writer``: a log is written at a steady rate, by a process of its own.
+
+It prints a line once it has begun, and one at its end: how many entries were confirmed, and in how many seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+
+import fencepost
+
+STEP = 0.01
+"""Seconds from one group of entries to the next."""
+
+
+async def write(uri: str, name: str, rate: float, seconds: float, size: int) -> None:
+    """Append so many entries a second of ``size`` bytes; those that are late are not left out."""
+    filler = os.urandom(max(0, size - 8))
+    async with fencepost.connect(uri) as store:
+        log = store.log(name)
+        async with log.writer(in_flight=200_000) as writer:
+            print(json.dumps({"ledger": writer.ledger}), flush=True)
+            under_way: set[asyncio.Task[object]] = set()
+            sent, began = 0, time.monotonic()
+            while (now := time.monotonic() - began) < seconds:
+                count = int(rate * now) - sent
+                data = [number.to_bytes(8, "big") + filler for number in range(sent, sent + count)]
+                sent += count
+                task = asyncio.ensure_future(writer.append_many(data))
+                under_way.add(task)
+                task.add_done_callback(under_way.discard)
+                await asyncio.sleep(max(0.0, began + now + STEP - time.monotonic()))
+            await asyncio.gather(*under_way)
+            took = time.monotonic() - began
+            used = time.process_time()
+    print(json.dumps({"entries": sent, "seconds": took, "cpu": used}), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(write(sys.argv[1], sys.argv[2], *map(float, sys.argv[3:5]), int(sys.argv[5])))
