@@ -1,6 +1,6 @@
 """``python -m bench.spark_store.writer``: a log is written at a steady rate, by a process of its own.
 
-It prints a line once it has begun, and one at its end: how many entries were confirmed, and in how many seconds.
+It prints a line once it has begun, and one at its end: how many entries were confirmed, in how many seconds, and when how many were.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ async def write(uri: str, name: str, rate: float, seconds: float, size: int) -> 
             print(json.dumps({"ledger": writer.ledger}), flush=True)
             under_way: set[asyncio.Task[object]] = set()
             sent, began = 0, time.monotonic()
+            confirmed: list[tuple[float, int]] = []
             while (now := time.monotonic() - began) < seconds:
                 count = int(rate * now) - sent
                 data = [number.to_bytes(8, "big") + filler for number in range(sent, sent + count)]
@@ -33,11 +34,11 @@ async def write(uri: str, name: str, rate: float, seconds: float, size: int) -> 
                 task = asyncio.ensure_future(writer.append_many(data))
                 under_way.add(task)
                 task.add_done_callback(under_way.discard)
+                task.add_done_callback(lambda _, sent=sent: confirmed.append((time.time(), sent)))  # type: ignore[misc]
                 await asyncio.sleep(max(0.0, began + now + STEP - time.monotonic()))
             await asyncio.gather(*under_way)
             took = time.monotonic() - began
-            used = time.process_time()
-    print(json.dumps({"entries": sent, "seconds": took, "cpu": used}), flush=True)
+    print(json.dumps({"entries": sent, "seconds": took, "confirmed": confirmed}), flush=True)
 
 
 if __name__ == "__main__":

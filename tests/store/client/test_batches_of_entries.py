@@ -18,6 +18,9 @@ from fencepost.store.client.loops import LOOPS
 from fencepost.store.client.reading import Reading, Readings
 from fencepost.store.client.sync import Loop, SyncLedgerReader, SyncLedgerWriter
 from fencepost.store.messages import ReadEntry
+from fencepost.store.roles import reader as reader_module
+from fencepost.store.roles.interface import ReadOn
+from fencepost.store.roles.reader import Reader
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.quorums import write_set
 from fencepost.store.rules.reading import place_to_ask
@@ -87,6 +90,51 @@ def test_entries_that_a_bookie_lacks_has_damaged_or_can_not_read_come_from_anoth
             assert await contents(reader) == DATA
             assert [length async for batch in reader.read_batches() for length in batch.lengths] == LENGTHS
             assert await asyncio.gather(*map(reader.read_entry, range(1000))) == DATA
+
+    run(test)
+
+
+@pytest.mark.parametrize("ensemble", [3, 5])
+@pytest.mark.parametrize("trouble", ["lacks", "silent", "down"])
+def test_what_one_bookie_does_not_send_is_asked_of_another_all_together(
+    ensemble: int, trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await written(cluster, store, ensemble=ensemble, write_quorum=3)
+        one = cluster.bookies["b1"]
+        if trouble == "lacks":  # as a bookie does that has not received yet what the two others have confirmed
+            for entry_id in range(300, 1000):
+                one.entries.pop((ledger, entry_id), None)
+        one.swallow = lambda request: trouble != "lacks" and type(request) is ReadEntry
+        async with store.open_ledger(ledger) as reader:
+            reading = asyncio.ensure_future(contents(reader))
+            if trouble == "down":
+                await asyncio.sleep(0.01)
+                await cluster.kill("b1", registered=True)
+            assert await reading == DATA
+
+    one_by_one: list[int] = []
+    take = Reader._read_on
+    monkeypatch.setattr(Reader, "_read_on", lambda role, event, *others: (one_by_one.append(event.entry_id), take(role, event, *others)))
+    monkeypatch.setitem(reader_module._EVENTS, ReadOn, Reader._read_on)
+    run(test, bookies=ensemble)
+    # A busy machine is late for bookies that are well, and what two of them are late with is the role's.
+    assert len(one_by_one) < (100 if trouble == "lacks" else 1000) or LOOPS.module is None
+
+
+def test_a_bookie_that_has_said_that_it_lacks_entries_is_not_waited_for() -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await written(cluster, store, DATA[:50])
+        first, *others = (await store.ledger_metadata(ledger)).fragments[0].ensemble  # the first of them is asked first
+        for entry_id in range(50):
+            del cluster.bookies[first].entries[ledger, entry_id]
+        for other in others:
+            cluster.bookies[other].swallow = lambda request: type(request) is ReadEntry
+        async with store.open_ledger(ledger) as reader:
+            with pytest.raises(errors.ReadError, match="too few bookies"):
+                await contents(reader)
 
     run(test)
 

@@ -20,7 +20,15 @@ from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import fragment_of
 from fencepost.store.rules.metadata import LedgerMetadata
 from fencepost.store.rules.quorums import write_set
-from fencepost.store.rules.reading import least_asked, may_wait, order_to_ask, place_to_ask
+from fencepost.store.rules.reading import (
+    ReadOutcome,
+    least_asked,
+    may_wait,
+    next_to_ask,
+    order_to_ask,
+    outcome_of_read,
+    place_to_ask,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -276,6 +284,21 @@ class Readings:
         for bookie, of_bookie in asked.items():
             self._send(reading, bookie, of_bookie)
 
+    def ask_another(self, reading: Reading, bookie: str, entry_ids: Sequence[int]) -> None:
+        """Ask other bookies for entries of one fragment that a bookie did not give; every one of them is on more bookies than this."""
+        metadata, suspects = self.role.view.known(), self.role.suspects
+        ensemble, quorum = tuple(fragment_of(metadata.fragments, entry_ids[0]).ensemble), metadata.write_quorum
+        asked: dict[str, list[int]] = {}
+        for entry_id in entry_ids:
+            # Those that are on all bookies are asked of one: they follow one another.
+            order = order_to_ask(write_set(entry_id, ensemble, quorum), entry_ids[0] if quorum == len(ensemble) else entry_id, suspects)
+            another = next_to_ask((bookie,), (bookie,), order, False)
+            assert another is not None, "no write set of a single bookie"
+            asked.setdefault(another, []).append(entry_id)
+        self.begin(reading)  # anew: a bookie that is asked only now has as much time as any
+        for another, of_bookie in asked.items():
+            self._send(reading, another, of_bookie)
+
 
 class Reading:
     """Entries that were asked for together. It is told what comes of each of the requests."""
@@ -370,9 +393,12 @@ class Reading:
         late = [(bookie, entry_ids) for bookie, entry_ids in self.asked if bookie in bookies]
         self.asked = [(bookie, entry_ids) for bookie, entry_ids in self.asked if bookie not in bookies]
         for bookie, entry_ids in late:
-            for entry_id in entry_ids:
-                if self.is_missing(entry_id) and entry_id not in self.elsewhere:
-                    self._read_on(entry_id, bookie, None, is_waiting=True)
+            self._late(bookie, entry_ids)
+
+    def _late(self, bookie: str, entry_ids: Sequence[int]) -> None:
+        for entry_id in entry_ids:
+            if self.is_missing(entry_id) and entry_id not in self.elsewhere:
+                self._read_on(entry_id, bookie, None, is_waiting=True)
 
     def _read_on(self, entry_id: int, bookie: str, response: ReadEntryResponse | None, is_waiting: bool = False) -> None:
         calls = self.readings.calls
@@ -402,6 +428,9 @@ class Reading:
 class Stretch(Reading):
     """Entries that follow one another, which become a batch.
 
+    What a bookie lacks or does not send is asked of another bookie, all of it together: of a ledger that is written, one bookie is often
+    thousands of entries behind those that have confirmed them. The role reads what that one does not send either, and what is damaged.
+
     ``batch`` gives the entries up to the first that can not be had, if there are any, and the error if there is one.
     """
 
@@ -418,6 +447,10 @@ class Stretch(Reading):
         self.end = 0
         self.table: NDArray[np.int64] = self.np.full((self.missing, self.loops.ENTRY_COLUMNS), -1, self.np.int64)
         self.error: BaseException | None = None
+        self.lacking: dict[str, list[int]] = {}
+        """Entries that bookies have said in this turn of the loop that they lack."""
+        self.asked_again: dict[int, str | None] = {}
+        """Entries that another bookie was asked for, and the one that has answered for them before, of which the role was not told; None: it may yet."""
 
     def is_missing(self, entry_id: int) -> bool:
         """See :class:`Reading`."""
@@ -454,6 +487,54 @@ class Stretch(Reading):
         self.table[entry.entry_id - self.first] = self.end, stop, entry.lac, entry.length
         self.end = stop
         self._fewer(1)
+
+    # -- what a bookie does not send -----------------------------------------------------------------------------------
+
+    def read_answered(self, bookie: str, entry_id: int, response: Any) -> None:
+        """See :class:`Reading`."""
+        code = response.code if isinstance(response, ReadEntryResponse) else None
+        if outcome_of_read(code, False) is ReadOutcome.NEGATIVE and self._may_ask_again(entry_id):
+            if not self.lacking:
+                self.readings.loop.call_soon(self._ask_for_lacking)
+            self.lacking.setdefault(bookie, []).append(entry_id)
+            self.asked_again[entry_id] = bookie
+        else:
+            super().read_answered(bookie, entry_id, response)
+
+    def entries_unanswered(self, bookie: str, entry_ids: Sequence[int]) -> None:
+        """See :class:`Reading`."""
+        again = [entry_id for entry_id in entry_ids if self._may_ask_again(entry_id)]
+        super().entries_unanswered(bookie, [*set(entry_ids).difference(again)])
+        self._ask_another(bookie, again, bookie)
+
+    def _late(self, bookie: str, entry_ids: Sequence[int]) -> None:
+        waited_for = [entry_id for entry_id in entry_ids if self.asked_again.get(entry_id) != bookie]
+        again = [entry_id for entry_id in waited_for if self._may_ask_again(entry_id)]
+        super()._late(bookie, [*set(waited_for).difference(again)])
+        self._ask_another(bookie, again, None)
+
+    def _may_ask_again(self, entry_id: int) -> bool:
+        """Whether an entry may be asked of another bookie without the role."""
+        if entry_id in self.asked_again or entry_id in self.elsewhere or self.readings.calls.actor.is_closed:
+            return False
+        return self.is_missing(entry_id) and self.readings.role.view.known().write_quorum > 1
+
+    def _ask_for_lacking(self) -> None:
+        lacking, self.lacking = self.lacking, {}
+        role, actor = self.readings.role, self.readings.calls.actor
+        for bookie, entry_ids in lacking.items():
+            if role.traces:
+                told = {"bookie": bookie, "entries": runs_of(entry_ids)}
+                actor.tell_trace(Trace("reader_receives_no_entry", role.ledger, told))
+            missing = [entry_id for entry_id in entry_ids if self.is_missing(entry_id) and not actor.is_closed]
+            self._ask_another(bookie, missing, bookie)
+
+    def _ask_another(self, bookie: str, entry_ids: Sequence[int], answered: str | None) -> None:
+        if entry_ids:
+            self.asked_again.update(dict.fromkeys(entry_ids, answered))
+            self.readings.ask_another(self, bookie, entry_ids)
+
+    # -- the batch -----------------------------------------------------------------------------------------------------
 
     def failed(self, entry_id: int, error: BaseException) -> None:
         """See :class:`Reading`. The entries before it are still wanted."""

@@ -326,6 +326,8 @@ class Reader:
         if self.traces and outcome in (ReadOutcome.FOUND, ReadOutcome.NEGATIVE):
             self._trace_told(bookie, read.entry_id, outcome is ReadOutcome.FOUND, effects)
         if outcome is not ReadOutcome.FOUND:
+            if bookie in read.negative or bookie in read.failed:
+                return  # it was asked by the batch and here, and its first word counts
             (read.negative if outcome is ReadOutcome.NEGATIVE else read.failed).append(bookie)
             read.is_damaged |= response is not None and response.body is not None
         verdict = ordinary_read(outcome is ReadOutcome.FOUND, read.negative, read.failed, read.write_set)
