@@ -12,14 +12,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.spark_store import follow
+from bench.spark_store import compare, costs, follow
 from bench.store.__main__ import compile_loops, machine
+from interop import jars
+from interop.clients import Refused
 from interop.processes import DidNotStart, clean_up_when_ended
 
-PARTS: dict[str, Callable[[argparse.Namespace, Path], Any]] = {"follow": follow.run}
+PARTS: dict[str, Callable[[argparse.Namespace, Path], Any]] = {"follow": follow.run, "costs": costs.run, "compare": compare.run}
 
 EPILOG = """parts, all by default:
   follow   a streaming query follows a log that is written at a steady rate: its lag, and where the time of a batch goes
+  costs    microseconds of CPU of an entry that is read, by part
+  compare  ledgers of BookKeeper and ours: the contents by checksum, and how fast they are read (needs a JDK 17 and Maven)
 """
 
 
@@ -47,6 +51,10 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     followed.add_argument("--warm-up", type=float, default=20, metavar="SECONDS", help="before that (by default %(default)s)")
     followed.add_argument("--trigger", default="0 seconds", help="how often a batch begins (by default at once)")
     followed.add_argument("--checkpoint", type=Path, metavar="DIR", help="where the query keeps its checkpoint, by default where the store is")
+    compared = parser.add_argument_group("costs and compare")
+    compared.add_argument("--entries", type=int, default=1_000_000, metavar="N", help="of each ledger (by default %(default)s)")
+    compared.add_argument("--rounds", type=int, default=3, help="of which the median is told (by default %(default)s)")
+    compared.add_argument("--heap", type=int, default=512, metavar="MIB", help="of each virtual machine of BookKeeper's (by default %(default)s)")
     given = parser.parse_args(words)
     for part in given.part:
         if part not in PARTS:
@@ -61,6 +69,12 @@ def main() -> int:
     given = arguments()
     clean_up_when_ended()
     compile_loops()
+    if "compare" in given.part:
+        try:
+            jars.fetch()
+        except jars.Unavailable as missing:
+            print(f"bench.spark_store: {missing}", file=sys.stderr)
+            return 2
     folder = Path(tempfile.mkdtemp(prefix="fencepost-bench-"))
     found: dict[str, Any] = {"machine": machine()}
     about = found["machine"]
@@ -69,7 +83,7 @@ def main() -> int:
         for part in given.part:
             print(f"\n{part}\n", flush=True)
             found[part] = PARTS[part](given, folder / part)
-    except DidNotStart as failure:
+    except (AssertionError, DidNotStart, Refused) as failure:
         print(f"bench.spark_store: {failure}", file=sys.stderr)
         return 1
     finally:

@@ -18,6 +18,7 @@ from store.client.test_ledgers import run
 
 from fencepost import OptionError
 from fencepost.log.entries import framed
+from fencepost.spark.ledgers import reading
 from fencepost.spark.ledgers.columns import Rows, columns
 from fencepost.spark.ledgers.filters import ANY, Wanted
 from fencepost.spark.ledgers.offsets import Offsets
@@ -135,6 +136,26 @@ def test_what_is_gone_is_told_or_left_out() -> None:
         kept = [(one, entry, DATA[entry]) for entry in (*range(100), *range(200, 300)) if entry not in gone]
         assert await read(store, part, ledger=one, failOnDataLoss=False) == [*kept, (three, 5, DATA[5]), (three, 6, DATA[6])]
 
+    run(test)
+
+
+def test_bookies_that_are_asked_for_too_much_are_asked_again_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(cluster: Cluster) -> None:
+        store = await cluster.connect()
+        ledger = await written(store)
+        ahead: list[int] = []
+        opened, attempts = store.open_ledger, 3
+        for bookie in cluster.bookies.values():
+            bookie.refuses_reads = lambda: len(ahead) < attempts
+        monkeypatch.setattr(store, "open_ledger", lambda *which, **how: (ahead.append(how["prefetch"]), opened(*which, **how))[1])
+        everything = [(ledger, entry, data) for entry, data in enumerate(DATA)]
+        assert await read(store, [Range(ledger, 0, 0, 299)], ledger=ledger) == everything
+        assert ahead == [9000, 4500, 2250], "fewer than BookKeeper's bookies bear of one reader, and then half as many each time"
+        attempts = 10**9
+        with pytest.raises(errors.ReadError, match="too few bookies"):
+            await read(store, [Range(ledger, 0, 0, 299)], ledger=ledger)
+
+    monkeypatch.setattr(reading, "WAITS", (0.01, 0.02, 0.02))
     run(test)
 
 

@@ -16,7 +16,14 @@ from fencepost.store import errors
 from fencepost.store.client.driver import Driver
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.client.store import Store
-from fencepost.store.messages import AddEntry, AddEntryResponse, StartTls, StartTlsResponse
+from fencepost.store.messages import (
+    AddEntry,
+    AddEntryResponse,
+    ReadEntry,
+    ReadEntryResponse,
+    StartTls,
+    StartTlsResponse,
+)
 from fencepost.store.metadata.address import parse
 from fencepost.store.metadata.client import Bookies, LedgerInService, Session
 from fencepost.store.metadata.registration import BookieServiceInfo, Endpoint
@@ -34,7 +41,8 @@ QUICK = ClientSettings(
 
 
 class StandInBookie:
-    """A bookie. ``swallow`` says which requests it never answers; ``codes`` what it answers to adds instead of taking them."""
+    """A bookie. ``swallow`` says which requests it never answers; ``codes`` what it answers to adds instead of taking them;
+    ``refuses_reads``: whether a read is one too many."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -43,6 +51,7 @@ class StandInBookie:
         self.entries: dict[tuple[int, int], bytes] = {}
         self.swallow: Callable[[Any], bool] = lambda request: False
         self.code_for_adds: Code | None = None
+        self.refuses_reads: Callable[[], bool] = lambda: False
         self.asked: list[Any] = []
         self.tls: Any = None
         self.server: asyncio.Server | None = None
@@ -93,6 +102,10 @@ class StandInBookie:
                     if type(request) is AddEntry and self.code_for_adds is not None:
                         refusal = AddEntryResponse(request.ledger, request.entry_id, self.code_for_adds)
                         writer.write(encode_response(txn, refusal))
+                        continue
+                    if type(request) is ReadEntry and self.refuses_reads():
+                        refused = ReadEntryResponse(request.ledger, request.entry_id, Code.TOO_MANY_REQUESTS)
+                        writer.write(encode_response(txn, refused))
                         continue
                     self._carry_out(self.role.receive(i.Asked(number, txn, request), 0))
         self.connections.pop(number, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -13,12 +14,16 @@ from fencepost.store.client.reading import EntryBatch
 from fencepost.store.client.settings import ClientSettings
 from fencepost.store.client.store import Store
 from fencepost.store.client.sync import SyncStore
-from fencepost.store.errors import DigestMismatchError, NoSuchEntryError, NoSuchLedgerError, StoreError
+from fencepost.store.errors import DigestMismatchError, NoSuchEntryError, NoSuchLedgerError, ReadError, StoreError
 from fencepost.store.rows import ready
 from fencepost.store.rules.metadata import LedgerMetadata, end_of
 
-PREFETCH, PREFETCH_BYTES = 30_000, 32 * 1024 * 1024
-"""Entries, and bytes, that are asked for ahead."""
+PREFETCH, PREFETCH_BYTES = 9_000, 32 * 1024 * 1024
+"""Entries, and bytes, that are asked for ahead. A bookie of BookKeeper refuses reads while 10,000 wait for the thread that a ledger has there
+(``maxPendingReadRequestsPerThread``)."""
+
+WAITS = (0.1, 0.2, 0.4, 0.8, 1.6)
+"""Seconds that are waited when bookies do not answer or are asked for too much at once, each time by half as many; then the task fails."""
 
 MANY = 50_000
 """Entries of a part, for which the compiled loops are waited for."""
@@ -71,26 +76,33 @@ async def batches(
     """See :func:`read`."""
     for each in part:
         try:
-            opening = store.open_ledger(
-                each.ledger,
-                password=options.password,
-                prefetch=PREFETCH,
-                prefetch_bytes=PREFETCH_BYTES,
-                confirmed=each.last,
-            )
-            async with opening as reader:
-                first, last = each.first, each.last
-                while first <= last:
-                    try:
-                        async for batch in reader.read_batches(first, last):
-                            yield each.ledger, reader.metadata, batch
-                            first += len(batch)
-                    except (NoSuchEntryError, DigestMismatchError):
-                        if options.fail_on_data_loss:
-                            raise
-                        end = end_of(reader.metadata)
-                        last = last if end is None else min(last, end)
-                        first += 1  # all before it were read
+            async for metadata, batch in _entries(store, options, each):
+                yield each.ledger, metadata, batch
         except LOST as error:
             if options.fail_on_data_loss:
                 raise lost(error) from None
+
+
+async def _entries(store: Store, options: ReadOptions, wanted: Range) -> AsyncIterator[tuple[LedgerMetadata, EntryBatch]]:
+    """The entries of a range in batches. Those of other tasks may be more than bookies bear: they are asked again, for less."""
+    first, last, prefetch, waits = wanted.first, wanted.last, PREFETCH, [*WAITS]
+    while first <= last:
+        opening = store.open_ledger(
+            wanted.ledger, password=options.password, prefetch=prefetch, prefetch_bytes=PREFETCH_BYTES, confirmed=last
+        )
+        async with opening as reader:
+            try:
+                async for batch in reader.read_batches(first, last):
+                    yield reader.metadata, batch
+                    first += len(batch)
+            except (NoSuchEntryError, DigestMismatchError):
+                if options.fail_on_data_loss:
+                    raise
+                end = end_of(reader.metadata)
+                last = last if end is None else min(last, end)
+                first += 1  # all before it were read
+            except ReadError:
+                if not waits:
+                    raise
+                await asyncio.sleep(waits.pop(0))
+                prefetch = max(1, prefetch // 2)
