@@ -12,18 +12,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.spark_store import compare, costs, follow
+from bench.spark_store import compare, costs, follow, kills
 from bench.store.__main__ import compile_loops, machine
 from interop import jars
 from interop.clients import Refused
 from interop.processes import DidNotStart, clean_up_when_ended
 
-PARTS: dict[str, Callable[[argparse.Namespace, Path], Any]] = {"follow": follow.run, "costs": costs.run, "compare": compare.run}
+PARTS: dict[str, Callable[[argparse.Namespace, Path], Any]] = {"follow": follow.run, "costs": costs.run, "compare": compare.run, "kills": kills.run}
 
 EPILOG = """parts, all by default:
   follow   a streaming query follows a log that is written at a steady rate: its lag, and where the time of a batch goes
   costs    microseconds of CPU of an entry that is read, by part
   compare  ledgers of BookKeeper and ours: the contents by checksum, and how fast they are read (needs a JDK 17 and Maven)
+  kills    readers and drivers of queries are killed: whether a row is lost or doubled
 """
 
 
@@ -55,6 +56,9 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     compared.add_argument("--entries", type=int, default=1_000_000, metavar="N", help="of each ledger (by default %(default)s)")
     compared.add_argument("--rounds", type=int, default=3, help="of which the median is told (by default %(default)s)")
     compared.add_argument("--heap", type=int, default=512, metavar="MIB", help="of each virtual machine of BookKeeper's (by default %(default)s)")
+    killed = parser.add_argument_group("kills")
+    killed.add_argument("--kills", type=int, default=10, metavar="N", help="of readers and drivers, by turns (by default %(default)s)")
+    killed.add_argument("--seed", type=int, default=1, help="of the moments at which they are killed")
     given = parser.parse_args(words)
     for part in given.part:
         if part not in PARTS:

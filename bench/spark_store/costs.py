@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,14 @@ from bench.store.figures import table
 from bench.store.sides import OURS, Side
 from bench.store.usage import cpu
 
+READS: Mapping[str, tuple[str | None, dict[str, str]]] = {
+    "all columns": (None, {}),
+    "all columns, in partitions of a quarter of the size": (None, {"maxBytesPerPartition": str(16 << 20)}),
+    '.schema("value binary")': ("value binary", {}),
+    '.schema("entry bigint")': ("entry bigint", {}),
+}
+"""What is read of a ledger: a schema of its own, and options."""
+
 
 def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Measure, print and give what was measured."""
@@ -29,15 +38,20 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     try:
         side.start()
         ledger, count = large(side, given.size, given.entries)
-        rounds = []
+        rounds, rates = [], {name: [0.0] * 0 for name in READS}
         with session(given.conf) as spark:
             for number in range(given.rounds + 1):
-                used, before, began = Usage(spark), cpu(side.bookies), time.monotonic()
-                frame(spark.read, side, ledger).load().write.format("noop").mode("overwrite").save()
-                took, bookies = time.monotonic() - began, cpu(side.bookies).since(before)
-                java, python = used.since()
-                if number:  # the first query starts Python
-                    rounds.append([each * 1e6 / count for each in (took, bookies.user, bookies.system, java, python)])
+                for name, (schema, options) in READS.items():
+                    reader = frame(spark.read, side, ledger, **options)
+                    rows = (reader if schema is None else reader.schema(schema)).load()
+                    used, before, began = Usage(spark), cpu(side.bookies), time.monotonic()
+                    rows.write.format("noop").mode("overwrite").save()
+                    took, bookies = time.monotonic() - began, cpu(side.bookies).since(before)
+                    java, python = used.since()
+                    if number:  # the first query starts Python
+                        rates[name].append(count / took)
+                    if number and name == next(iter(READS)):
+                        rounds.append([each * 1e6 / count for each in (took, bookies.user, bookies.system, java, python)])
         words = [side.cluster.uri, str(ledger), str(given.rounds)]
         done = subprocess.run([sys.executable, "-m", "bench.spark_store.reader", *words], capture_output=True, text=True, check=True)
     finally:
@@ -52,9 +66,10 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         ("Spark's Java", f"{java:.3f}"),
         ("all", f"{user + system + python + java:.3f}"),
     ]
+    print(table(("what is read", "entries a second"), [(name, f"{statistics.median(of):,.0f}") for name, of in rates.items()]), end="\n\n")
     print(f"a query of {count:,} entries of {given.size} bytes, {1e6 / took:,.0f} entries a second\n")
     print(table(("us of CPU an entry", "us"), lines), end="\n\n")
     lines = [(part, f"{parts.get(part, 0.0):.3f}") for part in (*PARTS, SENT, REST)]
     print(f"what Spark's Python does, without Spark: {twin['entries'] / twin['seconds']:,.0f} entries a second\n")
     print(table(("us of CPU an entry", "us"), [*lines, ("all", f"{sum(parts.values()):.3f}")]))
-    return {"query": rounds, "parts": parts, "entries": count}
+    return {"rates": rates, "query": rounds, "parts": parts, "entries": count}

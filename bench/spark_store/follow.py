@@ -87,7 +87,7 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
             command = [sys.executable, "-m", "bench.spark_store.writer", *words]
             following = query(spark, side.cluster.uri, given.checkpoint or folder, given.trigger, **given.option)
             try:
-                with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writing:
+                with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writing:
                     assert writing.stdout is not None
                     writing.stdout.readline()
                     time.sleep(given.warm_up)

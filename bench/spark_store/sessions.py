@@ -21,12 +21,12 @@ SETTINGS = {
 
 
 @contextmanager
-def session(conf: Mapping[str, str], cores: int = 2) -> Iterator[Any]:
-    """A session on so many cores of this machine, with these settings besides."""
+def session(conf: Mapping[str, str], master: str = "local[2]") -> Iterator[Any]:
+    """A session there, with these settings besides."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(f"local[{cores}]").appName("bench.spark_store")
+    builder = SparkSession.builder.master(master).appName("bench.spark_store")
     for name, value in {**SETTINGS, **conf}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

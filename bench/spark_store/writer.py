@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import sys
+import threading
 import time
 
 import fencepost
@@ -18,7 +19,9 @@ STEP = 0.01
 
 
 async def write(uri: str, name: str, rate: float, seconds: float, size: int) -> None:
-    """Append so many entries a second of ``size`` bytes; those that are late are not left out."""
+    """Append so many entries a second of ``size`` bytes until the time is over or standard input ends; those that are late are not left out."""
+    is_over = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), is_over.set()), daemon=True).start()
     filler = os.urandom(max(0, size - 8))
     async with fencepost.connect(uri) as store:
         log = store.log(name)
@@ -27,7 +30,7 @@ async def write(uri: str, name: str, rate: float, seconds: float, size: int) -> 
             under_way: set[asyncio.Task[object]] = set()
             sent, began = 0, time.monotonic()
             confirmed: list[tuple[float, int]] = []
-            while (now := time.monotonic() - began) < seconds:
+            while (now := time.monotonic() - began) < seconds and not is_over.is_set():
                 count = int(rate * now) - sent
                 data = [number.to_bytes(8, "big") + filler for number in range(sent, sent + count)]
                 sent += count

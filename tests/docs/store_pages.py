@@ -24,7 +24,7 @@ LANGUAGE = "shellsession"
 SHOWN = [2181, *range(3181, 3191)]
 """The ports of the metadata service and of bookies, as pages have them."""
 
-EXAMPLES_OF_STORE = ("hello_ledger.py", "pipelined.py", "take_over.py", "hello_log.py", "consume_log.py")
+EXAMPLES_OF_STORE = ("hello_ledger.py", "pipelined.py", "take_over.py", "hello_log.py", "consume_log.py", "write_lines.py", "word_count.py")
 
 VARIES = [
     # A machine that is busy enough makes a part miss its time for a moment.
@@ -87,7 +87,7 @@ def _told_with(text: str, these: list[int], those: list[int]) -> str:
 
 
 def _run(line: str, folder: str, exported: dict[str, str]) -> str:
-    environment = {**os.environ, **exported, **ENVIRONMENT, "PYTHONPATH": str(ROOT / "src")}
+    environment = {**os.environ, **exported, **ENVIRONMENT, "PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable}
     python = shlex.quote(sys.executable)
     line = re.sub(r"(^|\| )fencepost\b", rf"\1{python} -m fencepost", line)
     line = re.sub(r"^python\b", python, line)
