@@ -13,7 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+import fencepost
 from fencepost import tracing
+from fencepost.spark.ledgers import planning, reading
+from fencepost.spark.ledgers.columns import Rows
+from fencepost.spark.ledgers.filters import ANY
+from fencepost.spark.ledgers.options import parse
 from interop.clients import Client, Ledger, Refused, decoded, encoded
 from interop.clusters import JAVA, Bookie, Cluster, java_uri, recorder
 from interop.processes import stop_all
@@ -292,6 +299,28 @@ def wrong_password(setting: Setting) -> None:
         )
     written(ledger, entries(1), at=10)
     ledger.close()
+
+
+@_among(EVERY, "partitions of Spark")
+def partitions(setting: Setting) -> None:
+    """What the driver of Spark plans for a ledger, and its tasks read of it, without Spark: every entry once, as columns of Arrow."""
+    bodies = [*entries(300), b"", *entries(3, 65_536), *entries(200)]
+    ledger = setting.writer.create(ensemble=3, write_quorum=2, ack_quorum=2)
+    written(ledger, bodies)
+    ledger.close()
+    options = parse({"metadata": setting.cluster.uri, "ledger": str(ledger.id), "maxBytesPerPartition": "100000"})
+    rows = Rows(pa.schema([("entry", pa.int64()), ("length", pa.int64()), ("value", pa.binary())]), None, None)
+    found: list[dict[str, Any]] = []
+    with fencepost.connect(setting.cluster.uri) as store:
+        parts = store.run(lambda store: planning.batch(store, options, ANY, ANY))
+        for part in parts:
+            for number, metadata, batch in store.iterate(lambda store, part=part: reading.batches(store, options, part)):
+                found += rows.of(number, metadata, batch).to_pylist()
+    equal(len(parts) > 1, True, "whether there are several partitions")
+    found.sort(key=lambda row: int(row["entry"]))
+    equal([row["entry"] for row in found], list(range(len(bodies))), "entries")
+    equal([row["value"] for row in found], bodies, "values")
+    equal([row["length"] for row in found], list(itertools.accumulate(map(len, bodies))), "lengths")
 
 
 @_among(EVERY, "delete")

@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import fencepost
+from bench.spark_store.sessions import below
 from bench.store.sides import OURS, Side
 
-RATE = 5_000
+RATE = 2_000
 """Entries a second that are written."""
 
 PATIENCE = 120.0
@@ -57,12 +58,13 @@ class Driver:
         said = self.log.read_text(errors="replace").splitlines()[-30:]
         raise AssertionError("\n".join([*said, f"the queries say nothing more; exit status {self.process.poll()}"]))
 
-    def kill(self, machine: int) -> None:
-        """End it and the virtual machine as a power cut does."""
-        for pid in (machine, self.process.pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait()
+    def kill(self) -> None:
+        """End it and its virtual machine as a power cut does. Nothing happens if it has ended."""
+        if self.process.poll() is None:
+            for pid in (self.process.pid, *below(self.process.pid)[:1]):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self.process.wait()
         self.errors.close()
 
 
@@ -70,7 +72,7 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Kill, count, print and give what was counted. Raises :class:`AssertionError` if a row is lost or doubled."""
     side, chance = Side(OURS, folder / "store"), random.Random(given.seed)
     killed = {"readers": 0, "drivers": 0}
-    writing = None
+    writing = driver = None
     try:
         side.start(clients=0)
         with fencepost.connect(side.cluster.uri) as store:
@@ -91,12 +93,12 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
                     os.kill(chance.choice(said["readers"]), signal.SIGKILL)
                 killed["readers"] += 1
             else:
-                driver.kill(said["machine"])
+                driver.kill()
                 driver = Driver(words, folder / "queries.log")
                 killed["drivers"] += 1
             print(f"{number + 1}: batches {said['batches']}; killed: {killed['drivers']} drivers, {killed['readers']} readers", flush=True)
-        last = driver.next()
-        driver.kill(last["machine"])
+        driver.next()
+        driver.kill()
         writing.stdin.close()
         count = json.loads(writing.stdout.readline())["entries"]
         command = [sys.executable, "-m", "bench.spark_store.queries", "finish", *words]
@@ -104,6 +106,8 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     finally:
         if writing is not None:
             writing.kill()
+        if driver is not None:
+            driver.kill()
         side.end()
     found = json.loads(done.stdout.splitlines()[-1])
     expected = [count, count, count * (count - 1) // 2]

@@ -1,6 +1,6 @@
 """``python -m bench.spark_store.queries follow|finish URI LOG DIR``: two queries of one log, into files and by ``foreachBatch``.
 
-``follow`` prints a line with each batch, with the numbers of Spark's virtual machine and of the Python that reads; ``finish`` reads what there is, and
+``follow`` prints a line with each batch, with the numbers of the Python processes that read; ``finish`` reads what there is, and
 prints what the two sinks have then: rows, different places in the log, and the sum of the numbers that entries begin with.
 """
 
@@ -23,7 +23,7 @@ def begun(spark: Any, uri: str, log: str, folder: Path, **trigger: Any) -> list[
         batch.write.mode("overwrite").parquet(str(folder / "by-batch" / f"batch={number}"))
 
     def rows(name: str) -> Any:
-        reader = spark.readStream.format("fencepost").options(metadata=uri, log=log, maxEntriesPerTrigger=20_000)
+        reader = spark.readStream.format("fencepost").options(metadata=uri, log=log, maxEntriesPerTrigger=50_000)
         chosen = reader.schema("ledger bigint, entry bigint, value binary").load()
         return chosen.writeStream.option("checkpointLocation", str(folder / f"checkpoint-{name}")).trigger(**trigger)
 
@@ -46,7 +46,7 @@ def main() -> None:
                 if now != seen:
                     seen = now
                     readers = [pid for pid in below(machine) if b"pyspark.worker" in _command(pid)]
-                    print(json.dumps({"batches": now, "machine": machine, "readers": readers}), flush=True)
+                    print(json.dumps({"batches": now, "readers": readers}), flush=True)
             raise next(error for error in (query.exception() for query in queries) if error)
         for query in begun(spark, uri, log, folder, availableNow=True):
             query.awaitTermination()
