@@ -15,7 +15,14 @@ from fencepost.store.roles.reader import Reader
 from fencepost.store.rules.codes import Code
 from fencepost.store.rules.ensembles import fragment_of
 from fencepost.store.rules.quorums import is_in_write_set, write_set
-from fencepost.store.rules.reading import lac_of_reader, order_to_ask, place_to_ask
+from fencepost.store.rules.reading import (
+    ReadOutcome,
+    lac_of_reader,
+    next_to_ask,
+    order_to_ask,
+    outcome_of_read,
+    place_to_ask,
+)
 
 if TYPE_CHECKING:
     from fencepost.store.sim.client import ClientProcess
@@ -73,7 +80,8 @@ class Batches:
 
 
 class Reading:
-    """Entries that a reader asks for together, each of one bookie: what does not come of that goes on one by one, through the role.
+    """Entries that a reader asks for together, each of one bookie, and of another one if that lacks it or does not answer: what does not come of that goes on
+    one by one, through the role.
 
     ``taken`` is told of each entry, with its data or the error, as it comes.
     """
@@ -86,6 +94,8 @@ class Reading:
         self.taken = taken
         self.missing = [*entry_ids]
         self.tokens: dict[int, int] = {}
+        self.asked_again: dict[int, str | None] = {}
+        """Entries that another bookie was asked for, and the one that has answered for them before, of which the role was not told; None: it may yet."""
         asked = {entry_id: self._first_to_ask(entry_id, turn) for entry_id in entry_ids}
         for entry_id, bookie in asked.items():
             process.batches.read(self, bookie, entry_id)
@@ -116,7 +126,27 @@ class Reading:
             return
         elif response.code is Code.OK:
             response = ReadEntryResponse(role.ledger, entry_id, Code.OK, NO_ENTRY_YET, b"")
-        self._read_on(entry_id, bookie, response, False)
+        is_lacking = response is not None and outcome_of_read(response.code, False) is ReadOutcome.NEGATIVE
+        if not (response is None or is_lacking) or not self._ask_another(entry_id, bookie, bookie):
+            self._read_on(entry_id, bookie, response, False)
+        elif is_lacking and role.traces:
+            fields = {"bookie": bookie, "entries": ((entry_id, entry_id),)}
+            self.process.tell_trace(Trace("reader_receives_no_entry", role.ledger, fields))
+
+    def _ask_another(self, entry_id: int, bookie: str, answered: str | None) -> bool:
+        """Ask another bookie for an entry, if that is to be done; whether it is."""
+        role = self.role
+        if entry_id not in self.missing or entry_id in self.tokens or entry_id in self.asked_again or not self.process.alive:
+            return False
+        metadata = role.view.known()
+        ensemble = tuple(fragment_of(metadata.fragments, entry_id).ensemble)
+        another = next_to_ask([bookie], [bookie], order_to_ask(write_set(entry_id, ensemble, metadata.write_quorum), entry_id, role.suspects), False)
+        if another is None:
+            return False
+        self.asked_again[entry_id] = answered
+        self.process.batches.read(self, another, entry_id)
+        self.process.cluster.schedule.after(role.settings.speculation_delay, self._read_elsewhere, {entry_id: another})
+        return True
 
     def _take(self, entry_id: int, result: Result) -> None:
         if entry_id in self.missing:
@@ -124,10 +154,12 @@ class Reading:
             self.taken(entry_id, result)
 
     def _read_elsewhere(self, asked: dict[int, str]) -> None:
-        """Have the role ask others for what takes long."""
-        for entry_id in [*self.missing]:
-            if entry_id not in self.tokens:
-                self._read_on(entry_id, asked[entry_id], None, True)
+        """Ask others for what takes long, or have the role do so."""
+        for entry_id, bookie in asked.items():
+            if entry_id not in self.missing or entry_id in self.tokens or self.asked_again.get(entry_id) == bookie:
+                continue
+            if not self._ask_another(entry_id, bookie, None):
+                self._read_on(entry_id, bookie, None, True)
 
     def _read_on(self, entry_id: int, bookie: str, response: ReadEntryResponse | None, is_waiting: bool) -> None:
         if entry_id not in self.missing or not self.process.alive:
