@@ -105,9 +105,9 @@ def test_a_batch_has_every_column_of_every_entry(spark: Any, cluster: Any) -> No
         assert sorted((row.ledger, row.entry) for row in chosen.collect()) == expected
         plan = chosen._jdf.queryExecution().optimizedPlan().toString()
         assert ("entry#" in plan.partition("RelationV2")[0], "5000" in plan) == (True, setting == "false" or not pushed)
-        spark.conf.set(FILTERS, "true")
-        again = some.option("filterPushdown", False).load()
-        assert again.where("ledger = 99999").count() == 0 and sorted(row.entry for row in again.collect()) == [*range(10, 40)]
+    spark.conf.set(FILTERS, "true")
+    again = some.option("filterPushdown", False).load()
+    assert again.where("ledger = 99999").count() == 0 and sorted(row.entry for row in again.collect()) == [*range(10, 40)]
     spark.conf.unset(FILTERS)
 
 
@@ -138,7 +138,7 @@ def test_a_stream_that_is_stopped_and_started_again_has_every_row_once(spark: An
     writing = threading.Thread(target=write)
     writing.start()
     try:
-        for batches in (2, 1, 0):  # stopped between batches and in the midst of one
+        for batches in (1, 0):  # stopped between batches and in the midst of one
             query = begun(processingTime="0 seconds")
             until(lambda: query.lastProgress is not None and sum(each["numInputRows"] > 0 for each in query.recentProgress) >= batches)
             query.stop()
