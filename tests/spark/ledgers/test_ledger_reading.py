@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
+from collections.abc import Callable
 from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any
@@ -144,14 +145,18 @@ def test_bookies_that_are_asked_for_too_much_are_asked_again_for_less(monkeypatc
         store = await cluster.connect()
         ledger = await written(store)
         ahead: list[int] = []
-        opened, attempts = store.open_ledger, 3
+        opened = store.open_ledger
+        refuses: Callable[[int], bool] = lambda entry_id: len(ahead) < 3  # noqa: E731
         for bookie in cluster.bookies.values():
-            bookie.refuses_reads = lambda: len(ahead) < attempts
+            bookie.refuses_reads = lambda request: refuses(request.entry_id)
         monkeypatch.setattr(store, "open_ledger", lambda *which, **how: (ahead.append(how["prefetch"]), opened(*which, **how))[1])
         everything = [(ledger, entry, data) for entry, data in enumerate(DATA)]
         assert await read(store, [Range(ledger, 0, 0, 299)], ledger=ledger) == everything
         assert ahead == [9000, 4500, 2250], "fewer than BookKeeper's bookies bear of one reader, and then half as many each time"
-        attempts = 10**9
+        ahead.clear()
+        refuses = lambda entry_id: entry_id >= 30 * len(ahead)  # noqa: E731
+        assert await read(store, [Range(ledger, 0, 0, 299)], ledger=ledger) == everything, "as long as it goes on, it is tried on"
+        refuses = lambda entry_id: True  # noqa: E731
         with pytest.raises(errors.ReadError, match="too few bookies"):
             await read(store, [Range(ledger, 0, 0, 299)], ledger=ledger)
 

@@ -51,7 +51,7 @@ class StandInBookie:
         self.entries: dict[tuple[int, int], bytes] = {}
         self.swallow: Callable[[Any], bool] = lambda request: False
         self.code_for_adds: Code | None = None
-        self.refuses_reads: Callable[[], bool] = lambda: False
+        self.refuses_reads: Callable[[ReadEntry], bool] = lambda request: False
         self.asked: list[Any] = []
         self.tls: Any = None
         self.server: asyncio.Server | None = None
@@ -103,7 +103,7 @@ class StandInBookie:
                         refusal = AddEntryResponse(request.ledger, request.entry_id, self.code_for_adds)
                         writer.write(encode_response(txn, refusal))
                         continue
-                    if type(request) is ReadEntry and self.refuses_reads():
+                    if type(request) is ReadEntry and self.refuses_reads(request):
                         refused = ReadEntryResponse(request.ledger, request.entry_id, Code.TOO_MANY_REQUESTS)
                         writer.write(encode_response(txn, refused))
                         continue

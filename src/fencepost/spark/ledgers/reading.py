@@ -23,7 +23,8 @@ PREFETCH, PREFETCH_BYTES = 9_000, 32 * 1024 * 1024
 (``maxPendingReadRequestsPerThread``)."""
 
 WAITS = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""Seconds that are waited when bookies do not answer or are asked for too much at once, each time by half as many; then the task fails."""
+"""Seconds that are waited when bookies do not answer or are asked for too much at once, and half as much is asked for each time. A task fails that has
+come no further by then."""
 
 MANY = 50_000
 """Entries of a part, for which the compiled loops are waited for."""
@@ -85,7 +86,8 @@ async def batches(
 
 async def _entries(store: Store, options: ReadOptions, wanted: Range) -> AsyncIterator[tuple[LedgerMetadata, EntryBatch]]:
     """The entries of a range in batches. Those of other tasks may be more than bookies bear: they are asked again, for less."""
-    first, last, prefetch, waits = wanted.first, wanted.last, PREFETCH, [*WAITS]
+    first, last, prefetch = wanted.first, wanted.last, PREFETCH
+    failed_at, waits = first, [*WAITS]
     while first <= last:
         opening = store.open_ledger(
             wanted.ledger, password=options.password, prefetch=prefetch, prefetch_bytes=PREFETCH_BYTES, confirmed=last
@@ -102,6 +104,8 @@ async def _entries(store: Store, options: ReadOptions, wanted: Range) -> AsyncIt
                 last = last if end is None else min(last, end)
                 first += 1  # all before it were read
             except ReadError:
+                if first > failed_at:  # it goes on, if slowly
+                    failed_at, waits = first, [*WAITS]
                 if not waits:
                     raise
                 await asyncio.sleep(waits.pop(0))
