@@ -17,6 +17,12 @@ import fencepost
 STEP = 0.01
 """Seconds from one group of entries to the next."""
 
+TOGETHER = 500
+"""Entries that are appended together at most: they wait for room together, or others would come between them."""
+
+IN_FLIGHT = 20_000
+"""Entries that are not confirmed, at most: what is more waits in the writer, and not ahead of what tells bookies how much is confirmed."""
+
 
 async def write(uri: str, name: str, rate: float, seconds: float, size: int) -> None:
     """Append so many entries a second of ``size`` bytes until the time is over or standard input ends; those that are late are not left out."""
@@ -25,19 +31,21 @@ async def write(uri: str, name: str, rate: float, seconds: float, size: int) -> 
     filler = os.urandom(max(0, size - 8))
     async with fencepost.connect(uri) as store:
         log = store.log(name)
-        async with log.writer(in_flight=200_000) as writer:
+        async with log.writer(in_flight=IN_FLIGHT) as writer:
             print(json.dumps({"ledger": writer.ledger}), flush=True)
             under_way: set[asyncio.Task[object]] = set()
             sent, began = 0, time.monotonic()
             confirmed: list[tuple[float, int]] = []
             while (now := time.monotonic() - began) < seconds and not is_over.is_set():
                 count = int(rate * now) - sent
-                data = [number.to_bytes(8, "big") + filler for number in range(sent, sent + count)]
+                for first in range(sent, sent + count, TOGETHER):
+                    stop = min(sent + count, first + TOGETHER)
+                    data = [number.to_bytes(8, "big") + filler for number in range(first, stop)]
+                    task = asyncio.ensure_future(writer.append_many(data))
+                    under_way.add(task)
+                    task.add_done_callback(under_way.discard)
+                    task.add_done_callback(lambda _, stop=stop: confirmed.append((time.time(), stop)))  # type: ignore[misc]
                 sent += count
-                task = asyncio.ensure_future(writer.append_many(data))
-                under_way.add(task)
-                task.add_done_callback(under_way.discard)
-                task.add_done_callback(lambda _, sent=sent: confirmed.append((time.time(), sent)))  # type: ignore[misc]
                 await asyncio.sleep(max(0.0, began + now + STEP - time.monotonic()))
             await asyncio.gather(*under_way)
             took = time.monotonic() - began
