@@ -15,8 +15,8 @@ from fencepost.log.chain import chain_of
 from fencepost.log.errors import LogFullError, LogSealedError, NotLeaderError
 from fencepost.log.metadata import Pending
 from fencepost.log.position import EARLIEST
-from fencepost.store.errors import BadVersionError, IllegalOperationError, NoSuchLedgerError
 from fencepost.store.client.store import Store
+from fencepost.store.errors import BadVersionError, IllegalOperationError, NoSuchLedgerError
 
 
 async def part(batches: Batches, number: int, *data: bytes, ledger_bytes: int = 1 << 30) -> Part:
