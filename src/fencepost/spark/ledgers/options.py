@@ -21,6 +21,7 @@ NAMES = (
     "ledger",
     "ledgers",
     "log",
+    "cursor",
     "startingOffsets",
     "endingOffsets",
     "maxEntriesPerTrigger",
@@ -84,6 +85,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     starting: Offset = Offset(EARLIEST)
     ending: Offset | None = None
     log: str | None = None
+    cursor: str | None = None
     log_start: Position | End = End.EARLIEST
     log_end: Position | End = End.LATEST
     has_end: bool = False
@@ -162,6 +164,8 @@ def parse(given: Mapping[str, str]) -> ReadOptions:
     def option(name: str, read: Callable[[str, str], T], default: T) -> T:
         return read(name, texts[name]) if name in texts else default
 
+    if "cursor" in texts and "log" not in texts:
+        raise OptionError("option cursor is for logs: ledgers have none")
     what = _of_log(texts) if "log" in texts else _of_ledgers(texts)
     decoder = texts.get("decoder")
     if decoder is not None:
@@ -200,6 +204,9 @@ def _of_log(texts: Mapping[str, str]) -> dict[str, Any]:
     """What is to be read of a log."""
     found: dict[str, Any] = {"log": texts["log"]}
     _checked("log", texts["log"], "a log")
+    if "cursor" in texts:
+        _checked("cursor", texts["cursor"], "a cursor")
+        found["cursor"] = texts["cursor"]
     for option, name in (("startingOffsets", "log_start"), ("endingOffsets", "log_end")):
         if option in texts:
             try:

@@ -49,8 +49,8 @@ def lost(error: StoreError) -> StoreError:
     return type(error)(f"{error}. Set option failOnDataLoss to false to go on without what is gone")
 
 
-def read(options: ReadOptions, part: Sequence[Range]) -> Iterator[tuple[int, LedgerMetadata, EntryBatch]]:
-    """The entries of a part in batches, each with its ledger and that one's metadata. Raises :class:`StoreError`."""
+def read(options: ReadOptions, part: Sequence[Range]) -> Iterator[tuple[Range, LedgerMetadata, EntryBatch]]:
+    """The entries of a part in batches, each with the range that it is of and the metadata of the ledger. Raises :class:`StoreError`."""
     _get_loops_ready(sum(each.last - each.first + 1 for each in part))
     yield from store_at(options.metadata).iterate(lambda store: batches(store, options, part))
 
@@ -67,7 +67,7 @@ def _get_loops_ready(entries: int) -> None:
 
 async def batches(
     store: Store, options: ReadOptions, part: Sequence[Range]
-) -> AsyncIterator[tuple[int, LedgerMetadata, EntryBatch]]:
+) -> AsyncIterator[tuple[Range, LedgerMetadata, EntryBatch]]:
     """See :func:`read`."""
     for each in part:
         try:
@@ -83,7 +83,7 @@ async def batches(
                 while first <= last:
                     try:
                         async for batch in reader.read_batches(first, last):
-                            yield each.ledger, reader.metadata, batch
+                            yield each, reader.metadata, batch
                             first += len(batch)
                     except (NoSuchEntryError, DigestMismatchError):
                         if options.fail_on_data_loss:

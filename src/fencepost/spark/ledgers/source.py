@@ -125,8 +125,8 @@ def _read(options: ReadOptions, schema: Any, partition: InputPartition) -> Itera
     if partition.value is None:  # Spark's own word for no work at all
         return
     rows = Rows(to_arrow_schema(schema, timezone="UTC"), options.decoder, options.log)
-    for ledger, metadata, batch in read(options, partition.value):
-        yield rows.of(ledger, metadata, batch)
+    for each, metadata, batch in read(options, partition.value):
+        yield rows.of(each, metadata, batch)
 
 
 class LedgerReader(DataSourceReader):  # type: ignore[misc]
@@ -244,6 +244,10 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one part, on an executor."""
         return _read(self.options, self.schema, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark is done with what is before."""
+        self.stream.committed(end)
 
     def stop(self) -> None:
         """The query has ended."""
