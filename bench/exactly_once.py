@@ -168,11 +168,16 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def executors(pid: int) -> list[int]:
-    """The processes below a driver that do its work: executors of a ``local-cluster``, or the processes of Python below its JVM."""
-    below = {each: Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0") for each in descendants(pid) if Path(f"/proc/{each}").exists()}
-    jvms = [each for each, words in below.items() if any(b"CoarseGrainedExecutorBackend" in word for word in words)]
-    return jvms or [each for each, words in below.items() if any(word.startswith(b"pyspark.") for word in words)]
+def executors(pid: int) -> dict[str, list[int]]:
+    """The processes below a driver that do its work, by what they are: executors of a ``local-cluster``, and the processes of Python below its JVM."""
+    found: dict[str, list[int]] = {}
+    for each in descendants(pid):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{each}/cmdline").read_bytes().decode(errors="replace").split("\0")
+            for word in words:
+                if word.startswith("pyspark.") or word.endswith("CoarseGrainedExecutorBackend"):
+                    found.setdefault(word.rpartition(".")[2], []).append(each)
+    return found
 
 
 # -- the campaign -----------------------------------------------------------------------------------------------------
@@ -272,11 +277,10 @@ class Campaign:
             if not some:
                 victim = told = "driver"
             else:
-                pid = self.random.choice(some)
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                told = "executor: " + next((w.decode() for w in words if w.startswith(b"pyspark.") or b"Backend" in w), "?")
+                what = self.random.choice(sorted(some))
+                told = f"executor: {what}"
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(self.random.choice(some[what]), signal.SIGKILL)
         if victim == "driver":
             driver.kill()
         elif victim == "writer":
@@ -287,7 +291,7 @@ class Campaign:
             time.sleep(self.random.random() * 3)
             control.ask(self.store, "start", [name])
             told = f"bookie {name}"
-        self.done[victim] += 1
+        self.done[victim if victim == told or victim == "bookie" else told] += 1
         self.say(f"kill {sum(self.done.values())}: {told}")
 
     # -- in the end ---------------------------------------------------------------------------------------------------
@@ -324,11 +328,17 @@ class Campaign:
             "sha256 of a, transformed": hashlib.sha256(b"\n".join(expected)).hexdigest(),
             "batches": self._batches(store) + 1,
             "ledgers of b": len(chains[TO].links),
+            "ledgers that were written and deleted": self._ids(store) - sum(len(chain.links) for chain in chains.values()),
             "times the query ended by itself": driver.failures,
             "times the writer ended by itself": writer.failures,
             "seconds": round(time.monotonic() - self.begun),
             "faults": faults,
         }
+
+    def _ids(self, store: Any) -> int:
+        """How many ids ledgers were given."""
+        ids: int = store.run(lambda store: store.metadata.new_ledger_id())
+        return ids
 
     async def _left_over(self, store: Any, chained: set[int]) -> list[int]:
         """Ledgers of batches that are in no log. The last batch has found those of all before it."""
