@@ -14,7 +14,7 @@ from fencepost.log.batches import GIVEN_UP, Batches, Part, delete_given_up
 from fencepost.log.chain import chain_of
 from fencepost.log.errors import LogFullError, LogSealedError, NotLeaderError
 from fencepost.log.metadata import Pending
-from fencepost.log.position import EARLIEST
+from fencepost.log.position import EARLIEST, Position
 from fencepost.store.client.store import Store
 from fencepost.store.errors import BadVersionError, IllegalOperationError, NoSuchLedgerError
 
@@ -80,6 +80,33 @@ def test_a_batch_is_in_the_log_once_and_whole(tmp_path: Path) -> None:
         await log.seal()
         with pytest.raises(LogSealedError):
             await again.attach(2, [await part(again, 2, b"late")])
+
+    run(tmp_path, test)
+
+
+def test_a_batch_follows_what_a_writer_has_left_open_however_late_its_clock_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(made: Standing) -> None:
+        store, killed = await made.connect(), await made.connect()
+        log = store.log("orders")
+        await log.create()
+        writer = await killed.log("orders").writer()
+        await writer.append(b"first")
+        ledger = writer.ledger
+        assert ledger is not None
+        await killed.close()
+        batches = log.batches("q")
+        batch = await part(batches, 0, b"a", b"b")
+        with monkeypatch.context() as context:
+            context.setattr(module.time, "time_ns", lambda: 5_000_000)
+            assert await batches.attach(0, [batch])
+        assert (await store.ledger_metadata(ledger)).last_entry == 0, "it is closed, and its writer fenced"
+        found = [(entry.data, entry.time) async for entry in log.reader(at=EARLIEST, follow=False)]
+        assert found == [(b"first", found[0][1]), (b"a", found[0][1]), (b"b", found[0][1])]
+        async with log.writer() as writer:
+            await writer.append(b"last")
+        times = [entry.time async for entry in log.reader(at=EARLIEST, follow=False)]
+        assert times == sorted(times)
+        assert await log.find(times[0] + 1) == Position((await log.chain()).links[-1].ledger, int(times[-1] == times[0]))
 
     run(tmp_path, test)
 
