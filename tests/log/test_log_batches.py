@@ -68,10 +68,12 @@ def test_a_batch_is_in_the_log_once_and_whole(tmp_path: Path) -> None:
         # Other writers and later batches are others.
         assert await again.attach(1, [await part(again, 1, b"next")])
         other = log.batches("r", remembered=False)
+        await part(other, 0, b"of a task that was tried twice")
         assert await other.attach(0, [await part(other, 0, b"other")])
         async with log.writer() as writer:
             await writer.append(b"last")
         assert await entries(log) == [*expected, b"next", b"other", b"last"]
+        assert await log._nodes.batch_writers() == []
         assert [(each.writer, each.number) for each in (await log.chain()).batches] == [("q", 1)]
         times = [entry.time async for entry in log.reader(at=EARLIEST, follow=False)]
         assert times == sorted(times) and min(times) > 1_700_000_000_000
@@ -130,6 +132,7 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(tmp_path
         monkeypatch.setattr(module, "PAUSE", 0.0)
         assert await batches.attach(0, [await part(batches, 0, b"one")]) and asked == ["lost"]
         assert await entries(log) == [b"one"]
+        assert await log.find(1) == Position((await log.chain()).links[0].ledger, 0)
         monkeypatch.undo()
 
         # A batch that is withdrawn while its update is on its way, which comes after all.
@@ -152,6 +155,18 @@ def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(tmp_path
         with pytest.raises(IllegalOperationError, match="was withdrawn before it was in the log: write it again"):
             await batches.attach(1, [withdrawn])
         assert await entries(log) == [b"one"] and await log._nodes.batch_writers() == []
+
+        # Whoever withdraws a batch is killed before anything is deleted: it is withdrawn all the same, and deleted with the next.
+        async def killed(ledger: int, is_in_log: bool) -> None:
+            raise asyncio.CancelledError
+
+        withdrawn = await part(batches, 1, b"withdrawn")
+        monkeypatch.setattr(batches, "_drop", killed)
+        with pytest.raises(asyncio.CancelledError):
+            await batches.withdraw(1)
+        monkeypatch.undo()
+        with pytest.raises(IllegalOperationError, match="was withdrawn"):
+            await batches.attach(1, [withdrawn])
 
         # What is in the log is not deleted by a withdrawal that comes late.
         attached = await part(batches, 1, b"two")
