@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from patience import PATIENCE
 from pyspark.errors import PySparkException
+from pyspark.sql.types import StringType, StructField, StructType
 
+from fencepost import OptionError
 from fencepost.log.batches import delete_given_up
 from fencepost.log.position import EARLIEST
+from fencepost.spark.ledgers.source import FencepostSource
 from fencepost.spark.session import reason
 
 
@@ -58,7 +61,14 @@ def test_a_dataframe_is_in_the_log_in_order_and_once(spark: Any, cluster: Any) -
     for _ in range(2):  # which have no id, and so are two
         writing(spark.sql("select X'00ff' value").write, cluster, "sorted").mode("append").save()
     writing(spark.range(0).selectExpr("'' value").write, cluster, "sorted").mode("append").save()
-    assert [each.data for each in entries(cluster, "sorted")[500:]] == [b"\0\xff"] * 2
+    by_hand = cluster.store.log("sorted").batches("by-hand")
+    part, other = by_hand.part(3), by_hand.part(4)
+    part.append([b"by hand"], [b"key"])
+    other.append([b"discarded"])
+    other.discard()
+    assert by_hand.attach(3, [part.close()]) and by_hand.has(3)
+    by_hand.withdraw(3)
+    assert [each.data for each in entries(cluster, "sorted")[500:]] == [b"\0\xff", b"\0\xff", b"by hand"]
     assert left_over(cluster, "sorted") == set()
 
 
@@ -66,26 +76,33 @@ def test_what_fails_leaves_nothing_and_says_why_in_one_line(spark: Any, cluster:
     create(cluster, "failing")
     rows = spark.range(100, numPartitions=2)
 
-    def said(frame: Any, mode: str = "append", log: str = "failing", **options: Any) -> str:
+    def said(frame: Any, log: str = "failing", **options: Any) -> str:
         with pytest.raises(PySparkException) as failed:
-            writing(frame.write, cluster, log, **options).mode(mode).save()
+            writing(frame.write, cluster, log, **options).mode("append").save()
         return reason(failed.value)
 
     text = rows.selectExpr("cast(id as string) value")
     assert "boom" in said(rows.selectExpr("if(id = 99, raise_error('boom'), cast(id as string)) value"))
     assert said(rows.selectExpr("if(id = 70, null, cast(id as string)) value")).startswith("column value is null in some row")
-    assert said(rows.selectExpr("id value")) == "column value is bigint: cast it to binary or string"
-    assert said(rows.selectExpr("'' value", "id")) == "column id can not be written to a log: there are value, the data of the entries and key, their keys"
-    assert said(rows.selectExpr("'' key")) == "there is no column value, which has the data of the entries"
-    assert said(text, mode="overwrite") == 'a log is only appended to: give mode("append")'
     assert said(text, log="no-such") == "option log: there is no log no-such: make it, or correct the name"
-    assert said(text, ledger="7").startswith("option ledger is not known: there are metadata, log, writeId")
     with cluster.store.log("failing").writer(name="somebody"):
         assert "which this process does not lead after 0.3 s: somebody does" in said(text, leadTimeout="0.3")
     assert entries(cluster, "failing") == []
     # Spark kills the other tasks of a write that fails, and maybe after it was aborted: what they leave is known.
     assert cluster.store.run(lambda store: delete_given_up(store.log("failing"), 1 << 60)) <= 2
     assert left_over(cluster, "failing") == set()
+
+
+def test_a_log_is_only_appended_to_and_has_data_and_keys() -> None:
+    source = FencepostSource({"metadata": "zk://a/l", "log": "orders"})
+    data = StructType([StructField("value", StringType())])
+    assert source.writer(data, overwrite=False).batch != source.writer(data, overwrite=False).batch, "each is another write"
+    with pytest.raises(OptionError, match=r'a log is only appended to: give mode\("append"\)'):
+        source.writer(data, overwrite=True)
+    with pytest.raises(OptionError, match=r'a log is only appended to: give outputMode\("append"\)'):
+        source.streamWriter(data, overwrite=True)
+    with pytest.raises(OptionError, match="column id can not be written to a log"):
+        source.streamWriter(data.add("id", "long"), overwrite=False)
 
 
 def test_a_stream_from_log_to_log_has_each_row_once_and_moves_its_cursor(spark: Any, cluster: Any, tmp_path: Path) -> None:
