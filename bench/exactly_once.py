@@ -1,4 +1,4 @@
-"""Exactly once, counted under ``kill -9``: ``python -m bench.exactly_once [--kills 50] [--seed 1] [DIR]``.
+"""Exactly once, counted under ``kill -9``: ``python -m bench.exactly_once [--kills 50] [--minutes 0] [--seed 1] [DIR]``.
 
 A cluster of real processes runs, and a writer that appends numbered entries to the log ``a``. A Spark driver streams ``a`` through a transformation
 into the log ``b``, with a checkpoint. So many times one of them is killed with SIGKILL and started again:
@@ -186,9 +186,10 @@ def executors(pid: int) -> dict[str, list[int]]:
 class Campaign:
     """The cluster, the processes, and what was done to them."""
 
-    def __init__(self, folder: Path, kills: int, seed: int, rate: int, master: str) -> None:
+    def __init__(self, folder: Path, kills: int, minutes: float, seed: int, rate: int, master: str) -> None:
         self.folder = folder
         self.kills = kills
+        self.minutes = minutes
         self.random = random.Random(seed)
         self.rate = rate
         self.master = master
@@ -222,6 +223,8 @@ class Campaign:
         try:
             self._progress(store, processes, "the first batch")
             for number in range(self.kills):
+                if 0 < self.minutes * 60 < time.monotonic() - self.begun:
+                    break
                 self._kill(writer, driver)
                 self._progress(store, processes, f"a batch after kill {number + 1}")
                 time.sleep(self.random.random() * 1.5)
@@ -361,6 +364,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("directory", type=Path, nargs="?", help="where everything is kept; by default a new folder, which is deleted if nothing is wrong")
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--minutes", type=float, default=0.0, help="after so long nothing is killed any more; 0: no limit (0)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=int, default=1000, help="entries a second that are written")
     parser.add_argument("--master", default=MASTER)
@@ -369,7 +373,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     print(f"seed {given.seed}, everything is in {folder}", flush=True)
     try:
-        outcome = Campaign(folder, given.kills, given.seed, given.rate, given.master).run()
+        outcome = Campaign(folder, given.kills, given.minutes, given.seed, given.rate, given.master).run()
     except (FencepostError, RuntimeError) as error:
         print(f"exactly once: {error}", file=sys.stderr)
         return 2
