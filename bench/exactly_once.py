@@ -43,7 +43,7 @@ FROM, TO = "a", "b"
 BOOKIES = 4
 """One more than an ensemble has, so that one may be gone."""
 
-PATIENCE = 300.0
+PATIENCE = 900.0
 """Seconds until it counts as stuck."""
 
 VICTIMS = ("driver", "executor", "bookie", "writer")
