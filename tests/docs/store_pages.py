@@ -24,7 +24,9 @@ LANGUAGE = "shellsession"
 SHOWN = [2181, *range(3181, 3191)]
 """The ports of the metadata service and of bookies, as pages have them."""
 
-EXAMPLES_OF_STORE = ("hello_ledger.py", "pipelined.py", "take_over.py", "hello_log.py", "consume_log.py", "write_lines.py", "word_count.py")
+EXAMPLES_OF_STORE = (
+    "hello_ledger.py", "pipelined.py", "take_over.py", "hello_log.py", "batch_log.py", "consume_log.py", "write_lines.py", "word_count.py",
+)  # fmt: skip
 
 VARIES = [
     # A machine that is busy enough makes a part miss its time for a moment.

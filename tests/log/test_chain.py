@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from fencepost.errors import OptionError
-from fencepost.log.chain import Chain, Link, bytes_of, chain_of
+from fencepost.log.chain import Batch, Chain, Link, bytes_of, chain_of
 from fencepost.log.errors import LogFormatError
 from fencepost.log.position import EARLIEST, LARGEST, LATEST, Position, position_of
 
@@ -21,7 +21,8 @@ def chains(draw: some.DrawFn) -> Chain:
     times = sorted(draw(some.lists(IDS, min_size=len(ids), max_size=len(ids))))
     settings = draw(some.dictionaries(NAMES, some.binary(max_size=20), max_size=4))
     links = tuple(map(Link, ids, times))
-    return Chain(links, draw(some.integers(0, 1 << 40)), draw(some.booleans()), tuple(sorted(settings.items())))
+    batches = tuple(Batch(*each) for each in draw(some.dictionaries(NAMES, IDS, max_size=3)).items())
+    return Chain(links, draw(some.integers(0, 1 << 40)), draw(some.booleans()), tuple(sorted(settings.items())), batches)
 
 
 @given(chains())
@@ -55,7 +56,12 @@ def test_any_bytes_are_a_chain_or_one_clear_error(data: bytes) -> None:
     [
         (b"", "has no format"),
         (b"\2\0\0\0\0", "has the format 2, and only 1 can be read"),
-        (b"\1\2\0\0\0", "flags that are not known: 0x02"),
+        (b"\1\4\0\0\0", "flags that are not known: 0x04"),
+        (b"\1\2\0\0\0", "ends too early"),
+        (b"\1\2\0\0\0\0", "says that it has some and has none"),
+        (b"\1\2\0\0\0\2\1q\0\1q\1", "two batches of a writer"),
+        (b"\1\2\0\0\0\1\1q" + b"\xff" * 9 + b"\1", "number can not be"),
+        (b"\1\2\0\0\0\1\1\xff\0", "has a batch of which the name is not UTF-8"),
         (b"\1\0\0\0\5", "ends too early"),
         (b"\1\0\0\0\x02\2\0\0\0", "a ledger twice"),
         (b"\1\0\0\0\1\1\0", "can not be: -1, 0"),

@@ -14,9 +14,12 @@ from fencepost import Options, Protocol, Result, check
 from fencepost.log import rules
 from fencepost.log.checked import log
 from fencepost.log.checked.log import SWITCHES, Log
-from fencepost.log.rules import Protections, Status, Update
+from fencepost.log.rules import Attaching, Protections, Status, Update
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "log.md"
+
+BATCHES: dict[str, Any] = {"most_attempts": 2, "entries": 0, "next_ledger_limit": 6, "clients": 1}
+"""Constants with which one client writes a batch twice."""
 
 REFINEMENT = "refines_ledger_chaining"
 STABLE = "stable_leader_accepts_writes"
@@ -32,6 +35,8 @@ HOLDS: dict[str, tuple[int, int]] = {
     "trims": (108_764, 39),
     "seals": (395_056, 44),
     "all-at-once": (333_892, 43),
+    "batches": (1_110_704, 54),
+    "late-batches": (4_887, 26),
 }
 
 # States in the shortest counterexample, distinct states explored until it is found.
@@ -44,6 +49,9 @@ VIOLATED: dict[str, tuple[int, int]] = {
     "taken-for-done": (6, 38),
     "all-written-again": (9, 214),
     "appended-after-the-seal": (7, 91),
+    "batch-forgotten": (11, 7_065),
+    "batch-in-parts": (6, 143),
+    "withdrawal-overlooked": (8, 549),
 }
 
 RESULTS: dict[str, Result] = {}
@@ -97,7 +105,10 @@ def test_plain_python_agrees() -> None:
 
 def test_every_action_is_taken() -> None:
     taken = {
-        action.name for name in ("all-at-once", "late-updates") for action in result_of(name).actions if action.taken
+        action.name
+        for name in ("all-at-once", "late-updates", "batches", "late-batches")
+        for action in result_of(name).actions
+        if action.taken
     }
     assert taken == {action.name for action in Log.declared("action")}
 
@@ -179,7 +190,7 @@ def test_the_original_is_too_narrow(name: str) -> None:
     assert len(found) == ORIGINAL[name]
 
 
-@pytest.mark.parametrize("given", [{"sealing": True}, {"lost_answers": True, "late_updates": True}], ids=str)
+@pytest.mark.parametrize("given", [{"sealing": True}, {"lost_answers": True, "late_updates": True}, BATCHES], ids=str)
 def test_what_ledger_chaining_has_no_step_for(given: dict[str, Any]) -> None:
     """A rival's ledger is found by one who wants to seal, without a ledger; an update is done for a client that has gone on."""
     assert not Log(**given).is_published
@@ -271,6 +282,35 @@ FAULTS: list[tuple[str, Callable[[Rule], Rule], str, dict[str, Any], str]] = [
         {},
         "the_log_is_in_order",
     ),
+    (
+        "before_attaching",
+        always(Attaching.ATTACH),
+        "a batch is attached again",
+        BATCHES,
+        "the_batch_is_in_the_log_once_and_whole",
+    ),
+    (
+        "before_attaching",
+        instead(lambda chain, batch, ledgers, are_pending, _: rules.before_attaching(chain, batch, ledgers, True)),
+        "a batch is attached that is withdrawn",
+        BATCHES,
+        "ledgers_of_the_log_are_there",
+    ),
+    (
+        "with_batch",
+        instead(lambda chain, batch, *args: rules.with_batch(chain, None, *args)),
+        "a batch is not remembered",
+        BATCHES,
+        "the_batch_is_in_the_log_once_and_whole",
+    ),
+    (
+        "with_batch",
+        instead(lambda chain, batch, ledgers, *args: rules.with_batch(chain, batch, ledgers[::-1], *args)),
+        "the parts of a batch are out of order",
+        BATCHES,
+        "the_batch_is_in_the_log_once_and_whole",
+    ),
+    ("never_attached", always(True), "deleted before the batch is there", BATCHES, "ledgers_of_the_log_are_there"),
 ]
 
 

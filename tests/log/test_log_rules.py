@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as some
 from store.rules.test_imports import FORBIDDEN_NAMES, imports, path_of
 
-from fencepost.log.chain import Chain, Link
+from fencepost.log.chain import Batch, Chain, Link
 from fencepost.log.rules import (
+    BATCH_WRITERS,
     After,
+    Attaching,
     Failure,
     Limits,
     Onward,
@@ -24,17 +26,21 @@ from fencepost.log.rules import (
     after_reading,
     after_update,
     appended_by,
+    before_attaching,
+    entry_time,
     first_of,
     follows,
     has_room,
     is_full,
     is_through,
     may_write,
+    never_attached,
     never_chained,
     place_of_time,
     trimmable_before_ledger,
     trimmable_before_time,
     trimmable_but,
+    with_batch,
 )
 
 
@@ -171,3 +177,50 @@ def test_what_is_trimmed_by_ledger_and_by_number() -> None:
     assert trimmable_before_ledger(chain(7, 3, 5), 5) == 2
     assert trimmable_before_ledger(chain(7, 3, 5), 7) == trimmable_before_ledger(chain(7, 3, 5), 9) == 0
     assert [trimmable_but(chain(7, 3, 5), keep) for keep in (0, 1, 2, 3, 4)] == [2, 2, 1, 0, 0]
+
+
+# -- batches ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_attached_unless_it_is_there_or_withdrawn_or_the_log_is_sealed() -> None:
+    chain = with_batch(Chain().appended(1, 5), Batch("q", 4), (7, 3), 9)
+    assert chain.links == (Link(1, 5), Link(7, 9), Link(3, 9)) and chain.batches == (Batch("q", 4),)
+    there = [before_attaching(chain, Batch("q", number), (8,), True) for number in (3, 4, 5)]
+    assert there == [Attaching.THERE, Attaching.THERE, Attaching.ATTACH]
+    assert before_attaching(chain, Batch("r", 0), (8,), True) is Attaching.ATTACH, "another writer is another"
+    assert before_attaching(chain, None, (8, 9), True) is Attaching.ATTACH
+    assert before_attaching(chain, None, (8, 3), False) is Attaching.THERE, "it is known by its ledgers, too"
+    assert before_attaching(chain, Batch("q", 5), (8,), False) is Attaching.WITHDRAWN
+    sealed = chain.as_sealed()
+    assert before_attaching(sealed, Batch("q", 5), (8,), True) is Attaching.SEALED
+    assert before_attaching(sealed, Batch("q", 4), (8,), True) is Attaching.THERE, "what is there was there before the seal"
+
+
+def test_ledgers_of_batches_that_are_there_are_not_attached_any_more() -> None:
+    chain = with_batch(Chain(), Batch("q", 4), (7,), 9)
+    assert [never_attached(chain, Batch("q", number), 8) for number in (3, 4, 5)] == [True, True, False]
+    assert not never_attached(chain, Batch("q", 4), 7) and not never_attached(chain, Batch("r", 0), 8)
+
+
+def test_so_many_writers_of_batches_are_remembered_as_attached_last() -> None:
+    chain = Chain()
+    for number in range(BATCH_WRITERS):
+        chain = with_batch(chain, Batch(f"q{number}", 0), (), 0)
+    chain = with_batch(chain, Batch("q0", 1), (), 0)
+    assert chain.batches[-1] == Batch("q0", 1) and len(chain.batches) == BATCH_WRITERS
+    chain = with_batch(with_batch(chain, Batch("new", 0), (), 0), None, (5,), 0)
+    assert len(chain.batches) == BATCH_WRITERS
+    assert [chain.last_batch(writer) for writer in ("q0", "q1", "q2", "new")] == [1, -1, 0, 0]
+
+
+@given(some.lists(some.tuples(some.integers(0, 50), some.booleans(), some.lists(some.integers(0, 50), max_size=3)), max_size=8))
+def test_times_never_go_back_whatever_the_clocks_say(ledgers: list[tuple[int, bool, list[int]]]) -> None:
+    """Who creates or attaches a ledger knows the last header of the one ahead of it; of a batch there is 0 in each."""
+    chain = Chain()
+    headers: list[list[int]] = [[0]]
+    for number, (clock, is_batch, steps) in enumerate(ledgers):
+        created = max(clock, headers[-1][-1])
+        chain = with_batch(chain, None, (number,), created) if is_batch else chain.appended(number, created)
+        headers.append([0 if is_batch else created + sum(steps[:at]) for at in range(len(steps) + 1)])
+    times = [entry_time(header, link.created) for link, some in zip(chain.links, headers[1:], strict=True) for header in some]
+    assert times == sorted(times)

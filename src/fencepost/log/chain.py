@@ -6,7 +6,7 @@ The bytes, where a number is in seven bits a byte, the lowest first, and a diffe
 bytes      what
 =========  ==============================================================================
 1          the format: 1
-1          flags: bit 0 is set if the log is sealed, the others are 0
+1          flags: bit 0 is set if the log is sealed, bit 1 if batches follow, the others are 0
 number     how many ledgers were trimmed
 number     how many settings there are, and of each:
 number     the length of its name, and the name in UTF-8
@@ -14,6 +14,9 @@ number     the length of its value, and the value
 number     how many ledgers there are, and of each:
 difference of its id to that of the ledger before it, of the first to 0
 difference of its time to that of the ledger before it, of the first to 0
+number     how many batches there are, only with bit 1, and of each:
+number     the length of its writer's name, and the name in UTF-8
+number     its number
 =========  ==============================================================================
 """
 
@@ -27,6 +30,8 @@ from fencepost.store.wire.varint import varint
 FORMAT = 1
 SEALED = 1
 """The flag of a log that is sealed."""
+BATCHES = 2
+"""The flag of a log that remembers batches."""
 
 
 class Link(Record):
@@ -36,17 +41,26 @@ class Link(Record):
     created: int
 
 
+class Batch(Record):
+    """Ledgers that were put into a log together: the batch ``number`` of those that ``writer`` writes, one after another."""
+
+    writer: str
+    number: int
+
+
 class Chain(Record):
     """The ledgers of a log in their order, the oldest first. Only the last one is ever open.
 
     ``trimmed``: how many ledgers were taken from the front in the life of the log. ``sealed``: the log gets no more ledgers, and its last
-    one is closed. ``settings``: names with values that whoever has created the log gave, sorted by name.
+    one is closed. ``settings``: names with values that whoever has created the log gave, sorted by name. ``batches``: the last batch of each
+    writer that writes batches, in the order in which they were attached; see :func:`.rules.with_batch`.
     """
 
     links: tuple[Link, ...] = ()
     trimmed: int = 0
     sealed: bool = False
     settings: tuple[tuple[str, bytes], ...] = ()
+    batches: tuple[Batch, ...] = ()
 
     @property
     def last(self) -> int | None:
@@ -62,6 +76,10 @@ class Chain(Record):
         """The place of a ledger in ``links``; None if it is not there."""
         return next((index for index, link in enumerate(self.links) if link.ledger == ledger), None)
 
+    def created(self, ledger: int) -> int:
+        """When a ledger was created, in milliseconds since 1970; 0 if it is not in the log."""
+        return next((link.created for link in self.links if link.ledger == ledger), 0)
+
     def place(self, position: Position) -> tuple[int, int] | None:
         """What positions of this log are ordered by, and stays the same while it is trimmed; None if the ledger is not in the log."""
         index = self.index(position.ledger)
@@ -71,6 +89,10 @@ class Chain(Record):
         """The chain with another ledger at its end. Its time is that of the ledger ahead of it if the clock is behind."""
         earliest = self.links[-1].created if self.links else 0
         return self.replace(links=(*self.links, Link(ledger, max(created, earliest))))
+
+    def last_batch(self, writer: str) -> int:
+        """The number of the last batch of a writer that the log remembers; -1 if there is none."""
+        return next((batch.number for batch in self.batches if batch.writer == writer), -1)
 
     def without_first(self, count: int) -> Chain:
         """The chain without its oldest ledgers, but never without the last one."""
@@ -84,7 +106,8 @@ class Chain(Record):
 
 def bytes_of(chain: Chain) -> bytes:
     """The bytes of a chain. Ledgers with neighbouring ids that are made some seconds apart take five bytes each or less."""
-    parts = [bytes((FORMAT, SEALED if chain.sealed else 0)), varint(chain.trimmed), varint(len(chain.settings))]
+    flags = (SEALED if chain.sealed else 0) | (BATCHES if chain.batches else 0)
+    parts = [bytes((FORMAT, flags)), varint(chain.trimmed), varint(len(chain.settings))]
     for name, value in chain.settings:
         encoded = name.encode()
         parts += (varint(len(encoded)), encoded, varint(len(value)), value)
@@ -93,6 +116,11 @@ def bytes_of(chain: Chain) -> bytes:
     for link in chain.links:
         parts += (varint(_folded(link.ledger - ledger)), varint(_folded(link.created - created)))
         ledger, created = link.ledger, link.created
+    if chain.batches:
+        parts.append(varint(len(chain.batches)))
+    for batch in chain.batches:
+        encoded = batch.writer.encode()
+        parts += (varint(len(encoded)), encoded, varint(batch.number))
     return b"".join(parts)
 
 
@@ -104,20 +132,15 @@ def chain_of(data: bytes) -> Chain:
         raise LogFormatError(
             f"the list of the ledgers of a log has the format {data[0]}, and only {FORMAT} can be read"
         )
-    if data[1] & ~SEALED:
+    if data[1] & ~(SEALED | BATCHES):
         raise LogFormatError(f"the list of the ledgers of a log has flags that are not known: {data[1]:#04x}")
     trimmed, at = _number(data, 2)
     count, at = _number(data, at)
     settings: list[tuple[str, bytes]] = []
     for _ in range(_fitting(data, at, count)):
-        name, at = _some(data, at)
+        name, at = _name(data, at, "a setting")
         value, at = _some(data, at)
-        try:
-            settings.append((name.decode(), value))
-        except UnicodeDecodeError:
-            raise LogFormatError(
-                "the list of the ledgers of a log has a setting of which the name is not UTF-8"
-            ) from None
+        settings.append((name, value))
     if settings != sorted(dict(settings).items()):
         raise LogFormatError("the list of the ledgers of a log has settings twice or out of order")
     count, at = _number(data, at)
@@ -134,11 +157,27 @@ def chain_of(data: bytes) -> Chain:
                 f"the list of the ledgers of a log has one of which the id or the time can not be: {ledger}, {created}"
             )
         links.append(Link(ledger, created))
+    batches, at = _batches(data, at) if data[1] & BATCHES else ((), at)
     if at != len(data):
         raise LogFormatError(f"the list of the ledgers of a log goes on after its end, with {len(data) - at} bytes")
     if len({link.ledger for link in links}) != len(links):
         raise LogFormatError("the list of the ledgers of a log has a ledger twice")
-    return Chain(tuple(links), trimmed, bool(data[1] & SEALED), tuple(settings))
+    return Chain(tuple(links), trimmed, bool(data[1] & SEALED), tuple(settings), batches)
+
+
+def _batches(data: bytes, at: int) -> tuple[tuple[Batch, ...], int]:
+    """The batches that a list remembers, and where its bytes go on."""
+    count, at = _number(data, at)
+    batches: list[Batch] = []
+    for _ in range(_fitting(data, at, count)):
+        writer, at = _name(data, at, "a batch")
+        number, at = _number(data, at)
+        if number > LARGEST:
+            raise LogFormatError(f"the list of the ledgers of a log has a batch of which the number can not be: {number}")
+        batches.append(Batch(writer, number))
+    if not batches or len({batch.writer for batch in batches}) != len(batches):
+        raise LogFormatError("the list of the ledgers of a log has two batches of a writer, or says that it has some and has none")
+    return tuple(batches), at
 
 
 def _folded(difference: int) -> int:
@@ -177,3 +216,11 @@ def _some(data: bytes, at: int) -> tuple[bytes, int]:
     if length > len(data) - at:
         raise LogFormatError("the list of the ledgers of a log ends too early")
     return data[at : at + length], at + length
+
+
+def _name(data: bytes, at: int, what: str) -> tuple[str, int]:
+    name, at = _some(data, at)
+    try:
+        return name.decode(), at
+    except UnicodeDecodeError:
+        raise LogFormatError(f"the list of the ledgers of a log has {what} of which the name is not UTF-8") from None

@@ -5,7 +5,7 @@ bytes      what
 =========  ==============================================================================
 1          the format: 1
 1          flags: bit 0 is set if there is a key, the others are 0
-8          the time of the append in milliseconds since 1970, big endian
+8          the time of the append in milliseconds since 1970, big endian; 0 in a batch, see :func:`.rules.entry_time`
 varint     the length of the key in seven bits a byte, the lowest first; only with a key
 so many    the key; only with a key
 the rest   the data
@@ -81,15 +81,16 @@ def _parts(entry: bytes) -> tuple[int, int, int]:
 class Frames:
     """Many entries in one block, with their headers found and their times read.
 
-    ``data``: the bytes of all, headers and keys among them. ``times``: milliseconds since 1970. ``starts`` and ``stops``: where in ``data``
+    ``data``: the bytes of all, headers and keys among them. ``times``: milliseconds since 1970, see :func:`.rules.entry_time`. ``starts`` and ``stops``: where in ``data``
     the data of each entry are. ``key_starts``: where its key begins, which ends at ``starts``; -1 without a key. All are arrays of
     numbers of eight bytes.
     """
 
     __slots__ = ("data", "key_starts", "starts", "stops", "times")
 
-    def __init__(self, data: memoryview, offsets: memoryview) -> None:
-        """The entries of :class:`fencepost.store.client.EntryBatch`: ``offsets`` say where each begins, and where the last ends.
+    def __init__(self, data: memoryview, offsets: memoryview, created: int = 0) -> None:
+        """The entries of :class:`fencepost.store.client.EntryBatch`: ``offsets`` say where each begins, and where the last ends. ``created``:
+        the time that their ledger has in the list of the log.
 
         Raises :class:`LogFormatError` if one of them is no entry of a log.
         """
@@ -110,7 +111,7 @@ class Frames:
         if wrong.any():
             at = int(wrong.argmax())
             unframed(bytes(data[int(begin[at]) : int(self.stops[at])]))
-        self.times = _times(block, begin, lengths)
+        self.times = np.maximum(_times(block, begin, lengths), created)
         self.starts = begin + HEADER
         self.key_starts = np.full(len(begin), -1, np.int64)
         for at in np.flatnonzero(flags).tolist():

@@ -8,6 +8,7 @@ __all__ = [
     "CursorFullError",
     "LogExistsError",
     "LogFormatError",
+    "LogFullError",
     "LogSealedError",
     "LogTrimmedError",
     "NoSuchCursorError",
@@ -54,6 +55,12 @@ class NoSuchCursorError(StoreError):
 
 class CursorFullError(StoreError):
     """Too many ranges of entries were acknowledged one by one, with others between them that were not."""
+
+    exit_code = REFUSED
+
+
+class LogFullError(StoreError):
+    """The list of the ledgers of the log has no room for more of them: trim the log."""
 
     exit_code = REFUSED
 

@@ -11,6 +11,7 @@ import msgspec
 from fencepost.errors import OptionError
 from fencepost.log import chain as chains
 from fencepost.log import rules
+from fencepost.log.batches import Batches
 from fencepost.log.chain import Chain
 from fencepost.log.cursors import Acknowledged, Cursor, acknowledged_of, bytes_of
 from fencepost.log.errors import LogFormatError
@@ -120,15 +121,28 @@ class Log:
         return Opening(opened)
 
     async def _writer(self, settings: LeaderSettings) -> LogWriter:
-        kept = dict((await self.chain()).settings)
+        new = self._new_ledger(await self.chain())
+        new["in_flight"], new["in_flight_bytes"] = settings.most_appends, settings.most_bytes
+        return LogWriter(self.store, self._nodes, settings, new, self._password)
+
+    def _new_ledger(self, chain: Chain) -> dict[str, Any]:
+        """What a ledger of the log is created with. Raises :class:`LogFormatError`."""
+        kept = dict(chain.settings)
         try:
             new: dict[str, Any] = {name: int(kept[name]) for name in NUMBERS}
             new[DIGEST] = kept[DIGEST].decode()
         except (KeyError, ValueError):
             raise LogFormatError(f"the settings of the log {self.name} are not those of a log: {kept!r}") from None
         new["custom_metadata"] = {"log": self.name.encode()}
-        new["in_flight"], new["in_flight_bytes"] = settings.most_appends, settings.most_bytes
-        return LogWriter(self.store, self._nodes, settings, new, self._password)
+        return new
+
+    def batches(self, writer: str, *, remembered: bool = True) -> Batches:
+        """Put entries into the log by whole batches, whose numbers ascend; each is in the log once however often it is written.
+
+        ``writer``: whose batches they are, by a name that no other writer has. ``remembered``: see :class:`.Batches`. Raises
+        :class:`fencepost.OptionError` for what is no name.
+        """
+        return Batches(self, writer, remembered)
 
     def reader(
         self,

@@ -5,15 +5,19 @@
 ``logs/NAME/leader``       the writer that leads, by an id of its own; ephemeral, so it goes with the writer's session
 ``logs/NAME/cursors/NAME`` a cursor, see :mod:`.cursors`; conditional too
 ``logs/NAME/trims/t-...``  ledgers that are to be deleted once they are not in the list: eight bytes of each id, big endian
+``.../pending/WRITER/ID``  a ledger of a batch that is written and is not in the list yet, see :class:`Pending`: the number of the
+                           batch and the time in milliseconds since 1970, eight bytes each, and 1 if the ledger is withdrawn, else 0
 ========================== ====================================================================================================
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import struct
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from fencepost.errors import OptionError
 from fencepost.log.errors import LogExistsError, NoSuchLogError
@@ -24,6 +28,7 @@ LOGS = "logs"
 LEADER = "leader"
 CURSORS = "cursors"
 TRIMS = "trims"
+PENDING = "pending"
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 
@@ -38,6 +43,21 @@ def checked_name(name: str, what: str = "a log") -> str:
 async def names(client: MetadataClient) -> list[str]:
     """The names of all logs, in order."""
     return sorted(await client.names_in(LOGS) or [])
+
+
+class Pending(NamedTuple):
+    """A ledger of the batch ``number`` of a writer that was noted at a time, in milliseconds since 1970, before it was created.
+
+    ``withdrawn``: it is to be deleted, and nobody may attach it.
+    """
+
+    ledger: int
+    number: int
+    since: int
+    withdrawn: bool = False
+
+
+_PENDING = struct.Struct(">qq?")
 
 
 class LogNodes:
@@ -95,6 +115,38 @@ class LogNodes:
     async def delete_trim(self, name: str) -> None:
         """Forget a note."""
         await self.client.delete_node(f"{self.path}/{TRIMS}/{name}")
+
+    # -- ledgers of batches that are written ---------------------------------------------------------------------------
+
+    async def create_pending(self, writer: str, pending: Pending) -> None:
+        """Note a ledger of a batch that is about to be created."""
+        await self.client.create_node(self._pending(writer, pending.ledger), _PENDING.pack(*pending[1:]))
+
+    async def batch_writers(self) -> list[str]:
+        """The writers that have noted ledgers."""
+        return sorted(await self.client.names_in(f"{self.path}/{PENDING}") or [])
+
+    async def pending(self, writer: str) -> list[Pending]:
+        """The ledgers that a writer has noted."""
+        names = await self.client.names_in(f"{self.path}/{PENDING}/{writer}") or []
+        found = await asyncio.gather(*(self.client.read_node(f"{self.path}/{PENDING}/{writer}/{name}") for name in names))
+        return sorted(
+            Pending(int(name), *_PENDING.unpack(node.data))
+            for name, node in zip(names, found, strict=True)
+            if node is not None and name.isdecimal() and len(node.data) == _PENDING.size
+        )
+
+    async def withdraw(self, writer: str, pending: Pending) -> None:
+        """Say of a ledger that it is to be deleted."""
+        await self.client.write_node(self._pending(writer, pending.ledger), _PENDING.pack(*pending._replace(withdrawn=True)[1:]))
+
+    async def delete_pending(self, writer: str, ledger: int) -> None:
+        """Forget a ledger, which is in the list or deleted; and its writer, if that was the last one."""
+        await self.client.delete_node(self._pending(writer, ledger))
+        await self.client.delete_node(f"{self.path}/{PENDING}/{writer}")
+
+    def _pending(self, writer: str, ledger: int) -> str:
+        return f"{self.path}/{PENDING}/{checked_name(writer, 'a writer of batches')}/{ledger}"
 
     # -- the leader ----------------------------------------------------------------------------------------------------
 

@@ -54,10 +54,10 @@ class LogBatch:
 
     __slots__ = ("first", "frames", "ledger")
 
-    def __init__(self, ledger: int, batch: EntryBatch) -> None:
+    def __init__(self, ledger: int, created: int, batch: EntryBatch) -> None:
         self.ledger = ledger
         self.first = batch.first
-        self.frames = Frames(batch.data, batch.offsets)
+        self.frames = Frames(batch.data, batch.offsets, created)
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -147,11 +147,12 @@ class LogReader:
         while await self.locate():
             assert self.position is not None
             self._place = self._place_of(self.position.ledger)
+            created = self._chain.created(self.position.ledger)
             try:
                 reader = await self._opened(self.position.ledger)
                 async with aclosing(await self._entries(reader, self.position.entry)) as batches:
                     async for each in batches:
-                        batch = LogBatch(reader.id, each)
+                        batch = LogBatch(reader.id, created, each)
                         self.position = batch.next
                         yield batch
             except (NoSuchLedgerError, NoSuchEntryError, ReadError) as error:
@@ -217,7 +218,8 @@ class LogReader:
         end = await reader.read_last_add_confirmed() + 1
         search = rules.Search(0, end)
         while (probe := search.probe) is not None:
-            search = search.told(time_of(await reader.read_entry(probe)), time)
+            header = time_of(await reader.read_entry(probe))
+            search = search.told(rules.entry_time(header, chain.links[place].created), time)
         if search.low == end and place + 1 < len(chain.links):
             await self._leave()
             return Position(chain.links[place + 1].ledger, 0)

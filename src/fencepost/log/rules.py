@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 
-from fencepost.log.chain import Chain
+from fencepost.log.chain import Batch, Chain
 from fencepost.spec.values import Record
 
 
@@ -21,7 +21,9 @@ class Protections(Record):
     ``updates_are_conditional``: the chain is replaced only if nobody else has changed it. ``rivals_prevail``: a leader that finds the ledger of
     another at the end of the chain steps down. ``unanswered_is_looked_up``: an update of the chain without an answer is not taken for done.
     ``last_entry_decides``: after a ledger was closed, what is in it counts as appended, and only the rest is written again.
-    ``seal_is_final``: nothing is appended to the chain of a log that is sealed.
+    ``seal_is_final``: nothing is appended to the chain of a log that is sealed. ``batches_are_remembered``: a batch that is in the log is not
+    attached again. ``batches_are_whole``: all ledgers of a batch are attached by one update. ``withdrawals_are_noticed``: nobody attaches a
+    ledger that is to be deleted.
     """
 
     last_ledger_is_closed: bool = True
@@ -32,6 +34,9 @@ class Protections(Record):
     unanswered_is_looked_up: bool = True
     last_entry_decides: bool = True
     seal_is_final: bool = True
+    batches_are_remembered: bool = True
+    batches_are_whole: bool = True
+    withdrawals_are_noticed: bool = True
 
 
 ALL = Protections()
@@ -183,6 +188,74 @@ class Limits(Record):
 def is_full(limits: Limits, entries: int, size: int, age: int) -> bool:
     """Whether the leader rolls over: its ledger has something in it, and is large or old enough."""
     return entries > 0 and (0 < limits.entries <= entries or 0 < limits.size <= size or 0 < limits.age <= age)
+
+
+# -- batches ----------------------------------------------------------------------------------------------------------
+
+BATCH_WRITERS = 1000
+"""Writers of batches of which a log remembers the last batch: of those that have attached one last."""
+
+
+class Attaching(enum.Enum):
+    """What a leader does with the ledgers of a batch, which are closed and in no log."""
+
+    ATTACH = "attach"
+    THERE = "there"
+    """The batch is in the log already, by these ledgers or by others: those that are not in the log are deleted."""
+    WITHDRAWN = "withdrawn"
+    """Somebody is about to delete a ledger of the batch."""
+    SEALED = "sealed"
+
+
+def before_attaching(
+    chain: Chain, batch: Batch | None, ledgers: tuple[int, ...], are_pending: bool, protections: Protections = ALL
+) -> Attaching:
+    """What a leader does with the ledgers of a batch that has read the chain, and after that whether they ``are_pending``, each of them.
+
+    ``batch``: None if it is not to be remembered. Whoever withdraws a ledger says so first, and then changes the version of the chain. So an update
+    that is made on what was read here is refused if a ledger was withdrawn since.
+    """
+    if any(chain.index(ledger) is not None for ledger in ledgers):
+        return Attaching.THERE
+    if batch is not None and chain.last_batch(batch.writer) >= batch.number and protections.batches_are_remembered:
+        return Attaching.THERE
+    if chain.sealed and protections.seal_is_final:
+        return Attaching.SEALED
+    return Attaching.ATTACH if are_pending or not protections.withdrawals_are_noticed else Attaching.WITHDRAWN
+
+
+def with_batch(
+    chain: Chain, batch: Batch | None, ledgers: tuple[int, ...], time: int, protections: Protections = ALL
+) -> Chain:
+    """The chain with the ledgers of a batch at its end, in their order, all of the same ``time``; it remembers the batch if there is one to be remembered.
+
+    Of each writer the last batch is remembered, and of :data:`BATCH_WRITERS` writers: who has attached none for the longest time is forgotten.
+    """
+    if not protections.batches_are_whole:
+        ledgers = ledgers[:1]
+    for ledger in ledgers:
+        chain = chain.appended(ledger, time)
+    if batch is None:
+        return chain
+    others = tuple(each for each in chain.batches if each.writer != batch.writer)
+    return chain.replace(batches=(*others, batch)[-BATCH_WRITERS:])
+
+
+def never_attached(chain: Chain, batch: Batch, ledger: int) -> bool:
+    """Whether a ledger of a batch will not be in the chain any more, so that it can be deleted: the batch is there, by other ledgers."""
+    return chain.index(ledger) is None and chain.last_batch(batch.writer) >= batch.number
+
+
+# -- times ------------------------------------------------------------------------------------------------------------
+
+
+def entry_time(header: int, created: int) -> int:
+    """The time of an entry, in ms since 1970: the one in its header, or that of its ledger in the chain if this is later.
+
+    Entries of a batch are written before they are in the log, by several clocks at once. They have the time at which they were attached: 0 is
+    in their headers. So times never go back within a log.
+    """
+    return max(header, created)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

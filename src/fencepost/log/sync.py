@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self
 
+from fencepost.log.batches import Batches, Part, PartWriter
 from fencepost.log.chain import Chain
 from fencepost.log.cursors import Cursor
 from fencepost.log.log import Log, LogView
@@ -91,6 +92,50 @@ class SyncCursor:
         self._loop.wait(self._cursor.move(position))
 
 
+class SyncPartWriter:
+    """See :class:`.PartWriter`."""
+
+    def __init__(self, loop: Loop, part: PartWriter) -> None:
+        self._loop = loop
+        self._part = part
+
+    def append(self, data: Iterable[bytes], keys: Sequence[bytes | None] | None = None) -> None:
+        """See :meth:`.PartWriter.append`."""
+        self._loop.wait(self._part.append(data, keys))
+
+    def close(self) -> Part:
+        """See :meth:`.PartWriter.close`."""
+        return self._loop.wait(self._part.close())
+
+    def discard(self) -> None:
+        """See :meth:`.PartWriter.discard`."""
+        self._loop.wait(self._part.discard())
+
+
+class SyncBatches:
+    """See :class:`.Batches`."""
+
+    def __init__(self, loop: Loop, batches: Batches) -> None:
+        self._loop = loop
+        self._batches = batches
+
+    def part(self, number: int, ledger_bytes: int = 1 << 30) -> SyncPartWriter:
+        """See :meth:`.Batches.part`."""
+        return SyncPartWriter(self._loop, self._batches.part(number, ledger_bytes))
+
+    def has(self, number: int) -> bool:
+        """See :meth:`.Batches.has`."""
+        return self._loop.wait(self._batches.has(number))
+
+    def attach(self, number: int, parts: Sequence[Part], *, wait: float = 60.0) -> bool:
+        """See :meth:`.Batches.attach`."""
+        return self._loop.wait(self._batches.attach(number, parts, wait=wait))
+
+    def withdraw(self, number: int) -> None:
+        """See :meth:`.Batches.withdraw`."""
+        self._loop.wait(self._batches.withdraw(number))
+
+
 class SyncLog:
     """See :class:`.Log`."""
 
@@ -107,6 +152,10 @@ class SyncLog:
     def writer(self, **options: Any) -> SyncLogWriter:
         """See :meth:`.Log.writer`."""
         return SyncLogWriter(self._loop, self._loop.wait(self._log.writer(**options).opened()))
+
+    def batches(self, writer: str, *, remembered: bool = True) -> SyncBatches:
+        """See :meth:`.Log.batches`."""
+        return SyncBatches(self._loop, self._log.batches(writer, remembered=remembered))
 
     def read(self, at: At = EARLIEST, **options: Any) -> Iterator[LogEntry]:
         """The entries, as a reader has them that :meth:`.Log.reader` gives."""

@@ -14,7 +14,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 from fencepost.log import chain as chains
-from fencepost.log.entries import HEADER, framed, time_of
+from fencepost.log.batches import time_of_last_entry
+from fencepost.log.entries import HEADER, framed
 from fencepost.log.errors import LogSealedError, NoSuchLogError, NotLeaderError
 from fencepost.log.metadata import Election, LogNodes
 from fencepost.log.position import Position
@@ -516,11 +517,7 @@ class LogWriter:
 
     async def _learn_time(self, ledger: int, last: int) -> None:
         """Know the time of the last entry of a ledger: what follows is not to be earlier, whatever this clock says."""
-        if last < 0:
-            return
-        with contextlib.suppress(StoreError):
-            async with self._store.open_ledger(ledger, password=self._password) as reader:
-                self._time = max(self._time, time_of(await reader.read_entry(last)))
+        self._time = max(self._time, await time_of_last_entry(self._store, ledger, last, self._password))
 
     async def _delete_ledger(self, effect: role.DeleteLedger) -> None:
         with contextlib.suppress(StoreError):

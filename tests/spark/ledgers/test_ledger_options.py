@@ -6,7 +6,8 @@ import pytest
 
 from fencepost import OptionError
 from fencepost.spark.ledgers.decoders import decoder_of, type_of
-from fencepost.spark.ledgers.options import PARTITION, Offset, Run, parse
+from fencepost.spark.ledgers.options import PARTITION, Offset, Run, WriteOptions, parse, parse_write
+from fencepost.spark.ledgers.writing import check_columns
 
 METADATA = {"metadata": "zk://127.0.0.1:2181/ledgers"}
 
@@ -35,6 +36,8 @@ def test_offsets_name_ledgers_or_hold_for_all() -> None:
         (METADATA, "give one of the options ledger, ledgers and log"),
         ({**METADATA, "ledger": "1", "ledgers": "2"}, "give one of the options ledger, ledgers and log"),
         ({**METADATA, "log": "a/b"}, "option log: 'a/b' is no name of a log"),
+        ({**METADATA, "ledger": "1", "cursor": "c"}, "option cursor is for logs: ledgers have none"),
+        ({**METADATA, "log": "a", "cursor": "a b"}, "option cursor: 'a b' is no name of a cursor"),
         ({**METADATA, "log": "a", "startingOffsets": "17"}, "option startingOffsets: position '17': give LEDGER:ENTRY"),
         ({**METADATA, "log": "a", "endingOffsets": "earliest"}, "option endingOffsets is earliest, where nothing has been read"),
         ({**METADATA, "ledger": "1", "ledgr": "2"}, "option ledgr is not known: there are metadata, ledger,"),
@@ -53,7 +56,7 @@ def test_offsets_name_ledgers_or_hold_for_all() -> None:
         ({**METADATA, "ledger": "1", "maxBytesPerTrigger": "1k"}, "option maxBytesPerTrigger is '1k'"),
         ({**METADATA, "ledger": "1", "failOnDataLoss": "no"}, "option failOnDataLoss is 'no': give true or false"),
         ({**METADATA, "ledger": "1", "filterPushdown": "1"}, "option filterPushdown is '1': give true or false"),
-        ({**METADATA, "ledger": "1", "decoder": "avro"}, "option decoder is 'avro', which is not known: give utf8, or a function"),
+        ({**METADATA, "ledger": "1", "decoder": "avro"}, "option decoder is 'avro', which is not known: give utf8, pulsar, or a function"),
         ({**METADATA, "ledger": "1", "decoder": "no.such:one"}, "option decoder is 'no.such:one', which can not be imported"),
         ({**METADATA, "ledger": "1", "decoder": "math:pi"}, "option decoder is 'math:pi', which is no function"),
     ],
@@ -67,3 +70,43 @@ def test_what_makes_no_sense_is_said_in_one_line_that_names_the_option(given: di
 def test_decoders_have_a_name_or_a_path() -> None:
     assert (type_of(None), type_of("utf8"), type_of("os.path:basename")) == ("binary", "string", "binary")
     assert decoder_of("os.path.basename") is decoder_of("os.path:basename")
+
+
+def test_a_write_has_options_of_its_own() -> None:
+    given = {**METADATA, "LOG": "orders", "writeid": "w1", "leadTimeout": "2.5", "password": "secret"}
+    assert parse_write(given, streams=False) == WriteOptions(
+        metadata=METADATA["metadata"], log="orders", write_id="w1", lead_timeout=2.5, password="secret"
+    )
+    sparks = {"checkpointlocation": "/tmp/c", "queryName": "mine"}
+    assert parse_write({**METADATA, "log": "orders", **sparks}, streams=True) == WriteOptions(metadata=METADATA["metadata"], log="orders")
+
+
+@pytest.mark.parametrize(
+    ("given", "streams", "said"),
+    [
+        ({"log": "a"}, False, "option metadata is missing"),
+        (METADATA, False, "option log is missing: give the name of the log that is to be written"),
+        ({**METADATA, "log": "a/b"}, False, "option log: 'a/b' is no name of a log"),
+        ({**METADATA, "log": "a", "decoder": "utf8"}, False, "option decoder is not known: there are metadata, log, writeId, leadTimeout"),
+        ({**METADATA, "log": "a", "writeId": "one two"}, False, "option writeId: 'one two' is no name of a write"),
+        ({**METADATA, "log": "a", "writeId": "w"}, True, "option writeId is for what is no stream: a stream is known by the id"),
+        ({**METADATA, "log": "a", "leadTimeout": "0"}, False, "option leadTimeout is '0': give seconds, more than 0"),
+        ({**METADATA, "log": "a", "leadTimeout": "a minute"}, True, "option leadTimeout is 'a minute'"),
+    ],
+)
+def test_options_of_a_write_that_make_no_sense(given: dict[str, str], streams: bool, said: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        parse_write(given, streams)
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_columns_that_are_written_are_data_and_keys() -> None:
+    check_columns([("value", "string")])
+    check_columns([("key", "binary"), ("value", "binary")])
+    for columns, said in (
+        ([("value", "string"), ("id", "int")], "column id can not be written to a log: there are value, the data of the entries and key, their keys"),
+        ([("value", "array<binary>")], r"column value is array<binary>: cast it to binary or string"),
+        ([("key", "string")], "there is no column value"),
+    ):
+        with pytest.raises(OptionError, match=said):
+            check_columns(columns)

@@ -53,14 +53,15 @@ def batch_of(first: int, entries: list[bytes]) -> EntryBatch:
     st.integers(0, 30),
     st.sampled_from([(1, 1), (3, 3), (3, 2), (5, 3)]),
     st.booleans(),
+    st.sampled_from([0, 1 << 40]),
 )
-def test_a_batch_of_entries_becomes_the_rows_that_they_are_one_by_one(entries: Any, first: int, sizes: Any, is_log: bool) -> None:
+def test_a_batch_of_entries_becomes_the_rows_that_they_are_one_by_one(entries: Any, first: int, sizes: Any, is_log: bool, created: int) -> None:
     ensemble = tuple(f"b{number}:1" for number in range(sizes[0]))
     metadata = LedgerMetadata(*sizes, sizes[1], (Fragment(0, ("x:1",) * sizes[0]), Fragment(first, ensemble)) if first else (Fragment(0, ensemble),))
     log = "orders" if is_log else None
     schema = pa.schema([pa.field(name, ARROW[kind]) for name, kind in columns(True, None, log).items()])
     whole = [framed(data, time, key) if is_log else data for data, key, time in entries]
-    rows = Rows(schema, None, log).of(8, metadata, batch_of(first, whole))
+    rows = Rows(schema, None, log).of(Range(8, 0, first, first, created), metadata, batch_of(first, whole))
     rows.validate(full=True)
     assert rows.schema.equals(schema)
     found = rows.drop_columns(["time"]).to_pylist() if is_log else rows.to_pylist()
@@ -69,7 +70,7 @@ def test_a_batch_of_entries_becomes_the_rows_that_they_are_one_by_one(entries: A
         expected = {"log": log, "ledger": 8, "entry": first + at, "lac": at - 1, "length": 7 * at, "value": data, "bookies": bookies, "fragment": first}
         assert row == {**expected, **({"key": key} if is_log else {})}
     if is_log:
-        assert rows.column("time").cast(pa.int64()).to_pylist() == [1000 * time for _, _, time in entries]
+        assert rows.column("time").cast(pa.int64()).to_pylist() == [1000 * max(time, created) for _, _, time in entries]
 
 
 def test_a_decoder_gives_a_value_for_each_entry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,10 +83,10 @@ def test_a_decoder_gives_a_value_for_each_entry(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "own", SimpleNamespace(one=one, fails=fails, listed=lambda values: [1]))
     metadata = LedgerMetadata(1, 1, 1, (Fragment(0, ("b:1",)),))
     schema = pa.schema([("value", pa.string())])
-    assert Rows(schema, "own:one", None).of(1, metadata, batch_of(0, [b"x"])).to_pylist() == [{"value": "one"}]
+    assert Rows(schema, "own:one", None).of(Range(1, 0, 0, 0), metadata, batch_of(0, [b"x"])).to_pylist() == [{"value": "one"}]
     for name, said in (("own:one", "gave 1 values for 2 entries"), ("own:listed", "gave list for 2"), ("own:fails", "failed for .*: no JSON")):
         with pytest.raises(ValueError, match=f"option decoder: {name} {said}"):
-            Rows(schema, name, None).of(1, metadata, batch_of(0, [b"x", b"y"]))
+            Rows(schema, name, None).of(Range(1, 0, 0, 0), metadata, batch_of(0, [b"x", b"y"]))
 
 
 def test_a_schema_of_spark_is_the_one_that_rows_have() -> None:
@@ -114,8 +115,8 @@ async def written(store: Any, **settings: Any) -> int:
 
 async def read(store: Any, part: Any, **given_: Any) -> list[tuple[int, int, bytes]]:
     found = []
-    async for ledger, _, entries in batches(store, options(**given_), part):
-        found += [(ledger, entry, data) for entry, data in enumerate(entries, entries.first)]
+    async for each, _, entries in batches(store, options(**given_), part):
+        found += [(each.ledger, entry, data) for entry, data in enumerate(entries, entries.first)]
     return found
 
 

@@ -6,6 +6,9 @@ which of them a closed ledger has and which are written again. Inside of a ledge
 it has all entries that were confirmed, and any of the others that were sent before.
 
 An entry is the number that it gets when it is first written, so a log is in order, and has nothing twice, if its numbers ascend.
+
+A batch is written to two ledgers of its own, maybe several times by several clients, and attached by one that has closed the last ledger. It has no
+entries here: what counts is which ledgers are in the log.
 """
 
 from __future__ import annotations
@@ -36,9 +39,10 @@ from fencepost import (
     state,
     weak,
 )
-from fencepost.log.chain import Chain, Link
+from fencepost.log.chain import Batch, Chain, Link
 from fencepost.log.rules import (
     After,
+    Attaching,
     Failure,
     Protections,
     Status,
@@ -48,10 +52,13 @@ from fencepost.log.rules import (
     after_reading,
     after_update,
     appended_by,
+    before_attaching,
     fences,
     may_write,
+    never_attached,
     takes_unanswered_for_done,
     takes_update,
+    with_batch,
 )
 from fencepost.protocols.ledger_chaining import NO_ENTRY, ClientStatus, LedgerChaining, LedgerOnBookies
 from fencepost.protocols.types import Path, Test, at_least, each, is_typed, one_of_kind, or_none, parts
@@ -90,6 +97,26 @@ class Ledger(Record):
     fenced: bool = False
 
 
+class Attempt(Record):
+    """The batch was written, to these ledgers. ``withdrawn``: they are to be deleted, and may not be attached. ``over``: nobody does anything to them any more."""
+
+    ledgers: tuple[int, ...] = ()
+    withdrawn: bool = False
+    over: bool = False
+
+
+class Attachment(Record):
+    """What a client is about that has written the batch, or an attempt at it: 0 if it has not. ``chain`` and ``version``: what its update is made of,
+    which it has sent; -1 if it has sent none."""
+
+    attempt: int = 0
+    chain: Chain = Chain()
+    version: int = -1
+
+
+BATCH = Batch("q", 0)
+
+
 class Becomes(enum.Enum):
     """What becomes of an update that is not answered."""
 
@@ -121,6 +148,7 @@ TYPES: Mapping[str, Test] = {
     "client.chain.trimmed": at_least(0),
     "client.chain.sealed": one_of_kind(bool),
     "client.chain.settings": lambda protocol, settings: settings == (),
+    "client.chain.batches": each(one_of_kind(Batch)),
     "client.version": at_least(-1),
     "client.ledger": at_least(0),
     "client.saw_open": one_of_kind(bool),
@@ -134,6 +162,7 @@ TYPES: Mapping[str, Test] = {
     "chain.trimmed": at_least(0),
     "chain.sealed": one_of_kind(bool),
     "chain.settings": lambda protocol, settings: settings == (),
+    "chain.batches": each(one_of_kind(Batch)),
     "version": at_least(0),
     "trimmed": each(at_least(1)),
     "elected": lambda protocol, elected: elected in protocol.clients,
@@ -145,6 +174,14 @@ TYPES: Mapping[str, Test] = {
     "ledgers.confirmed": at_least(0),
     "ledgers.last_entry": at_least(-1),
     "ledgers.fenced": one_of_kind(bool),
+    "attachment.attempt": at_least(0),
+    "attachment.chain.links": each(one_of_kind(Link)),
+    "attachment.chain.trimmed": at_least(0),
+    "attachment.chain.sealed": one_of_kind(bool),
+    "attachment.chain.settings": lambda protocol, settings: settings == (),
+    "attachment.chain.batches": each(one_of_kind(Batch)),
+    "attachment.version": at_least(-1),
+    "attempts": each(one_of_kind(Attempt)),
     "acknowledged": each(at_least(1)),
     "denied": each(at_least(1)),
 }
@@ -230,6 +267,7 @@ AS_CHAINING: Mapping[str, Any] = {
 """What the variables of `ledger-chaining` are in a state of `log`. Its list has the ledgers that were trimmed, too."""
 
 ROLLS: Mapping[str, Any] = {"entries": 2, "next_ledger_limit": 3}
+BATCHES: Mapping[str, Any] = {"next_ledger_limit": 6}
 
 
 class Log(Protocol):
@@ -244,6 +282,7 @@ class Log(Protocol):
     late_updates: bool = constant(False, "whether such an update may also be done later, whatever its client is about")
     trims: bool = constant(False, "whether the oldest ledgers are trimmed")
     sealing: bool = constant(False, "whether leaders seal the log")
+    most_attempts: int = constant(0, "how often a batch of two ledgers is written, at most")
 
     last_ledger_is_closed: bool = constant(True, "whether a leader closes the last ledger before it creates one")
     closing_fences: bool = constant(True, "whether a leader that closes the ledger of another fences it")
@@ -257,6 +296,9 @@ class Log(Protocol):
     )
     last_entry_decides: bool = constant(True, "whether the last entry of a closed ledger decides what is written again")
     seal_is_final: bool = constant(True, "whether nothing is appended to the chain of a log that is sealed")
+    batches_are_remembered: bool = constant(True, "whether a batch that is in the log is not attached again")
+    batches_are_whole: bool = constant(True, "whether all ledgers of a batch are attached by one update")
+    withdrawals_are_noticed: bool = constant(True, "whether nobody attaches a ledger that is to be deleted")
 
     client: PerKey[ModelValue, Client] = per_key(clients, Client)
 
@@ -275,6 +317,10 @@ class Log(Protocol):
     """The entries of which somebody was told that they are in the log, sorted."""
     denied: tuple[int, ...] = state(())
     """Those of which somebody was told that they are not, sorted."""
+
+    attachment: PerKey[ModelValue, Attachment] = per_key(clients, Attachment)
+    attempts: tuple[Attempt, ...] = state((), held_by="metadata")
+    """How the batch was written, the first attempt first."""
 
     configurations = {
         "default": configuration(doc="two clients, two entries, two ledgers"),
@@ -300,6 +346,18 @@ class Log(Protocol):
             sealing=True,
             entries=1,
             doc="answers are lost, and the log is trimmed and sealed",
+        ),
+        "batches": configuration(
+            most_attempts=2, entries=0, doc="a batch is written twice, attached, withdrawn, and what is left over deleted", **BATCHES
+        ),
+        "late-batches": configuration(
+            clients=1,
+            most_attempts=2,
+            lost_answers=True,
+            late_updates=True,
+            entries=0,
+            doc="one client that writes a batch twice; updates are done after it has given up waiting",
+            **BATCHES,
         ),
         "last-ledger-left-open": configuration(
             last_ledger_is_closed=False,
@@ -343,6 +401,30 @@ class Log(Protocol):
             seal_is_final=False,
             expect="a_sealed_log_is_closed",
             doc="a leader goes on with a log that is sealed",
+        ),
+        "batch-forgotten": configuration(
+            most_attempts=2,
+            batches_are_remembered=False,
+            entries=0,
+            expect="the_batch_is_in_the_log_once_and_whole",
+            doc="a batch that was attached is written and attached again",
+            **BATCHES,
+        ),
+        "batch-in-parts": configuration(
+            most_attempts=1,
+            batches_are_whole=False,
+            entries=0,
+            expect="the_batch_is_in_the_log_once_and_whole",
+            doc="the ledgers of a batch are attached one by one",
+            **BATCHES,
+        ),
+        "withdrawal-overlooked": configuration(
+            most_attempts=1,
+            withdrawals_are_noticed=False,
+            entries=0,
+            expect="ledgers_of_the_log_are_there",
+            doc="a batch is attached whose ledgers are being deleted",
+            **BATCHES,
         ),
     }
 
@@ -649,6 +731,125 @@ class Log(Protocol):
         self.trimmed = (*self.trimmed, self.chain.links[0].ledger)
         self._replace_chain(self.chain.without_first(1))
 
+    # -- batches -------------------------------------------------------------------------------------------------------
+
+    @action(c=clients)
+    def write_batch(self, c: ModelValue) -> None:
+        """A client writes the batch to ledgers of its own, and closes them. Another may have written it before, or will again."""
+        require(len(self.attempts) < self.most_attempts)
+        require(not self.attachment[c].attempt)
+        require(self.next_ledger + 1 < self.next_ledger_limit)
+        ledgers = (self.next_ledger, self.next_ledger + 1)
+        for number in ledgers:
+            self.ledgers[number].status = LedgerStatus.CLOSED
+        self.next_ledger += 2
+        self.attempts = (*self.attempts, Attempt(ledgers))
+        self.attachment[c].attempt = len(self.attempts)
+
+    @action(c=clients)
+    def look_up_batch(self, c: ModelValue) -> None:
+        """A leader that has closed the last ledger, and has a batch, sees whether it is in the log, or withdrawn. If it is neither, the update is sent."""
+        client = self._leading(c, Status.PENDING_CREATE_LEDGER)
+        attachment = self.attachment[c]
+        require(attachment.attempt > 0)
+        require(attachment.version < 0)
+        attempt = self.attempts[attachment.attempt - 1]
+        are_pending = not attempt.withdrawn
+        step = before_attaching(client.chain, BATCH, attempt.ledgers, are_pending, self.protections)
+        if step is Attaching.ATTACH:
+            attachment.chain, attachment.version = client.chain, client.version
+        else:
+            attachment.attempt = 0
+
+    @action(c=clients)
+    def attach_batch(self, c: ModelValue) -> None:
+        """The chain is as the client has seen it: the ledgers of the batch go to its end."""
+        attachment = self.attachment[c]
+        require(attachment.version >= 0)
+        require(takes_update(attachment.version, self.version, self.protections))
+        self._replace_chain(self._with_batch(attachment))
+        attachment.attempt, attachment.chain, attachment.version = 0, Chain(), -1
+        self._read_again(c)
+
+    @action(c=clients)
+    def attach_batch_bad_version(self, c: ModelValue) -> None:
+        """Somebody has changed the chain since: the client reads it again."""
+        attachment = self.attachment[c]
+        require(attachment.version >= 0)
+        require(not takes_update(attachment.version, self.version, self.protections))
+        attachment.chain, attachment.version = Chain(), -1
+        self._read_again(c)
+
+    @action(c=clients)
+    def attach_batch_unanswered(self, c: ModelValue) -> None:
+        """The update is not answered, whether it was done, or will be, or not: the client reads the chain again, or fails."""
+        require(self.lost_answers)
+        attachment, client = self.attachment[c], self.client[c]
+        require(attachment.version >= 0)
+        require(client.late is None)
+        updated, version = self._with_batch(attachment), attachment.version
+        becomes = one_of(Becomes if self.late_updates else (Becomes.DONE, Becomes.LOST))
+        if becomes is Becomes.LATE:
+            client.late, client.late_version = updated, version
+        elif becomes is Becomes.DONE and takes_update(version, self.version, self.protections):
+            self._replace_chain(updated)
+        attachment.chain, attachment.version = Chain(), -1
+        self._read_again(c)
+
+    def _with_batch(self, attachment: Attachment) -> Chain:
+        return with_batch(attachment.chain, BATCH, self.attempts[attachment.attempt - 1].ledgers, 0, self.protections)
+
+    def _read_again(self, c: ModelValue) -> None:
+        client = self.client[c]
+        if client.leader and client.status is Status.PENDING_CREATE_LEDGER:
+            client.status = Status.GET_MD_FOR_CLOSING
+
+    @action(c=clients)
+    def batch_fails(self, c: ModelValue) -> None:
+        """The client forgets the batch, as a process does that is killed. Its ledgers stay."""
+        attachment = self.attachment[c]
+        require(attachment.attempt > 0)
+        require(attachment.version < 0)
+        attachment.attempt = 0
+
+    @action(by="metadata")
+    def withdraw_batch(self) -> None:
+        """Somebody notes of an attempt that its ledgers are to be deleted, whoever is about to attach them."""
+        which = one_of(range(len(self.attempts)))
+        attempt = self.attempts[which]
+        require(not attempt.withdrawn)
+        require(not attempt.over)
+        self._replace_attempt(which, attempt.replace(withdrawn=True))
+
+    @action(by="metadata")
+    def delete_withdrawn_batch(self) -> None:
+        """The version of the chain is changed, so that no update comes that knows nothing of the withdrawal. What is not in the chain then is deleted."""
+        which = one_of(range(len(self.attempts)))
+        attempt = self.attempts[which]
+        require(attempt.withdrawn)
+        require(not attempt.over)
+        self.version += 1
+        self._delete(which)
+
+    @action(by="metadata")
+    def delete_superseded_batch(self) -> None:
+        """The batch is in the log by another attempt: what is left of this one is deleted."""
+        which = one_of(range(len(self.attempts)))
+        attempt = self.attempts[which]
+        require(not attempt.over)
+        require(all(never_attached(self.chain, BATCH, ledger) for ledger in attempt.ledgers))
+        self._delete(which)
+
+    def _delete(self, which: int) -> None:
+        attempt = self.attempts[which]
+        for number in attempt.ledgers:
+            if number not in self.all_ledgers():
+                self.ledgers[number] = Ledger()
+        self._replace_attempt(which, attempt.replace(over=True))
+
+    def _replace_attempt(self, which: int, attempt: Attempt) -> None:
+        self.attempts = (*self.attempts[:which], attempt, *self.attempts[which + 1 :])
+
     # -- what must hold ------------------------------------------------------------------------------------------------
 
     @constraint
@@ -656,7 +857,7 @@ class Log(Protocol):
         """Bounds the number of ledgers, and with it the number of states."""
         return self.next_ledger < self.next_ledger_limit
 
-    @invariant(part=lambda self: parts(TYPES, {"client": self.clients, "ledgers": _ledger_ids(self)}))
+    @invariant(part=lambda self: parts(TYPES, {"client": self.clients, "attachment": self.clients, "ledgers": _ledger_ids(self)}))
     def type_ok(self, part: Path) -> bool:
         """Every part of the state holds a value of its type."""
         return is_typed(self, part, TYPES)
@@ -703,6 +904,21 @@ class Log(Protocol):
             self.ledgers[link.ledger].status is LedgerStatus.CLOSED for link in self.chain.links
         )
 
+    @invariant
+    def the_batch_is_in_the_log_once_and_whole(self) -> bool:
+        """Of one attempt at most there are ledgers in the log, and then all of them, one after another."""
+        log = self.all_ledgers()
+        there = [attempt.ledgers for attempt in self.attempts if any(ledger in log for ledger in attempt.ledgers)]
+        if not there:
+            return True
+        first = there[0][0]
+        return len(there) == 1 and first in log and tuple(log[log.index(first) :][:2]) == there[0]
+
+    @invariant
+    def ledgers_of_the_log_are_there(self) -> bool:
+        """No ledger of the log is deleted."""
+        return all(self.ledgers[ledger].status is not None for ledger in self.all_ledgers())
+
     # -- what must happen ----------------------------------------------------------------------------------------------
 
     fairness = [
@@ -737,7 +953,7 @@ class Log(Protocol):
     def is_published(self) -> bool:
         """Whether all protections are on, and nothing is done that `ledger-chaining` has no step for: a leader that wants to seal steps down for a
         rival without a ledger of its own, and a late update is that of a client that may not lead any more."""
-        return not (self.sealing or self.late_updates) and all(getattr(self, name) for name in SWITCHES)
+        return not (self.sealing or self.late_updates or self.most_attempts) and all(getattr(self, name) for name in SWITCHES)
 
     refines_ledger_chaining = refines(
         LedgerChaining,

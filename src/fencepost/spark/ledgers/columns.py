@@ -6,6 +6,7 @@ from typing import Any
 
 from fencepost.log.entries import Frames
 from fencepost.spark.ledgers.decoders import decoder_of, type_of
+from fencepost.spark.ledgers.parts import Range
 from fencepost.store.client.reading import EntryBatch
 from fencepost.store.rules.ensembles import fragment_of
 from fencepost.store.rules.metadata import LedgerMetadata
@@ -45,16 +46,16 @@ class Rows:
         self.decode = None if decoder is None else decoder_of(decoder)
         self.decoder = decoder
 
-    def of(self, ledger: int, metadata: LedgerMetadata, batch: EntryBatch) -> Any:
-        """The rows of a batch of entries, which is of one fragment: a :class:`pyarrow.RecordBatch`.
+    def of(self, part: Range, metadata: LedgerMetadata, batch: EntryBatch) -> Any:
+        """The rows of a batch of entries, which are some of a ``part``: a :class:`pyarrow.RecordBatch`.
 
         Raises :class:`ValueError` if the decoder gives something else than a value for each entry, and :class:`LogFormatError` for entries that
         are none of a log.
         """
         import pyarrow as pa
 
-        frames = None if self.log is None else Frames(batch.data, batch.offsets)
-        arrays = [self._column(field, ledger, metadata, batch, frames) for field in self.schema]
+        frames = None if self.log is None else Frames(batch.data, batch.offsets, part.created)
+        arrays = [self._column(field, part.ledger, metadata, batch, frames) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _column(self, field: Any, ledger: int, metadata: LedgerMetadata, batch: EntryBatch, frames: Frames | None) -> Any:

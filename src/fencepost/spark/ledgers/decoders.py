@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.errors import OptionError
+from fencepost.spark.ledgers.pulsar import pulsar
 
 Decoder = Callable[[Any], Any]
 
@@ -26,7 +27,7 @@ def utf8(values: Any) -> Any:
 
 utf8.type = "string"  # type: ignore[attr-defined]
 
-NAMED: dict[str, Decoder] = {"utf8": utf8}
+NAMED: dict[str, Decoder] = {"utf8": utf8, "pulsar": pulsar}
 """The decoders that have a name of their own."""
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from fencepost.errors import OptionError, SystemFailure
 from fencepost.log.chain import Chain, chain_of
+from fencepost.log.cursors import Cursor, acknowledged_of
 from fencepost.log.errors import LogTrimmedError, NoSuchLogError
 from fencepost.log.metadata import LogNodes
 from fencepost.log.position import EARLIEST, End, Position
@@ -59,13 +60,14 @@ class LogOffset(msgspec.Struct, frozen=True):
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """The entries of a ledger of a log from ``first`` to before ``stop``; ``ended``: there it is closed."""
+    """The entries of a ledger of a log from ``first`` to before ``stop``; ``ended``: there it is closed. ``created``: see :class:`.Range`."""
 
     place: int
     ledger: int
     first: int
     stop: int
     ended: bool
+    created: int
 
     def read_to(self, stop: int) -> LogOffset:
         """Where a query stands that has read it up to there."""
@@ -104,6 +106,26 @@ class Log:
             raise OptionError(f"option {option} is {where}: of ledger {ledger} the entries before {stop} can be read")
         return LogOffset(chain.trimmed + index, ledger, entry, ended and entry == stop)
 
+    async def start(self) -> LogOffset:
+        """Where a query begins that has no checkpoint: at its cursor if there is one, else where option ``startingOffsets`` says.
+
+        Raises :class:`LogTrimmedError` if the log was trimmed behind the cursor, unless ``failOnDataLoss`` is false.
+        """
+        name = self.options.cursor
+        found = None if name is None else await self.nodes.read_cursor(name)
+        if found is None:
+            return await self.at("startingOffsets", self.options.log_start)
+        before = acknowledged_of(found.data).before
+        chain = await self.chain()
+        index = chain.index(before.ledger)
+        if index is None:
+            if chain.trimmed and self.options.fail_on_data_loss:
+                raise lost(LogTrimmedError(f"option cursor: log {self.name} was trimmed behind {before}, where cursor {name} is"))
+            return await self.at("cursor", EARLIEST)
+        stop, ended = await self.ledgers.stop_of(before.ledger)
+        entry = min(before.entry, stop) if ended else before.entry
+        return LogOffset(chain.trimmed + index, before.ledger, entry, ended and entry == stop)
+
     async def pieces(self, start: LogOffset, end: LogOffset | None = None) -> AsyncIterator[Piece]:
         """What there is from ``start`` on, one ledger after the other; up to ``end``, if there is one, which is taken to be confirmed.
 
@@ -136,7 +158,7 @@ class Log:
                     if ended and self.options.fail_on_data_loss:
                         raise lost(NoSuchEntryError(f"ledger {ledger} has {stop} entries, and {first} were read of it"))
                     stop = first
-                yield Piece(place, ledger, first, stop, ended)
+                yield Piece(place, ledger, first, stop, ended, chain.links[at].created)
                 if not ended:
                     return
                 first = 0
@@ -188,7 +210,7 @@ class Log:
         async for piece in self.pieces(start, end):
             first, stop = entries.within(piece.first, piece.stop)
             if ledgers.has(piece.ledger) and first < stop:
-                wanted.append(self.ledgers.span(piece.ledger, first, stop))
+                wanted.append(self.ledgers.span(piece.ledger, first, stop, piece.created))
         found = await asyncio.gather(*wanted)
         return parts([span for span in found if span is not None], self.options.partition_bytes)
 
@@ -201,7 +223,7 @@ async def batch(store: Store, options: ReadOptions, ledgers: Wanted, entries: Wa
     """The work of a query that is no stream; raises as :func:`fencepost.spark.ledgers.planning.batch`."""
     log = Log(store, options)
     try:
-        start = await log.at("startingOffsets", options.log_start)
+        start = await log.start()
         end = await log.end(start) if isinstance(options.log_end, End) else await log.at("endingOffsets", options.log_end)
         if (end.place, end.entry) < (start.place, start.entry):
             return []
@@ -216,11 +238,38 @@ class LogStream(Stream):
     async def _begin(self, store: Store) -> Ledgers:
         self.log = Log(store, self.options)
         self.log_cap: LogOffset | None = None
+        self.cursor: Cursor | None = None
         return self.log.ledgers
 
     def begin(self) -> dict[str, Any]:
         """See :class:`Stream`."""
-        return self.store.run(lambda _: self.log.at("startingOffsets", self.options.log_start)).to_json(self.log.name)
+
+        async def begin(_: Store) -> LogOffset:
+            if self.options.cursor is not None:
+                await self._opened_cursor(self.options.log_start)
+            return await self.log.start()
+
+        return self.store.run(begin).to_json(self.log.name)
+
+    async def _opened_cursor(self, at: Position | End) -> Cursor:
+        """The cursor, which is made at a place of the log if there is none."""
+        assert self.options.cursor is not None
+        if self.cursor is None:
+            log = self.log.ledgers.store.log(self.log.name, password=self.options.password)
+            self.cursor = await log.cursor(self.options.cursor, at=at)
+        return self.cursor
+
+    def committed(self, end: dict[str, Any]) -> None:
+        """Move the cursor up to where a batch ends that is done with; it does not go back."""
+        stands = LogOffset.of_json(end, self.log.name)
+
+        async def move(_: Store) -> None:
+            if stands.ledger != NONE:
+                cursor = await self._opened_cursor(EARLIEST)
+                await cursor.acknowledge_up_to(Position(stands.ledger, stands.entry - 1))  # of the first entry it is what comes before
+
+        if self.options.cursor is not None:
+            self.store.run(move)
 
     def end_with_what_there_is(self) -> None:
         """See :class:`Stream`."""

@@ -1,4 +1,4 @@
-"""The options of ``spark.read.format("fencepost")``, from the text that Spark hands over."""
+"""The options of ``spark.read.format("fencepost")`` and of ``df.write.format("fencepost")``, from the text that Spark hands over."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ NAMES = (
     "ledger",
     "ledgers",
     "log",
+    "cursor",
     "startingOffsets",
     "endingOffsets",
     "maxEntriesPerTrigger",
@@ -33,6 +34,12 @@ NAMES = (
     "password",
 )
 """All options, as users write them. Spark does not look at their case."""
+
+WRITE_NAMES = ("metadata", "log", "writeId", "leadTimeout", "password")
+"""All options of what is written."""
+
+SPARKS_OWN = ("checkpointLocation", "queryName")
+"""What Spark hands over among the options of a stream that is written, and uses itself."""
 
 PARTITION = 64 * 1024 * 1024
 """Bytes that a partition has by default, at most."""
@@ -78,6 +85,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     starting: Offset = Offset(EARLIEST)
     ending: Offset | None = None
     log: str | None = None
+    cursor: str | None = None
     log_start: Position | End = End.EARLIEST
     log_end: Position | End = End.LATEST
     has_end: bool = False
@@ -91,22 +99,73 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     password: str = ""
 
 
-def parse(given: Mapping[str, str]) -> ReadOptions:
-    """The options as they were given, by names in any case. Raises :class:`fencepost.OptionError`, which names the option."""
-    known = {name.lower(): name for name in NAMES}
+class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which log is to be written. ``write_id``: what a write that is no stream is known by, if it is to be made once only. ``lead_timeout``: seconds
+    to wait for leading the log."""
+
+    metadata: str
+    log: str
+    write_id: str | None = None
+    lead_timeout: float = 60.0
+    password: str = ""
+
+
+def parse_write(given: Mapping[str, str], streams: bool) -> WriteOptions:
+    """The options of a write as they were given, by names in any case. Raises :class:`fencepost.OptionError`, which names the option."""
+    texts = _by_names({name: text for name, text in given.items() if name.lower() not in _SPARKS_OWN}, WRITE_NAMES)
+    if "log" not in texts:
+        raise OptionError("option log is missing: give the name of the log that is to be written")
+    _checked("log", texts["log"], "a log")
+    if "writeId" in texts:
+        if streams:
+            raise OptionError("option writeId is for what is no stream: a stream is known by the id that its checkpoint has")
+        _checked("writeId", texts["writeId"], "a write")
+    timeout = texts.get("leadTimeout", "60")
+    if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", timeout) or float(timeout) == 0:
+        raise OptionError(f"option leadTimeout is {timeout!r}: give seconds, more than 0")
+    return WriteOptions(
+        metadata=texts["metadata"],
+        log=texts["log"],
+        write_id=texts.get("writeId"),
+        lead_timeout=float(timeout),
+        password=texts.get("password", ""),
+    )
+
+
+_SPARKS_OWN = {name.lower() for name in SPARKS_OWN}
+
+
+def _by_names(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    """The options by their names as users write them."""
+    known = {name.lower(): name for name in names}
     texts: dict[str, str] = {}
     for name, text in given.items():
         if name.lower() not in known:
-            raise OptionError(f"option {name} is not known: there are {', '.join(NAMES)}")
+            raise OptionError(f"option {name} is not known: there are {', '.join(names)}")
         texts[known[name.lower()]] = text
     if not texts.get("metadata"):
         raise OptionError("option metadata is missing: give the address of the cluster, as zk://127.0.0.1:2181/ledgers")
+    return texts
+
+
+def _checked(option: str, name: str, what: str) -> None:
+    try:
+        checked_name(name, what)
+    except OptionError as error:
+        raise OptionError(f"option {option}: {error}") from None
+
+
+def parse(given: Mapping[str, str]) -> ReadOptions:
+    """The options as they were given, by names in any case. Raises :class:`fencepost.OptionError`, which names the option."""
+    texts = _by_names(given, NAMES)
     if sum(name in texts for name in ("ledger", "ledgers", "log")) != 1:
         raise OptionError("give one of the options ledger, ledgers and log: an id, ids and ranges of ids as 3,7,10-20,30-, or a name")
 
     def option(name: str, read: Callable[[str, str], T], default: T) -> T:
         return read(name, texts[name]) if name in texts else default
 
+    if "cursor" in texts and "log" not in texts:
+        raise OptionError("option cursor is for logs: ledgers have none")
     what = _of_log(texts) if "log" in texts else _of_ledgers(texts)
     decoder = texts.get("decoder")
     if decoder is not None:
@@ -144,10 +203,10 @@ def _of_ledgers(texts: Mapping[str, str]) -> dict[str, Any]:
 def _of_log(texts: Mapping[str, str]) -> dict[str, Any]:
     """What is to be read of a log."""
     found: dict[str, Any] = {"log": texts["log"]}
-    try:
-        checked_name(texts["log"])
-    except OptionError as error:
-        raise OptionError(f"option log: {error}") from None
+    _checked("log", texts["log"], "a log")
+    if "cursor" in texts:
+        _checked("cursor", texts["cursor"], "a cursor")
+        found["cursor"] = texts["cursor"]
     for option, name in (("startingOffsets", "log_start"), ("endingOffsets", "log_end")):
         if option in texts:
             try:

@@ -14,17 +14,20 @@ OPENING = 64 * 1024
 
 
 class Range(msgspec.Struct, frozen=True):
-    """Entries of a ledger from ``first`` to ``last``, both included, of the fragment that begins with the entry ``fragment``. All are confirmed."""
+    """Entries of a ledger from ``first`` to ``last``, both included, of the fragment that begins with the entry ``fragment``. All are confirmed.
+    ``created``: the time that the ledger has in the list of its log, in milliseconds since 1970.
+    """
 
     ledger: int
     fragment: int
     first: int
     last: int
+    created: int = 0
 
 
 class Span(msgspec.Struct, frozen=True):
     """Entries of a ledger from ``first`` to before ``stop`` that are to be read. ``fragments``: the first entry of each, ascending.
-    ``mean``: bytes that an entry has on average.
+    ``mean``: bytes that an entry has on average. ``created``: see :class:`Range`.
     """
 
     ledger: int
@@ -32,6 +35,7 @@ class Span(msgspec.Struct, frozen=True):
     stop: int
     fragments: Sequence[int] = (0,)
     mean: int = 0
+    created: int = 0
 
 
 def ranges(span: Span, most: int) -> list[Range]:
@@ -43,7 +47,7 @@ def ranges(span: Span, most: int) -> list[Range]:
         count = -(-(stop - first) // per)
         for number in range(count):
             start, end = (first + (stop - first) * each // count for each in (number, number + 1))
-            found.append(Range(span.ledger, fragment, start, end - 1))
+            found.append(Range(span.ledger, fragment, start, end - 1, span.created))
     return found
 
 

@@ -174,8 +174,8 @@ class Ledgers:
         found = await asyncio.gather(*spans)
         return parts([span for span in found if span is not None], self.options.partition_bytes)
 
-    async def span(self, ledger: int, first: int, stop: int) -> Span | None:
-        """Entries of a ledger, and how it is divided; None if it is gone and nobody minds."""
+    async def span(self, ledger: int, first: int, stop: int, created: int = 0) -> Span | None:
+        """Entries of a ledger, and how it is divided; None if it is gone and nobody minds. ``created``: see :class:`.Range`."""
         try:
             async with self._at_once:
                 metadata = await self.metadata(ledger)
@@ -189,7 +189,7 @@ class Ledgers:
             if self.options.fail_on_data_loss:
                 raise lost(error) from None
             return None
-        return Span(ledger, first, stop, [each.first_entry_id for each in metadata.fragments], mean)
+        return Span(ledger, first, stop, [each.first_entry_id for each in metadata.fragments], mean, created)
 
 
 def _must_be_there(name: str, stops: Mapping[int, int], available: Offsets) -> None:

@@ -55,8 +55,8 @@ def lost(error: StoreError) -> StoreError:
     return type(error)(f"{error}. Set option failOnDataLoss to false to go on without what is gone")
 
 
-def read(options: ReadOptions, part: Sequence[Range]) -> Iterator[tuple[int, LedgerMetadata, EntryBatch]]:
-    """The entries of a part in batches, each with its ledger and that one's metadata. Raises :class:`StoreError`."""
+def read(options: ReadOptions, part: Sequence[Range]) -> Iterator[tuple[Range, LedgerMetadata, EntryBatch]]:
+    """The entries of a part in batches, each with the range that it is of and the metadata of the ledger. Raises :class:`StoreError`."""
     _get_loops_ready(sum(each.last - each.first + 1 for each in part))
     yield from store_at(options.metadata).iterate(lambda store: batches(store, options, part))
 
@@ -73,12 +73,12 @@ def _get_loops_ready(entries: int) -> None:
 
 async def batches(
     store: Store, options: ReadOptions, part: Sequence[Range]
-) -> AsyncIterator[tuple[int, LedgerMetadata, EntryBatch]]:
+) -> AsyncIterator[tuple[Range, LedgerMetadata, EntryBatch]]:
     """See :func:`read`."""
     for each in part:
         try:
             async for metadata, batch in _entries(store, options, each):
-                yield each.ledger, metadata, batch
+                yield each, metadata, batch
         except LOST as error:
             if options.fail_on_data_loss:
                 raise lost(error) from None

@@ -1,15 +1,24 @@
-"""The data source ``fencepost`` of PySpark: ``spark.read.format("fencepost")`` and ``spark.readStream.format("fencepost")``.
+"""The data source ``fencepost`` of PySpark: ``spark.read.format("fencepost")`` and ``spark.readStream.format("fencepost")``, and the same with ``write``.
 
-What is planned and read is in the modules beside this one, which are imported when they are needed: any session of Spark that finds
+What is planned, read and written is in the modules beside this one, which are imported when they are needed: any session of Spark that finds
 :mod:`pyspark_fencepost` imports this module.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -19,11 +28,13 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from fencepost import extras
-from fencepost.errors import OptionError
+from fencepost.errors import OptionError, SystemFailure
 
 if TYPE_CHECKING:
-    from fencepost.spark.ledgers.options import ReadOptions
+    from fencepost.log.batches import Part as WrittenPart
+    from fencepost.spark.ledgers.options import ReadOptions, WriteOptions
     from fencepost.spark.ledgers.stream import Stream
+    from fencepost.spark.ledgers.writing import Batch
 
 NAME = "fencepost"
 
@@ -63,6 +74,26 @@ class FencepostSource(DataSource):  # type: ignore[misc]
             raise OptionError("option endingOffsets is for queries that are no streams: leave it out, or use the trigger availableNow")
         return LedgerStreamReader(options, _checked(schema, options))
 
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+        """What writes a DataFrame."""
+        return LogWriter(self._write_options(schema, overwrite, streams=False))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """What writes a stream."""
+        return LogStreamWriter(self._write_options(schema, overwrite, streams=True))
+
+    def _write_options(self, schema: Any, overwrite: bool, streams: bool) -> WriteOptions:
+        with extras.named("the data source fencepost"):
+            from fencepost.spark.ledgers.options import parse_write
+            from fencepost.spark.ledgers.writing import check_columns
+
+            options = parse_write(dict(self.options), streams)
+        if overwrite:
+            wanted = 'outputMode("append")' if streams else 'mode("append")'
+            raise OptionError(f"a log is only appended to: give {wanted}")
+        check_columns((field.name, field.dataType.simpleString()) for field in schema.fields)
+        return options
+
     def _options(self) -> ReadOptions:
         with extras.named("the data source fencepost"):
             from fencepost.spark.ledgers.options import parse
@@ -94,8 +125,8 @@ def _read(options: ReadOptions, schema: Any, partition: InputPartition) -> Itera
     if partition.value is None:  # Spark's own word for no work at all
         return
     rows = Rows(to_arrow_schema(schema, timezone="UTC"), options.decoder, options.log)
-    for ledger, metadata, batch in read(options, partition.value):
-        yield rows.of(ledger, metadata, batch)
+    for each, metadata, batch in read(options, partition.value):
+        yield rows.of(each, metadata, batch)
 
 
 class LedgerReader(DataSourceReader):  # type: ignore[misc]
@@ -214,8 +245,100 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         """The rows of one part, on an executor."""
         return _read(self.options, self.schema, partition)
 
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark is done with what is before."""
+        self.stream.committed(end)
+
     def stop(self) -> None:
         """The query has ended."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+
+
+class Written(WriterCommitMessage):  # type: ignore[misc]
+    """What a task tells the driver: the number of its partition, the batch that it belongs to, and what it has written of it."""
+
+    def __init__(self, partition: int, batch: Batch, part: WrittenPart) -> None:
+        self.partition = partition
+        self.batch = batch
+        self.part = part
+
+
+def _in_order(messages: Sequence[Written | None]) -> list[WrittenPart]:
+    """What was written, in the order of the partitions."""
+    return [each.part for each in sorted((each for each in messages if each is not None), key=lambda each: each.partition)]
+
+
+class LogWriter(DataSourceArrowWriter):  # type: ignore[misc]
+    """Writes a DataFrame to a log."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        from fencepost.spark.ledgers.writing import Batch
+
+        self.options = options
+        self.batch = Batch(options.write_id or uuid.uuid4().hex, 0, options.write_id is not None)
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Write a partition, on an executor."""
+        from pyspark import TaskContext
+
+        from fencepost.spark.ledgers.writing import write
+
+        return Written(TaskContext.get().partitionId(), self.batch, write(self.options, self.batch, iterator))
+
+    def commit(self, messages: list[Any]) -> None:
+        """Put all that was written into the log."""
+        from fencepost.spark.ledgers.writing import commit
+
+        commit(self.options, self.batch, _in_order(messages))
+
+    def abort(self, messages: list[Any]) -> None:
+        """Delete what was written."""
+        from fencepost.spark.ledgers.writing import abort
+
+        abort(self.options, self.batch)
+
+
+class LogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """Writes a stream to a log, batch after batch.
+
+    Spark makes another one to commit a batch. So tasks tell which query it is, by the id that Spark keeps in the checkpoint of the query.
+    """
+
+    def __init__(self, options: WriteOptions) -> None:
+        self.options = options
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Write a partition of a batch, on an executor."""
+        from pyspark import TaskContext
+
+        from fencepost.spark.ledgers.writing import Batch, write
+
+        task = TaskContext.get()
+        query, number = (task.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
+        if query is None or number is None:
+            raise SystemFailure("Spark does not tell which query and which batch this is, and without that nothing is written once")
+        batch = Batch(query, int(number), remembered=True)
+        return Written(task.partitionId(), batch, write(self.options, batch, iterator))
+
+    def commit(self, messages: list[Any], batchId: int) -> None:
+        """Put all that was written of a batch into the log."""
+        from fencepost.spark.ledgers.writing import commit
+
+        for batch in self._batch(messages, batchId):
+            commit(self.options, batch, _in_order(messages))
+
+    def abort(self, messages: list[Any], batchId: int) -> None:
+        """Delete what was written of a batch."""
+        from fencepost.spark.ledgers.writing import abort
+
+        for batch in self._batch(messages, batchId):
+            abort(self.options, batch)
+
+    def _batch(self, messages: Sequence[Written | None], number: int) -> set[Batch]:
+        """The batch that tasks have told of; none if there were no tasks, and so no rows."""
+        batches = {each.batch for each in messages if each is not None}
+        if any(batch.number != number for batch in batches) or len(batches) > 1:
+            raise SystemFailure(f"Spark commits batch {number}, and its tasks have written {sorted(map(str, batches))}")
+        return batches

@@ -69,6 +69,9 @@ class Stream:
         starts = {ledger: begins.stop(ledger) for ledger in stops}
         return self.store.run(lambda _: self.ledgers.parts(starts, stops))
 
+    def committed(self, end: dict[str, Any]) -> None:
+        """A batch is done with that ends there."""
+
     def close(self) -> None:
         """Follow the ledgers no longer."""
         self.store.run(lambda _: self.ledgers.close())

@@ -1,0 +1,309 @@
+"""Batches: entries that are in a log all at once or not at all, and once however often they are written.
+
+Each part of a batch is written to ledgers of its own, by any process and many at once, and closed. Then one update of the list attaches them all,
+together with the number of the batch. Whoever attaches is elected and closes the last ledger, as every leader does. The ledgers of a batch that
+nobody attaches are found by what was noted before they were created, see :class:`.Pending`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fencepost.log import chain as chains
+from fencepost.log import rules
+from fencepost.log.chain import Batch, Chain
+from fencepost.log.entries import framed, time_of
+from fencepost.log.errors import LogFullError, LogSealedError, NotLeaderError
+from fencepost.log.metadata import Election, Pending, checked_name
+from fencepost.log.rules import Attaching
+from fencepost.store.client.store import Store
+from fencepost.store.client.writer import LedgerWriter
+from fencepost.store.errors import (
+    BadVersionError,
+    IllegalOperationError,
+    LedgerExistsError,
+    MetadataServiceError,
+    NoSuchLedgerError,
+    StoreError,
+)
+
+if TYPE_CHECKING:
+    from fencepost.log.log import Log
+
+LARGEST_LIST = 1_000_000
+"""Bytes of the list of a log, at most: a metadata service takes 1 MiB by default, and cuts the connection of whoever sends more."""
+
+GIVEN_UP = 7 * 24 * 3600 * 1000
+"""Milliseconds after which a ledger of a batch that is still not attached may be deleted by any writer of batches."""
+
+PAUSE = 0.2
+"""Seconds before what has failed is tried again."""
+
+_WRITER, _NUMBER = "batch-writer", "batch"
+"""What the ledgers of a batch say of it in their metadata."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of a batch that is written: its ledgers, which are closed, in their order, and how many entries and bytes they have."""
+
+    ledgers: tuple[int, ...] = ()
+    entries: int = 0
+    bytes: int = 0
+
+
+class Batches:
+    """The batches of one writer: :meth:`.Log.batches` gives it.
+
+    The numbers of its batches ascend, and a batch that is written again has the number that it had. Of writers that are not ``remembered`` the log
+    does not know later what they have attached.
+    """
+
+    def __init__(self, log: Log, writer: str, remembered: bool) -> None:
+        self.log = log
+        self.writer = checked_name(writer, "a writer of batches")
+        self.remembered = remembered
+        self._nodes = log._nodes
+        self._store: Store = log.store
+
+    def part(self, number: int, ledger_bytes: int = 1 << 30) -> PartWriter:
+        """Write a part of a batch, to another ledger after so many bytes."""
+        return PartWriter(self, number, ledger_bytes)
+
+    async def has(self, number: int) -> bool:
+        """Whether the log remembers this batch, or a later one of this writer."""
+        return (await self.log.chain()).last_batch(self.writer) >= number
+
+    # -- attaching -----------------------------------------------------------------------------------------------------
+
+    async def attach(self, number: int, parts: Sequence[Part], *, wait: float = 60.0, name: str | None = None) -> bool:
+        """Put a batch into the log, its parts in this order; False if it is there already, by other parts. Then these are deleted.
+
+        The log is led meanwhile, for which it is waited ``wait`` seconds at most, and as long for bookies and the metadata service.
+
+        Raises :class:`NotLeaderError`, :class:`LogSealedError`, :class:`LogFullError`, :class:`NoSuchLogError`, and
+        :class:`IllegalOperationError` if the batch was withdrawn meanwhile.
+        """
+        ledgers = tuple(ledger for part in parts for ledger in part.ledgers)
+        batch = Batch(self.writer, number) if self.remembered else None
+        end = asyncio.get_running_loop().time() + wait
+        is_new = bool(ledgers)
+        if ledgers:
+            async with self._leading(wait, name or f"{socket.gethostname()}:{os.getpid()}"):
+                while (attached := await self._attached(batch, ledgers, end)) is None:
+                    await asyncio.sleep(PAUSE)
+                is_new = attached
+        with suppress(StoreError):  # what is left over is deleted with the next batch
+            await self._delete_superseded()
+        return is_new
+
+    @asynccontextmanager
+    async def _leading(self, wait: float, name: str) -> AsyncIterator[None]:
+        """Be elected, as writers of the log are."""
+        election = Election(self._nodes, name, lambda _: None)
+        try:
+            try:
+                async with asyncio.timeout(wait):
+                    changed = asyncio.Event()
+                    while not await election.stand(lambda _: changed.set()):
+                        await changed.wait()
+                        changed.clear()
+            except TimeoutError:
+                leads = "" if election.leader is None else f": {election.leader.rpartition(' ')[0]} does"
+                raise NotLeaderError(
+                    f"the batch can not be put into the log {self.log.name}, which this process does not lead after {wait:g} s{leads}"
+                ) from None
+            yield
+        finally:
+            with suppress(MetadataServiceError):
+                await election.resign()
+
+    async def _attached(self, batch: Batch | None, ledgers: tuple[int, ...], end: float) -> bool | None:
+        """Whether these ledgers are in the log now; None if that is to be looked at again."""
+        try:
+            found = await self._nodes.read()
+            chain = chains.chain_of(found.data)
+            pending = {each.ledger for each in await self._nodes.pending(self.writer) if not each.withdrawn}
+            step = rules.before_attaching(chain, batch, ledgers, pending.issuperset(ledgers))
+            if step is Attaching.THERE:
+                return chain.index(ledgers[0]) is not None
+            if step is Attaching.SEALED:
+                raise LogSealedError(f"the log {self.log.name} is sealed: it takes nothing more")
+            if step is Attaching.WITHDRAWN:
+                raise IllegalOperationError(
+                    f"a batch of {self.writer} for the log {self.log.name} was withdrawn before it was in the log: write it again"
+                )
+            now = max(time.time_ns() // 1_000_000, await self._close_last(chain))
+            updated = chains.bytes_of(rules.with_batch(chain, batch, ledgers, now))
+            if len(updated) > LARGEST_LIST:
+                raise LogFullError(
+                    f"the log {self.log.name} has {len(chain.links):,} ledgers, and its list has no room for {len(ledgers):,} more: trim the log"
+                )
+            await self._nodes.write(updated, found.version)
+            return True
+        except BadVersionError:  # somebody has trimmed it, or leads in vain
+            return None
+        except (LogSealedError, LogFullError, IllegalOperationError):
+            raise
+        except StoreError:
+            if asyncio.get_running_loop().time() > end:
+                raise
+            return None
+
+    async def _close_last(self, chain: Chain) -> int:
+        """Close the last ledger of the log; gives the time of its last entry, 0 if there is none."""
+        if chain.last is None:
+            return 0
+        try:
+            metadata = await self._store.recover_ledger(chain.last, password=self.log._password)
+        except NoSuchLedgerError:  # deleted by hand
+            return 0
+        return await time_of_last_entry(self._store, chain.last, metadata.last_entry, self.log._password)
+
+    # -- what is not attached ------------------------------------------------------------------------------------------
+
+    async def withdraw(self, number: int) -> None:
+        """Delete what was written of a batch, unless it is in the log; it is not attached any more, whatever is still under way."""
+        await self._withdraw([each for each in await self._nodes.pending(self.writer) if each.number == number])
+
+    async def _withdraw(self, some: Sequence[Pending]) -> None:
+        """Delete these ledgers, unless they are in the log. First that is noted, then updates that do not know of it are made void by a change
+        of the list's version, and then they are deleted."""
+        if not some:
+            return
+        for each in some:
+            await self._nodes.withdraw(self.writer, each)
+        while True:
+            found = await self._nodes.read()
+            with suppress(BadVersionError):
+                await self._nodes.write(found.data, found.version)
+                break
+        chain = chains.chain_of(found.data)
+        for each in some:
+            await self._drop(each.ledger, is_in_log=chain.index(each.ledger) is not None)
+
+    async def _delete_superseded(self) -> None:
+        """Delete the ledgers that are not in the log, and will not be since their batches are: of tasks that were tried twice, and of processes that
+        were killed."""
+        chain = await self.log.chain()
+        for each in await self._nodes.pending(self.writer):
+            is_in_log = chain.index(each.ledger) is not None
+            batch = Batch(self.writer, each.number)
+            if is_in_log or rules.never_attached(chain, batch, each.ledger) or not self.remembered:
+                await self._drop(each.ledger, is_in_log)
+
+    async def _drop(self, ledger: int, is_in_log: bool) -> None:
+        """Forget a ledger, and delete it if it is not in the log and was created for a batch of this writer."""
+        if not is_in_log:
+            with suppress(NoSuchLedgerError):
+                metadata = await self._store.ledger_metadata(ledger)
+                if dict(metadata.custom_metadata).get(_WRITER) == self.writer.encode():
+                    await self._store.delete_ledger(ledger)
+        await self._nodes.delete_pending(self.writer, ledger)
+
+    def _new_ledger(self, chain: Chain, number: int) -> dict[str, Any]:
+        new = self.log._new_ledger(chain)
+        new["custom_metadata"] |= {_WRITER: self.writer.encode(), _NUMBER: b"%d" % number}
+        return new
+
+
+async def delete_given_up(log: Log, now: int) -> int:
+    """Delete what was written of batches that nobody has attached for :data:`GIVEN_UP`, whoever their writer was; how many ledgers.
+
+    ``now``: in milliseconds since 1970.
+    """
+    count = 0
+    for writer in await log._nodes.batch_writers():
+        old = [each for each in await log._nodes.pending(writer) if now - each.since > GIVEN_UP]
+        await Batches(log, writer, remembered=True)._withdraw(old)
+        count += len(old)
+    return count
+
+
+async def time_of_last_entry(store: Store, ledger: int, last: int, password: bytes) -> int:
+    """The time in the header of the last entry of a closed ledger of a log, in milliseconds since 1970; 0 if there is none, or it can not be read."""
+    if last >= 0:
+        with suppress(StoreError):
+            async with store.open_ledger(ledger, password=password) as reader:
+                return time_of(await reader.read_entry(last))
+    return 0
+
+
+class PartWriter:
+    """Writes a part of a batch. :meth:`close` gives what there is to attach; :meth:`discard` deletes it."""
+
+    def __init__(self, batches: Batches, number: int, ledger_bytes: int) -> None:
+        self._batches = batches
+        self._number = number
+        self._ledger_bytes = ledger_bytes
+        self._ledgers: list[int] = []
+        self._ledger: LedgerWriter | None = None
+        self._under_way: Any = None
+        """The appends before the last ones, which are waited for."""
+        self._entries = self._bytes = 0
+
+    async def append(self, data: Iterable[bytes], keys: Sequence[bytes | None] | None = None) -> None:
+        """Append entries, with their keys if they have some. What was appended before is confirmed when this returns."""
+        if keys is None:
+            header = framed(b"", 0)
+            entries = [header + each for each in data]
+        else:
+            entries = [framed(each, 0, key) for each, key in zip(data, keys, strict=True)]
+        if not entries:
+            return
+        if self._ledger is not None and self._ledger.length >= self._ledger_bytes:
+            await self._close_ledger()
+        if self._ledger is None:
+            self._ledger = await self._create_ledger()
+        several = self._ledger.several()
+        await self._ledger.send_some_of(several, entries)
+        before, self._under_way = self._under_way, several
+        if before is not None:
+            await before.ids()
+        self._entries += len(entries)
+        self._bytes += sum(map(len, entries))
+
+    async def close(self) -> Part:
+        """Wait until all is confirmed, and close the ledgers. Raises as :meth:`.LedgerWriter.append_many`; call :meth:`discard` then."""
+        await self._close_ledger()
+        return Part(tuple(self._ledgers), self._entries, self._bytes)
+
+    async def discard(self) -> None:
+        """Delete what was written, of which nobody else knows."""
+        ledger, self._ledger = self._ledger, None
+        if ledger is not None:
+            with suppress(StoreError):
+                await ledger.close()
+        for each in self._ledgers:
+            await self._batches._drop(each, is_in_log=False)
+
+    async def _create_ledger(self) -> LedgerWriter:
+        batches = self._batches
+        store, nodes = batches._store, batches._nodes
+        new = batches._new_ledger(await batches.log.chain(), self._number)
+        while True:
+            ledger = await store.metadata.new_ledger_id()
+            await nodes.create_pending(batches.writer, Pending(ledger, self._number, time.time_ns() // 1_000_000))
+            try:
+                made = await store.create_ledger(**new, ledger=ledger, password=batches.log._password, explicit_lac_interval=0)
+            except LedgerExistsError:  # somebody has chosen this id by hand
+                await nodes.delete_pending(batches.writer, ledger)
+                continue
+            self._ledgers.append(ledger)
+            return made
+
+    async def _close_ledger(self) -> None:
+        """What was appended is confirmed, and the ledger is closed."""
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            await under_way.ids()
+        ledger, self._ledger = self._ledger, None
+        if ledger is not None:
+            await ledger.close()

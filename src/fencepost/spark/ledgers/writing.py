@@ -1,0 +1,109 @@
+"""What is done to write a log: each task writes ledgers of its own, and the driver attaches them, all at once and once; see :mod:`fencepost.log.batches`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from fencepost.errors import OptionError
+from fencepost.log.batches import Batches, Part, delete_given_up
+from fencepost.log.errors import NoSuchLogError
+from fencepost.spark.ledgers.options import WriteOptions
+from fencepost.spark.ledgers.reading import store_at
+from fencepost.store.client.store import Store
+
+COLUMNS = {"value": "the data of the entries", "key": "their keys"}
+TYPES = ("binary", "string")
+
+AT_ONCE = 10_000
+"""Rows that become entries at once."""
+
+TIDY_EVERY = 100
+"""Batches of a stream after which what is left of others is looked for that nobody has gone on with."""
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What is written at once: the batch ``number`` of a ``writer``. ``remembered``: it may be written again, and is to be in the log once."""
+
+    writer: str
+    number: int
+    remembered: bool
+
+    def of(self, store: Store, options: WriteOptions) -> Batches:
+        """The batches of its writer."""
+        return store.log(options.log, password=options.password).batches(self.writer, remembered=self.remembered)
+
+
+def check_columns(columns: Iterable[tuple[str, str]]) -> None:
+    """Whether columns, by names and types in Spark's words, can be written. Raises :class:`fencepost.OptionError`."""
+    given = dict(columns)
+    for name, kind in given.items():
+        if name not in COLUMNS:
+            there_are = " and ".join(f"{each}, {what}" for each, what in COLUMNS.items())
+            raise OptionError(f"column {name} can not be written to a log: there are {there_are}")
+        if kind not in TYPES:
+            raise OptionError(f"column {name} is {kind}: cast it to {' or '.join(TYPES)}")
+    if "value" not in given:
+        raise OptionError("there is no column value, which has the data of the entries")
+
+
+def write(options: WriteOptions, batch: Batch, rows: Iterator[Any]) -> Part:
+    """Write the rows of a partition, which come as batches of Arrow, into ledgers that are in no log yet; of a batch that is there, nothing.
+
+    Raises :class:`StoreError`, and :class:`fencepost.OptionError` for a row without a value; nothing is left of it then.
+    """
+    store = store_at(options.metadata)
+    batches = store.run(lambda store: _batches(store, options, batch))
+    if batches is None:
+        return Part()
+    writing = batches.part(batch.number)
+    try:
+        for each in rows:
+            for data, keys in _entries(each):
+                store.run(lambda _, data=data, keys=keys: writing.append(data, keys))  # type: ignore[misc]
+        return store.run(lambda _: writing.close())
+    except BaseException:
+        store.run(lambda _: writing.discard())
+        raise
+
+
+async def _batches(store: Store, options: WriteOptions, batch: Batch) -> Batches | None:
+    """The batches that this is one of; None if it is in the log."""
+    batches = batch.of(store, options)
+    try:
+        return None if await batches.has(batch.number) else batches
+    except NoSuchLogError as error:
+        raise NoSuchLogError(f"option log: {error}") from None
+
+
+def _entries(rows: Any) -> Iterator[tuple[list[bytes], list[bytes | None] | None]]:
+    """The data of rows, and their keys if there are any, some at a time."""
+    import pyarrow as pa
+
+    columns = {name: rows.column(name).cast(pa.large_binary()) for name in rows.schema.names}
+    values, keys = columns["value"], columns.get("key")
+    if values.null_count:
+        raise OptionError("column value is null in some row: an entry has data, if only of no bytes")
+    for start in range(0, rows.num_rows, AT_ONCE):
+        some = values.slice(start, AT_ONCE).to_pylist()
+        yield some, None if keys is None else keys.slice(start, AT_ONCE).to_pylist()
+
+
+def commit(options: WriteOptions, batch: Batch, parts: Sequence[Part]) -> None:
+    """Put what was written into the log, the parts in this order, unless the batch is there. Raises :class:`StoreError`."""
+
+    async def attach(store: Store) -> None:
+        batches = batch.of(store, options)
+        await batches.attach(batch.number, parts, wait=options.lead_timeout)
+        if batch.number % TIDY_EVERY == 0:
+            await delete_given_up(batches.log, time.time_ns() // 1_000_000)
+
+    store_at(options.metadata).run(attach)
+
+
+def abort(options: WriteOptions, batch: Batch) -> None:
+    """Delete what was written, unless it is in the log. Raises :class:`StoreError`."""
+    store_at(options.metadata).run(lambda store: batch.of(store, options).withdraw(batch.number))

@@ -1,0 +1,201 @@
+"""Batches of a log on real bookies: whole or not at all, and once however often they are written."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from log.standing_logs import Standing, run
+
+from fencepost.log import batches as module
+from fencepost.log.batches import GIVEN_UP, Batches, Part, delete_given_up
+from fencepost.log.chain import chain_of
+from fencepost.log.errors import LogFullError, LogSealedError, NotLeaderError
+from fencepost.log.metadata import Pending
+from fencepost.log.position import EARLIEST, Position
+from fencepost.store.client.store import Store
+from fencepost.store.errors import BadVersionError, IllegalOperationError, NoSuchLedgerError
+
+
+async def part(batches: Batches, number: int, *data: bytes, ledger_bytes: int = 1 << 30) -> Part:
+    writing = batches.part(number, ledger_bytes)
+    for each in data:
+        await writing.append([each])
+    return await writing.close()
+
+
+async def entries(log: Any) -> list[bytes]:
+    return [entry.data async for entry in log.reader(at=EARLIEST, follow=False)]
+
+
+async def ledgers(store: Store) -> set[int]:
+    return {ledger async for ledger in store.list_ledgers()}
+
+
+def test_a_batch_is_in_the_log_once_and_whole(tmp_path: Path) -> None:
+    async def test(made: Standing) -> None:
+        store = await made.connect()
+        log = store.log("orders")
+        await log.create()
+        async with log.writer() as writer:
+            await writer.append(b"first")
+            before = log.batches("q")
+            early = [await part(before, 0, b"a", b"b"), await part(before, 0), await part(before, 0, b"c" * 9, b"d", b"e", ledger_bytes=19)]
+            assert [len(each.ledgers) for each in early] == [1, 0, 2] and early[2].entries == 3
+            with pytest.raises(NotLeaderError, match="does not lead after 0.2 s: .*:[0-9]+ does"):
+                await before.attach(0, early, wait=0.2)
+            assert await entries(log) == [b"first"], "nothing of it is in the log"
+        assert await before.attach(0, early)
+        expected = [b"first", b"a", b"b", b"c" * 9, b"d", b"e"]
+        assert await entries(log) == expected
+        assert await before.has(0) and not await before.has(1)
+
+        # The same batch again, by another process: its ledgers go, and those of an attempt that was killed too.
+        known = await ledgers(store)
+        killed = log.batches("q").part(0)
+        await killed.append([b"killed"])
+        again = log.batches("q")
+        assert not await again.attach(0, [await part(again, 0, b"a", b"b", b"c")])
+        assert await entries(log) == expected and await ledgers(store) == known
+        assert await log._nodes.batch_writers() == []
+
+        # The attempt that was believed dead goes on, and can do no harm.
+        assert not await log.batches("q").attach(0, [Part((*killed._ledgers,), 1, 1)])
+        assert await entries(log) == expected
+
+        # Other writers and later batches are others.
+        assert await again.attach(1, [await part(again, 1, b"next")])
+        other = log.batches("r", remembered=False)
+        await part(other, 0, b"of a task that was tried twice")
+        assert await other.attach(0, [await part(other, 0, b"other")])
+        async with log.writer() as writer:
+            await writer.append(b"last")
+        assert await entries(log) == [*expected, b"next", b"other", b"last"]
+        assert await log._nodes.batch_writers() == []
+        assert [(each.writer, each.number) for each in (await log.chain()).batches] == [("q", 1)]
+        times = [entry.time async for entry in log.reader(at=EARLIEST, follow=False)]
+        assert times == sorted(times) and min(times) > 1_700_000_000_000
+        found = await log.find(times[1])
+        assert found.ledger == early[0].ledgers[0] or times[0] == times[1]
+        await log.seal()
+        with pytest.raises(LogSealedError):
+            await again.attach(2, [await part(again, 2, b"late")])
+
+    run(tmp_path, test)
+
+
+def test_a_batch_follows_what_a_writer_has_left_open_however_late_its_clock_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(made: Standing) -> None:
+        store, killed = await made.connect(), await made.connect()
+        log = store.log("orders")
+        await log.create()
+        writer = await killed.log("orders").writer()
+        await writer.append(b"first")
+        ledger = writer.ledger
+        assert ledger is not None
+        await killed.close()
+        batches = log.batches("q")
+        batch = await part(batches, 0, b"a", b"b")
+        with monkeypatch.context() as context:
+            context.setattr(module.time, "time_ns", lambda: 5_000_000)
+            assert await batches.attach(0, [batch])
+        assert (await store.ledger_metadata(ledger)).last_entry == 0, "it is closed, and its writer fenced"
+        found = [(entry.data, entry.time) async for entry in log.reader(at=EARLIEST, follow=False)]
+        assert found == [(b"first", found[0][1]), (b"a", found[0][1]), (b"b", found[0][1])]
+        async with log.writer() as writer:
+            await writer.append(b"last")
+        times = [entry.time async for entry in log.reader(at=EARLIEST, follow=False)]
+        assert times == sorted(times)
+        assert await log.find(times[0] + 1) == Position((await log.chain()).links[-1].ledger, int(times[-1] == times[0]))
+
+    run(tmp_path, test)
+
+
+def test_updates_that_fail_are_looked_up_and_withdrawn_batches_stay_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(made: Standing) -> None:
+        store = await made.connect()
+        log = store.log("orders")
+        await log.create()
+        batches = log.batches("q")
+        write = log._nodes.write
+        asked: list[str] = []
+
+        async def unanswered(data: bytes, version: int) -> int:
+            """The update is done, and nobody hears of it."""
+            asked.append("lost")
+            await write(data, version)
+            raise BadVersionError("as if somebody else had changed it")
+
+        monkeypatch.setattr(log._nodes, "write", unanswered)
+        monkeypatch.setattr(module, "PAUSE", 0.0)
+        assert await batches.attach(0, [await part(batches, 0, b"one")]) and asked == ["lost"]
+        assert await entries(log) == [b"one"]
+        assert await log.find(1) == Position((await log.chain()).links[0].ledger, 0)
+        monkeypatch.undo()
+
+        # A batch that is withdrawn while its update is on its way, which comes after all.
+        late: list[tuple[bytes, int]] = []
+
+        async def delayed(data: bytes, version: int) -> int:
+            late.append((data, version))
+            raise asyncio.CancelledError
+
+        withdrawn = await part(batches, 1, b"withdrawn")
+        monkeypatch.setattr(log._nodes, "write", delayed)
+        with pytest.raises(asyncio.CancelledError):
+            await batches.attach(1, [withdrawn])
+        monkeypatch.undo()
+        await batches.withdraw(1)
+        with pytest.raises(BadVersionError):
+            await log._nodes.write(*late[0])
+        with pytest.raises(NoSuchLedgerError):
+            await store.ledger_metadata(withdrawn.ledgers[0])
+        with pytest.raises(IllegalOperationError, match="was withdrawn before it was in the log: write it again"):
+            await batches.attach(1, [withdrawn])
+        assert await entries(log) == [b"one"] and await log._nodes.batch_writers() == []
+
+        # Whoever withdraws a batch is killed before anything is deleted: it is withdrawn all the same, and deleted with the next.
+        async def killed(ledger: int, is_in_log: bool) -> None:
+            raise asyncio.CancelledError
+
+        withdrawn = await part(batches, 1, b"withdrawn")
+        monkeypatch.setattr(batches, "_drop", killed)
+        with pytest.raises(asyncio.CancelledError):
+            await batches.withdraw(1)
+        monkeypatch.undo()
+        with pytest.raises(IllegalOperationError, match="was withdrawn"):
+            await batches.attach(1, [withdrawn])
+
+        # What is in the log is not deleted by a withdrawal that comes late.
+        attached = await part(batches, 1, b"two")
+        await batches.attach(1, [attached])
+        await log._nodes.create_pending("q", Pending(attached.ledgers[0], 1, 0))
+        await batches.withdraw(1)
+        assert await entries(log) == [b"one", b"two"] and await log._nodes.batch_writers() == []
+
+        # Nor is a ledger that was never one of a batch, whatever was noted; and what is given up is deleted for any writer.
+        async with store.create_ledger() as foreign:
+            await foreign.append(b"mine")
+        old = await part(log.batches("gone", remembered=False), 0, b"old")
+        (noted,) = await log._nodes.pending("gone")
+        await log._nodes.create_pending("gone", Pending(foreign.id, 0, noted.since))
+        assert await delete_given_up(log, noted.since + GIVEN_UP) == 0
+        assert await delete_given_up(log, noted.since + GIVEN_UP + 1) == 2
+        assert (await store.ledger_metadata(foreign.id)).last_entry == 0
+        assert old.ledgers[0] not in await ledgers(store) and await log._nodes.batch_writers() == []
+
+        # A part that fails leaves nothing.
+        failing = batches.part(2)
+        await failing.append([b"some"], [b"key"])
+        (ledger,) = failing._ledgers
+        await failing.discard()
+        assert ledger not in await ledgers(store) and await log._nodes.batch_writers() == []
+
+        monkeypatch.setattr(module, "LARGEST_LIST", len((await log._nodes.read()).data))
+        with pytest.raises(LogFullError, match="its list has no room for 1 more: trim the log"):
+            await batches.attach(3, [await part(batches, 3, b"full")])
+        assert chain_of((await log._nodes.read()).data).last_batch("q") == 1
+
+    run(tmp_path, test)

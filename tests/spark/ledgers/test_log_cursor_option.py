@@ -1,0 +1,54 @@
+"""Where a query begins that has a cursor, by what the driver asks real bookies, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from log.standing_logs import Standing, run
+
+from fencepost.log.cursors import Acknowledged, bytes_of
+from fencepost.log.errors import LogTrimmedError
+from fencepost.log.position import Position
+from fencepost.spark.ledgers.logs import NONE, Log, LogOffset
+from fencepost.spark.ledgers.options import parse
+
+
+def test_a_query_begins_at_its_cursor_if_there_is_one(tmp_path: Path) -> None:
+    async def test(made: Standing) -> None:
+        store = await made.connect()
+        async with store.create_ledger():  # so that no log has ledger 0, where a cursor of a log without ledgers is
+            pass
+        log = store.log("orders")
+        await log.create()
+
+        async def start(cursor: str, **options: Any) -> LogOffset:
+            query = Log(store, parse({"metadata": made.uri, "log": "orders", "cursor": cursor, **options}))
+            try:
+                return await query.start()
+            finally:
+                await query.ledgers.close()
+
+        cursor = await log.cursor("billing")
+        earliest = LogOffset(-1, NONE, 0, ended=True)
+        assert await start("billing") == earliest == await start("none")
+        async with log.writer(ledger_entries=10) as writer:
+            positions = await writer.append_many([b"%d" % number for number in range(30)])
+        assert await start("billing", startingOffsets="latest") == earliest, "the cursor is where the log began"
+        assert await start("none", startingOffsets=str(positions[12])) == LogOffset(1, positions[12].ledger, 2)
+        await cursor.acknowledge_up_to(positions[14])
+        assert await start("billing") == LogOffset(1, positions[14].ledger, 5)
+        await cursor.acknowledge_up_to(Position(positions[20].ledger, -1))
+        assert await start("billing") == LogOffset(2, positions[20].ledger, 0), "all before that ledger"
+        await cursor.acknowledge_up_to(positions[29])
+        assert await start("billing") == LogOffset(2, positions[29].ledger, 10, ended=True)
+
+        assert await log.trim(keep=1) == (positions[0].ledger, positions[10].ledger)
+        await log._nodes.create_cursor("behind", bytes_of(Acknowledged(positions[14])))
+        says = f"option cursor: log orders was trimmed behind {positions[14]}, where cursor behind is. Set option failOnDataLoss to false"
+        with pytest.raises(LogTrimmedError, match=says):
+            await start("behind")
+        assert await start("behind", failOnDataLoss="false") == LogOffset(1, NONE, 0, ended=True)
+
+    run(tmp_path, test)
