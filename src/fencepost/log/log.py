@@ -18,6 +18,7 @@ from fencepost.log.metadata import LogNodes
 from fencepost.log.position import EARLIEST, End, Position
 from fencepost.log.reader import At, LogReader, OnTrimmed, milliseconds
 from fencepost.log.roles.leader import Elected, LeaderSettings, Reason, Seal
+from fencepost.log.traces import told
 from fencepost.log.writer import LogWriter
 from fencepost.store.client.store import Opening, _bytes, _writer_settings
 from fencepost.store.errors import BadVersionError, NoSuchLedgerError
@@ -233,13 +234,24 @@ class Log:
             if not gone:
                 break
             await self._nodes.create_trim(gone)
-            try:
-                await self._nodes.write(chains.bytes_of(trimmed), found.version)
+            if await self._replace(chain, trimmed, found.version):
                 break
-            except BadVersionError:  # it is looked at again
-                continue
         await self._remove_trimmed()
         return gone
+
+    async def _replace(self, chain: Chain, trimmed: Chain, version: int) -> bool:
+        """Replace the list by one without its oldest ledgers; False: it was changed meanwhile, and is to be looked at again."""
+        trace, name = self.store._driver.trace, ""
+        if trace is not None:
+            name = self.store._driver.name_in_trace("trim")
+        self._nodes.trace(trace, "sends_trim", {**told(chain, version), "trims": trimmed.trimmed - chain.trimmed}, name)
+        try:
+            made = await self._nodes.write(chains.bytes_of(trimmed), version)
+        except BadVersionError:
+            self._nodes.trace(trace, "trim_bad_version", {}, name)
+            return False
+        self._nodes.trace(trace, "trim", {"version": made}, name)
+        return True
 
     async def _remove_trimmed(self) -> None:
         """Delete the ledgers that were trimmed, now or by somebody who did not come to that."""

@@ -14,11 +14,14 @@ import re
 import secrets
 import struct
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from fencepost.errors import OptionError
 from fencepost.log.errors import LogExistsError, NoSuchLogError
+from fencepost.log.traces import SENDS, SUBJECT
 from fencepost.store.errors import BadVersionError
 from fencepost.store.metadata.client import MetadataClient, Node, Session
+from fencepost.tracing.writer import TraceWriter
 
 LOGS = "logs"
 LEADER = "leader"
@@ -47,6 +50,13 @@ class LogNodes:
         self.client = client
         self.name = checked_name(name)
         self.path = f"{LOGS}/{name}"
+
+    def trace(self, trace: TraceWriter | None, action: str, fields: dict[str, Any], actor: str = "") -> None:
+        """Write to a trace, if there is one, that somebody has done something about the log. Of updates that are sent it has the session, too."""
+        if trace is not None:
+            if action in SENDS:
+                fields = {**fields, "session": f"{self.client.session_id or 0:x}"}
+            trace.emit(action, f"{SUBJECT}{self.name}", fields, actor=actor)
 
     # -- the list of ledgers -------------------------------------------------------------------------------------------
 

@@ -57,10 +57,16 @@ from fencepost.log.rules import (
     is_through,
     takes_update,
 )
-from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired
+from fencepost.log.traces import SUBJECT, told
+from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired, Trace
 from fencepost.store.rules.metadata import LedgerStatus
+from fencepost.store.sim.trace import SimTrace
 
 MS = 1_000
+LOG = f"{SUBJECT}simulated"
+"""What traces call the log."""
+OPERATOR = "operator"
+METADATA = "metadata"
 END = 3_000 * MS
 """When the faults are over."""
 
@@ -93,13 +99,19 @@ class Ledger:
         return self.entries[: self.committed if self.last_entry is None else self.last_entry + 1]
 
 
+def _ignored(answer: object) -> None:
+    """Nobody waits for this answer any more."""
+
+
 class Node:
     """A process with a writer, and what its driver keeps. Answers come late, and none while it is stopped."""
 
     def __init__(self, world: World, name: str, settings: LeaderSettings) -> None:
         self.world = world
         self.name = name
-        self.role = Leader(settings, world.protections)
+        self.role = Leader(settings, world.protections, traces=world.trace is not None)
+        if world.trace is not None:
+            world.trace.started(name, "client")
         self.data: list[str] = []
         self.answered: list[bool] = []
         self.works = True
@@ -150,7 +162,11 @@ class Node:
 class World:
     """All there is, and the time in microseconds. ``run`` raises :class:`Broken`."""
 
-    def __init__(self, seed: int, protections: Protections = ALL) -> None:
+    def __init__(self, seed: int, protections: Protections = ALL, trace: SimTrace | None = None) -> None:
+        self.trace = trace
+        if trace is not None:
+            trace.started(OPERATOR, "client")
+            trace.started(METADATA, "metadata")
         self.rng = random.Random(seed)
         self.protections = protections
         self.now = 0
@@ -206,6 +222,9 @@ class World:
         if isinstance(effect, SetTimer):
             delay = effect.delay + self.rng.randint(0, effect.jitter)
             self.at(self.now + delay, lambda: node.give(TimerFired(effect.key)))
+        elif isinstance(effect, Trace):
+            assert self.trace is not None
+            self.trace.node_did(node.name, effect.action, effect.fields, LOG)
         elif isinstance(effect, Write):
             self.write(node, effect)
         elif isinstance(effect, ReadChain):
@@ -215,7 +234,7 @@ class World:
                 ChainRead(effect.txn, Outcome.UNKNOWN),
             )
         elif isinstance(effect, WriteChain):
-            self.ask(node, lambda: self.update(effect), ChainWritten(effect.txn, Outcome.UNKNOWN))
+            self.ask(node, lambda: self.update(node, effect), ChainWritten(effect.txn, Outcome.UNKNOWN))
         elif isinstance(effect, CreateLedger):
             self.ask(node, lambda: self.create(node, effect), LedgerCreated(effect.txn, None))
         elif isinstance(effect, CloseLedger) and effect.is_own:
@@ -257,7 +276,7 @@ class World:
             if fate < self.loss / 3:
                 return
             if fate < self.loss * 2 / 3:
-                self.at(self.now + 5 * self.delay(), lambda: does() and None)
+                self.at(self.now + 5 * self.delay(), lambda: _ignored(does()))
                 return
 
         def first() -> None:
@@ -276,17 +295,22 @@ class World:
 
         self.later(first)
 
-    def update(self, effect: WriteChain) -> ChainWritten:
+    def update(self, node: Node, effect: WriteChain) -> ChainWritten:
         if not takes_update(effect.version, self.version, self.protections):
             self.happened.add(Outcome.BAD_VERSION)
             return ChainWritten(effect.txn, Outcome.BAD_VERSION)
         if self.chain.sealed and effect.chain.links != self.chain.links:
             raise Broken("a ledger is appended to a log that is sealed")
-        self.chain = effect.chain
-        self.version += 1
+        self.replace(effect.chain, node.name)
         if any(self.ledgers[number].status is not LedgerStatus.CLOSED for number in self.all_ledgers()[:-1]):
             raise Broken("a ledger follows one that is open")
         return ChainWritten(effect.txn, Outcome.OK, self.version)
+
+    def replace(self, chain: Chain, by: str) -> None:
+        self.chain = chain
+        self.version += 1
+        if self.trace is not None:
+            self.trace.node_did(METADATA, "metadata_written", {"version": self.version, "client": by}, LOG)
 
     def create(self, node: Node, effect: CreateLedger) -> LedgerCreated:
         ids = [each for each in range(1, 300) if each not in self.ledgers]
@@ -404,9 +428,11 @@ class World:
         most = len(self.chain.links) - 1
         if most > 0:
             number = self.rng.randint(1, most)
+            if self.trace is not None:
+                self.trace.node_did(OPERATOR, "sends_trim", {**told(self.chain, self.version), "trims": number}, LOG)
+                self.trace.node_did(OPERATOR, "trim", {"version": self.version + 1}, LOG)
             self.trimmed += (link.ledger for link in self.chain.links[:number])
-            self.chain = self.chain.without_first(number)
-            self.version += 1
+            self.replace(self.chain.without_first(number), OPERATOR)
 
     def run(self) -> World:
         for _ in range(3):
