@@ -97,8 +97,7 @@ class LogConformance(Conformance):
         self.reads: dict[int, Event] = {}
         """By the version of the chain that was read, one event that tells of it."""
         self.fences: dict[int, list[Place]] = defaultdict(list)
-        """The events that tell of fences of a ledger; ``closes``: that a leader has closed it, which was not its own."""
-        self.closes: dict[int, list[Place]] = defaultdict(list)
+        """The events that tell of fences of a ledger."""
         self.deleted = False
         self.written_by: dict[int, str | None] = {}
         """The versions of which the metadata service tells, and by which client of a simulator, or session, they were written."""
@@ -153,8 +152,6 @@ class LogConformance(Conformance):
             case "fence_last_ledger" if ledger is not None:
                 ledger.fenced = True
                 self.fences[number].append(_place(event))
-            case "close_last_ledger" if ledger is not None:
-                self.closes[number].append(_place(event))
             case "close_own_ledger" if ledger is not None:
                 ledger.owner_closed = True
                 ledger.acknowledged = max(ledger.acknowledged, parameters["acknowledged"])
@@ -336,12 +333,13 @@ class LogConformance(Conformance):
         yield Step(event.action, self._who(event), reads=(CHAIN, parameters["version"]), after=after)
 
     def _fences(self, event: Event) -> Iterator[Step]:
-        """A leader goes to fence a ledger. Entries that count as written came before that. It may find that the ledger is closed."""
+        """A leader goes to fence a ledger. Entries that count as written came before that, and if its owner has closed the ledger, so did that."""
         number = event.parameters["ledger"]
         if self.ledgers[number].owner_closed:
-            return
-        yield from self._after_entries(event, number)
-        yield Step(event.action, self._who(event), may_skip=True)
+            yield Step(None, receives=("closed", number, _place(event)))
+        else:
+            yield from self._after_entries(event, number)
+        yield Step(event.action, self._who(event))
 
     def _after_entries(self, event: Event, number: int) -> Iterator[Step]:
         ledger = self.ledgers[number]
@@ -352,8 +350,7 @@ class LogConformance(Conformance):
         number, last = event.parameters["ledger"], event.parameters["last_entry"]
         if last is None:
             raise NotCovered(f"ledger {number} of the log was deleted by somebody")
-        receives = ("closed", number, _place(event)) if self.ledgers[number].owner_closed else None
-        yield Step(event.action, self._who(event), (self._runs_to(number, last),), receives=receives)
+        yield Step(event.action, self._who(event), (self._runs_to(number, last),))
 
     def _runs_to(self, number: int, last: int) -> int:
         """The last entry of a ledger, counted in runs."""
@@ -367,12 +364,12 @@ class LogConformance(Conformance):
     def _unseen_fence(self, event: Event) -> Iterator[Step]:
         number = event.parameters["ledger"]
         yield from self._after_entries(event, number)
-        yield Step(event.action, (("ledger", self.numbers[number]),), may_skip=True)
+        yield Step(event.action, (("ledger", self.numbers[number]),))
 
     def _unseen_close(self, event: Event) -> Iterator[Step]:
         number = event.parameters["ledger"]
         last = self._runs_to(number, event.parameters["last_entry"])
-        yield Step(event.action, (("ledger", self.numbers[number]),), (last,), may_skip=True)
+        yield Step(event.action, (("ledger", self.numbers[number]),), (last,))
 
     def _is_older(self, event: Event) -> Iterator[Step]:
         told = self.reads[self.first].parameters
@@ -462,7 +459,7 @@ class LogConformance(Conformance):
         parameters, number = event.parameters, event.parameters["ledger"]
         picks = (self._runs_to(number, parameters["last_entry"]),) if event.action == "close_own_ledger" else ()
         told = (("ledgers", self.numbers[number], "confirmed"), self._runs_to(number, parameters["acknowledged"] - 1) + 1)
-        sends = tuple(("closed", number, place) for place in self.closes[number]) if event.action == "close_own_ledger" else ()
+        sends = tuple(("closed", number, place) for place in self.fences[number]) if event.action == "close_own_ledger" else ()
         yield Step(event.action, self._who(event), picks, sends=sends, after=(told,))
 
 

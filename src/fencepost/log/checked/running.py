@@ -43,11 +43,11 @@ class RunningLog(Log):
     """The highest number that a client has given to an entry."""
 
     configurations = {
-        "default": configuration(**SMALL, clients=1, versions=3, doc="one client, one ledger and one entry"),
+        "default": configuration(**SMALL, clients=1, versions=2, doc="one client, two ledgers and one entry"),
+        "two-clients": configuration(**SMALL, clients=2, versions=2, sealing=False, doc="two clients, and nobody seals the log"),
         "not-fenced": configuration(
+            **SMALL,
             clients=2,
-            next_ledger_limit=3,
-            entries=1,
             versions=2,
             closing_fences=False,
             expect="acknowledged_entries_are_in_the_log",
@@ -92,6 +92,13 @@ class RunningLog(Log):
     # -- closing the last ledger ---------------------------------------------------------------------------------------
 
     @action(c=Log.clients)
+    def fence_last_ledger(self, c: ModelValue) -> None:
+        """The leader goes to recover the last ledger, once more if it has failed to. If that is closed already, nothing happens."""
+        client = self._leading(c, Status.CLOSE_LAST_LEDGER)
+        self._begin_recovery(client.ledger)
+        client.has_fenced = True
+
+    @action(c=Log.clients)
     def close_last_ledger(self, c: ModelValue) -> None:
         """The leader closes the ledger that it has fenced, or finds that it was closed, at that entry."""
         client = self._leading(c, Status.CLOSE_LAST_LEDGER)
@@ -105,16 +112,20 @@ class RunningLog(Log):
 
     @action(ledger=lambda self: range(1, self.next_ledger_limit), by="somebody")
     def ledger_is_fenced(self, ledger: int) -> None:
-        """Somebody who is no leader begins to recover a ledger."""
-        found = self.ledgers[ledger]
-        require(found.status is LedgerStatus.OPEN)
-        found.status = LedgerStatus.IN_RECOVERY
-        found.fenced = fences(self.protections)
+        """Somebody who is no leader begins to recover a ledger, if it is not closed."""
+        require(self.ledgers[ledger].status is not None)
+        self._begin_recovery(ledger)
+
+    def _begin_recovery(self, number: int) -> None:
+        ledger = self.ledgers[number]
+        if ledger.status is not LedgerStatus.CLOSED:
+            ledger.status = LedgerStatus.IN_RECOVERY
+            ledger.fenced = fences(self.protections)
 
     @action(ledger=lambda self: range(1, self.next_ledger_limit), by="somebody")
     def ledger_is_closed(self, ledger: int) -> None:
         """A ledger that is recovered is closed, by a leader that does not get to tell of it, or by somebody else."""
-        require(self.ledgers[ledger].status is LedgerStatus.IN_RECOVERY)
+        require(self.ledgers[ledger].status in (LedgerStatus.IN_RECOVERY, LedgerStatus.CLOSED))
         self._ends(ledger, is_fenced=True)
 
     def _ends(self, number: int, is_fenced: bool) -> None:
