@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from log.standing_logs import Standing, run
 
+from fencepost.conform.traces import Traces
+from fencepost.conform.validate import Validator
+from fencepost.log.checked.conformance import LogConformance
 from fencepost.log.errors import NotLeaderError
 from fencepost.log.log import Log
 from fencepost.log.metadata import LogNodes
@@ -17,6 +20,7 @@ from fencepost.log.position import Position
 from fencepost.log.writer import LogWriter
 from fencepost.store import errors
 from fencepost.store.client.writer import LedgerWriter
+from fencepost.tracing import read
 
 
 class Storm:
@@ -117,7 +121,7 @@ class Storm:
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_acknowledged_is_there_once_and_in_order(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(cluster: Standing) -> None:
-        logs = [(await cluster.connect()).log("storm") for _ in range(3)]
+        logs = [(await cluster.connect(tmp_path / "traces")).log("storm") for _ in range(3)]
         await logs[0].create()
         storm = Storm(logs, seed, monkeypatch)
         followed: list[tuple[Position, int]] = []
@@ -147,3 +151,7 @@ def test_what_is_acknowledged_is_there_once_and_in_order(tmp_path: Path, seed: i
         assert {link.ledger for link in links} <= {*ledgers}
 
     run(tmp_path, test)
+    traces = Traces(read(tmp_path / "traces"), kind=LogConformance.subjects)
+    (name,) = traces.names()
+    verdict = Validator(LogConformance, keep_path=False).validate(name[1], traces.events(name))
+    assert verdict.accepted and verdict.steps > 100, verdict.problem or verdict.refusals

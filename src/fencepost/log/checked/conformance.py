@@ -41,8 +41,8 @@ class _Ledger(msgspec.Struct):
     """What is told of a ledger, whenever it is told.
 
     ``base``: the number of the append that is its first entry. ``written``, ``acknowledged``: of so many entries. ``owner_closed``: the owner has
-    closed it. ``fenced``: a leader has gone to fence it. ``found_fenced``, ``found_closed``: its owner has found that somebody else has it, or has closed it; ``found_closing``: when it
-    wanted to close it, which it may have done itself, without being answered.
+    closed it. ``fenced``: a leader has gone to fence it. ``found_fenced``, ``found_closed``: its owner has found that somebody else has it, or has closed it,
+    which it may have done itself, without being answered.
     """
 
     owner: Writer | None = None
@@ -54,7 +54,6 @@ class _Ledger(msgspec.Struct):
     fenced: bool = False
     found_fenced: bool = False
     found_closed: bool = False
-    found_closing: bool = False
 
     @property
     def kept(self) -> int:
@@ -156,11 +155,10 @@ class LogConformance(Conformance):
                 ledger.owner_closed = True
                 ledger.acknowledged = max(ledger.acknowledged, parameters["acknowledged"])
             case "close_own_ledger_bad_version" if ledger is not None:
-                ledger.found_fenced = ledger.found_closed = ledger.found_closing = True
+                ledger.found_fenced = ledger.found_closed = True
                 ledger.acknowledged = max(ledger.acknowledged, parameters["acknowledged"])
             case "ledger_fenced" if ledger is not None:
                 ledger.found_fenced = True
-                ledger.found_closing = ledger.found_closing or parameters["closing"]
         if ledger is not None and ledger.last_entry is None:
             ledger.last_entry = parameters.get("last_entry")
         if action in _ANSWERS and writer in pending:
@@ -226,7 +224,7 @@ class LogConformance(Conformance):
             if update.is_unanswered and update.made is not None:
                 add("late_update", by=_place(update.event), version=update.made)
         for number, ledger in self.ledgers.items():
-            if ledger.found_closing or (ledger.found_fenced and not ledger.fenced):
+            if ledger.found_fenced:  # perhaps before any leader of the trace has
                 self.fences[number].append(add("ledger_is_fenced", ledger=number))
             if ledger.found_closed and not ledger.owner_closed:
                 add("ledger_is_closed", ledger=number, last_entry=ledger.last_entry)

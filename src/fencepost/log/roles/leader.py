@@ -447,7 +447,7 @@ class Leader:
             if event.last_entry is not None:
                 self._reconcile(effects, event.last_entry, "close_own_ledger_bad_version")
             else:
-                self._trace(effects, "ledger_fenced", ledger=self.ledger, closing=True)
+                self._trace(effects, "ledger_fenced", ledger=self.ledger)
             self._step_down(effects, Reason.FENCED)
         else:  # closed; or deleted by hand, so that there is nothing to close
             if is_own:
@@ -629,7 +629,7 @@ class Leader:
         if event.ledger != self.ledger or self.status is Status.CLOSE_OWN_LEDGER:
             return
         if after_failure(event.failure) is After.STEP_DOWN:
-            self._trace(effects, "ledger_fenced", ledger=self.ledger, closing=False)
+            self._trace(effects, "ledger_fenced", ledger=self.ledger)
             self._step_down(effects, Reason.FENCED)
         elif self.status is Status.HAS_OPEN_LEDGER:
             self.is_rolling = True
