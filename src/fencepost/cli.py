@@ -40,7 +40,7 @@ APART = {
     "bookie": "run a bookie, and look after it",
     "autorecovery": "copy what was on bookies that are lost to others, by itself",
     "ledger": "create, write, read and recover ledgers",
-    "log": "write, follow, trim and seal logs of many ledgers",
+    "log": "write, follow, trim, seal and delete logs of many ledgers",
     "simulate-log": "run worlds of writers and readers of one log under seeded faults, on virtual time",
     "record": "stand between clients and bookies, write down what passes, and make faults",
     "drive": "drive the roles of the ledger store along behaviours of their protocol",

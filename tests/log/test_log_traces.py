@@ -22,14 +22,14 @@ VALIDATOR = Validator(LogConformance, keep_path=False)
 SEEDS = 150
 
 FAULTS: list[tuple[str, int, str, str]] = [
-    ("last_ledger_is_closed", 0, "get_last_ledger", "is CLOSE_LAST_LEDGER then, and the trace says PENDING_CREATE_LEDGER"),
-    ("closing_fences", 0, "acknowledge_entry", "require(not ledger.fenced or ledger.status"),
-    ("chain_precedes_entries", 0, "write_entry", "require(may_write("),
-    ("updates_are_conditional", 0, "append_ledger", "require(takes_update("),
-    ("rivals_prevail", 0, "look_up_chain", "is WAITING then, and the trace says PENDING_APPEND_LEDGER"),
-    ("unanswered_is_looked_up", 0, "append_ledger_unanswered", "is LOOK_UP_CHAIN then, and the trace says HAS_OPEN_LEDGER"),
-    ("last_entry_decides", 5, "close_own_ledger", "confirmed is 2 then, and the trace says 0"),
-    ("seal_is_final", 2, "get_last_ledger", "is GET_MD_FOR_CLOSING then, and the trace says CLOSE_LAST_LEDGER"),
+    ("last_ledger_is_closed", 1, "get_last_ledger", "is CLOSE_LAST_LEDGER then, and the trace says PENDING_CREATE_LEDGER"),
+    ("closing_fences", 3, "acknowledge_entry", "require(not ledger.fenced or ledger.status"),
+    ("chain_precedes_entries", 1, "write_entry", "require(may_write("),
+    ("updates_are_conditional", 1, "append_ledger", "require(takes_update("),
+    ("rivals_prevail", 3, "look_up_chain", "is WAITING then, and the trace says PENDING_APPEND_LEDGER"),
+    ("unanswered_is_looked_up", 2, "append_ledger_unanswered", "is LOOK_UP_CHAIN then, and the trace says HAS_OPEN_LEDGER"),
+    ("last_entry_decides", 2, "close_own_ledger", "confirmed is 1 then, and the trace says 0"),
+    ("seal_is_final", 1, "get_last_ledger", "is GET_MD_FOR_CLOSING then, and the trace says CLOSE_LAST_LEDGER"),
 ]
 """The protection that is off, a seed, the step that is told, and why it can not be taken."""
 

@@ -79,6 +79,17 @@ class LogNodes:
         """Replace the list of ledgers if its version is still this one; gives the next version. Raises :class:`BadVersionError`."""
         return await self._write(self.path, data, version, f"the list of ledgers of the log {self.name}")
 
+    async def delete(self) -> None:
+        """Delete all nodes of the log, the list of ledgers last."""
+        while True:
+            for folder in (CURSORS, TRIMS):
+                for name in await self.client.names_in(f"{self.path}/{folder}") or []:
+                    await self.client.delete_node(f"{self.path}/{folder}/{name}")
+                await self.client.delete_node(f"{self.path}/{folder}")
+            await self.client.delete_node(f"{self.path}/{LEADER}")
+            if await self.client.delete_node(self.path):  # else somebody has made a node below it meanwhile
+                return
+
     async def _write(self, path: str, data: bytes, version: int, what: str) -> int:
         if not await self.client.write_node(path, data, version):
             # It may have been done, by a request whose answer was lost: then these bytes are there under the next version.
