@@ -40,7 +40,7 @@ Writer: TypeAlias = tuple[str, int, str]
 class _Ledger(msgspec.Struct):
     """What is told of a ledger, whenever it is told.
 
-    ``base``: the number of the append that is its first entry. ``written``, ``acknowledged``: of so many entries. ``owner_closed``: the owner has
+    ``ends``: numbers of entries at which it is said to end, or to be acknowledged up to, when it is closed. ``base``: the number of the append that is its first entry. ``written``, ``acknowledged``: of so many entries. ``owner_closed``: the owner has
     closed it. ``fenced``: a leader has gone to fence it. ``found_fenced``, ``found_closed``: its owner has found that somebody else has it, or has closed it,
     which it may have done itself, without being answered.
     """
@@ -54,6 +54,7 @@ class _Ledger(msgspec.Struct):
     fenced: bool = False
     found_fenced: bool = False
     found_closed: bool = False
+    ends: set[int] = set()
 
     @property
     def kept(self) -> int:
@@ -159,8 +160,10 @@ class LogConformance(Conformance):
                 ledger.acknowledged = max(ledger.acknowledged, parameters["acknowledged"])
             case "ledger_fenced" if ledger is not None:
                 ledger.found_fenced = True
-        if ledger is not None and ledger.last_entry is None:
-            ledger.last_entry = parameters.get("last_entry")
+        if ledger is not None and parameters.get("last_entry") is not None:
+            ledger.ends.update((parameters["last_entry"] + 1, parameters.get("acknowledged", 0)))
+            if ledger.last_entry is None:
+                ledger.last_entry = parameters["last_entry"]
         if action in _ANSWERS and writer in pending:
             update = self.answers[_place(event)] = pending.pop(writer)
             update.answer = event
@@ -235,10 +238,8 @@ class LogConformance(Conformance):
         needed: set[int] = set()
         ledgers = {number: ledger for number, ledger in self.ledgers.items() if ledger.owner == writer and ledger.written}
         for ledger in ledgers.values():
-            ends = [0, ledger.kept, ledger.written, ledger.acknowledged]
-            if ledger.last_entry is not None:
-                ends.append(min(ledger.last_entry + 1, ledger.written))
-            needed.update(ledger.base + end for end in ends)
+            ends = (0, ledger.kept, ledger.written, ledger.acknowledged, *ledger.ends)
+            needed.update(ledger.base + (end if end == ledger.acknowledged else min(end, ledger.written)) for end in ends)
         wished: dict[int, set[int]] = defaultdict(set)
         for event in self.events:
             if event.action == "write_entry" and _writer(event) == writer:
