@@ -314,8 +314,8 @@ def partitions(setting: Setting) -> None:
     with fencepost.connect(setting.cluster.uri) as store:
         parts = store.run(lambda store: planning.batch(store, options, ANY, ANY))
         for part in parts:
-            for number, metadata, batch in store.iterate(lambda store, part=part: reading.batches(store, options, part)):
-                found += rows.of(number, metadata, batch).to_pylist()
+            for wanted, metadata, batch in store.iterate(lambda store, part=part: reading.batches(store, options, part)):
+                found += rows.of(wanted, metadata, batch).to_pylist()
     equal(len(parts) > 1, True, "whether there are several partitions")
     found.sort(key=lambda row: int(row["entry"]))
     equal([row["entry"] for row in found], list(range(len(bodies))), "entries")

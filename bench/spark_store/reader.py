@@ -78,8 +78,8 @@ def main() -> None:
                 before, began, entries = taken(), time.monotonic(), 0
             for part in parts:
                 with pa.RecordBatchStreamWriter(out, schema) as writer:
-                    for _, metadata, batch in reading.read(options, part):
-                        write(writer, rows.of(int(ledger), metadata, batch))
+                    for wanted, metadata, batch in reading.read(options, part):
+                        write(writer, rows.of(wanted, metadata, batch))
                         entries += len(batch)
     took = time.monotonic() - began
     after = taken()

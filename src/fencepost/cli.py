@@ -40,11 +40,12 @@ APART = {
     "bookie": "run a bookie, and look after it",
     "autorecovery": "copy what was on bookies that are lost to others, by itself",
     "ledger": "create, write, read and recover ledgers",
-    "log": "write, follow, trim and seal logs of many ledgers",
+    "log": "write, follow, trim, seal and delete logs of many ledgers",
+    "simulate-log": "run worlds of writers and readers of one log under seeded faults, on virtual time",
     "record": "stand between clients and bookies, write down what passes, and make faults",
     "drive": "drive the roles of the ledger store along behaviours of their protocol",
 }
-"""Commands in modules of :mod:`fencepost.commands` by the same names, which have ``add_options(parser)`` and ``run(given)``."""
+"""Commands in modules of :mod:`fencepost.commands` by the same names (with ``_`` for ``-``), which have ``add_options(parser)`` and ``run(given)``."""
 
 COMMANDS = ("check", "explore", "list", "show", "query", "witness", "diff", "simulate-store", *APART)
 
@@ -186,7 +187,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
         apart = commands.add_parser(name, help=purpose, allow_abbrev=False)
         if name == command:
             with extras.named(f"fencepost {name}"):
-                module = importlib.import_module(f"fencepost.commands.{name}")
+                module = importlib.import_module(f"fencepost.commands.{name.replace('-', '_')}")
             module.add_options(apart)
             apart.set_defaults(run=module.run)
     for each in commands.choices.values():

@@ -97,7 +97,7 @@ def test_the_command_line_page_has_every_option_and_no_other() -> None:
     apart = []
     for name in APART:
         apart.append(Parser())
-        importlib.import_module(f"fencepost.commands.{name}").add_options(apart[-1])
+        importlib.import_module(f"fencepost.commands.{name.replace('-', '_')}").add_options(apart[-1])
     actions = [action for each in (parser, exploring, simulating, *apart) for action in all_actions(each)]
     options = {option for action in actions for option in action.option_strings} | {"--debug"}
     described = set(re.findall(r"^\| `(-\w+|--[\w-]+)", page, flags=re.M)) | set(re.findall(r"^\| `-h`, `(--help)`", page, flags=re.M))

@@ -38,9 +38,9 @@ class Standing:
             running = bookie(self.folder / f"bookie{number}", self.uri)
             self.bookies.append(await self.stack.enter_async_context(running))
 
-    async def connect(self, **settings: Any) -> Store:
+    async def connect(self, trace: Path | None = None) -> Store:
         """A client, which is closed at the end."""
-        store = await Store.connect(self.uri, SETTINGS)
+        store = await Store.connect(self.uri, SETTINGS, trace)
         return await self.stack.enter_async_context(store)
 
 

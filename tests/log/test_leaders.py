@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from log.leaders import Broken, World
 
 from fencepost.log.roles import leader as role
 from fencepost.log.roles.leader import DeleteLedger, Leader, Reason
 from fencepost.log.rules import ALL, Protections, Status
+from fencepost.log.sim.world import Broken, World
 from fencepost.store.roles.interface import Outcome, TimerFired
 
 SEEDS = 500

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from patience import PATIENCE
@@ -218,3 +219,35 @@ def test_synchronous_code_has_logs_too(store: str) -> None:
         log.seal()
         with pytest.raises(fencepost.LogSealedError):
             log.writer()
+
+
+def test_a_log_is_deleted_only_by_who_says_so(store: str) -> None:
+    command(store, "create", "e")
+    command(store, "append", "e", "--password", "p", "--ledger-entries", "1", given=b"one\ntwo\n")
+    refused = command(store, "delete", "e", "--password", "p", code=151)
+    assert refused == "fencepost: the log e has 2 ledgers, which would be gone for good: give --yes to delete it\n"
+    assert command(store, "delete", "e", "--password", "p", "--yes") == "log e is deleted, with 2 ledgers\n"
+    assert "there is no log e" in command(store, "delete", "e", "--yes", code=1)
+
+
+def test_a_bookie_is_killed_under_a_writer_and_the_writer_goes_on(tmp_path: Path) -> None:
+    """What it wrote is there, once and in order; and what all of them traced is a behaviour of the protocol."""
+    with cluster(tmp_path, bookies=4) as (uri, bookies):
+        command(uri, "create", "f", "--ensemble", "3", "--write-quorum", "3", "--ack-quorum", "2")
+        appending = started(uri, "append", "f", "--ledger-entries", "500", "--trace", str(tmp_path / "traces"))
+        assert appending.stdin is not None
+        for number in range(4000):
+            appending.stdin.write(b"%d\n" % number)
+            if number == 2000:
+                appending.stdin.flush()
+                while not json.loads(command(uri, "show", "f", "--json"))["ledgers"]:  # it has begun to write
+                    pass
+                bookies[0].kill()
+        _, complaint = appending.communicate(timeout=PATIENCE)
+        assert appending.returncode == 0, complaint.decode()
+        told = command(uri, "tail", "f", "--no-follow").split()
+        assert [*map(int, told)] == [*range(4000)]
+    done = subprocess.run(
+        [sys.executable, "-m", "fencepost", "validate", str(tmp_path / "traces"), "--protocol", "log"], capture_output=True, env=environment(uri), check=False
+    )
+    assert done.returncode == 0 and done.stdout.startswith(b"ACCEPTED  1 trace"), done.stdout + done.stderr

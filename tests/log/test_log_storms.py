@@ -10,13 +10,30 @@ from typing import Any
 import pytest
 from log.standing_logs import Standing, run
 
+from fencepost.conform.traces import Traces
+from fencepost.conform.validate import Validator
+from fencepost.log.checked.conformance import LogConformance
 from fencepost.log.errors import NotLeaderError
 from fencepost.log.log import Log
 from fencepost.log.metadata import LogNodes
 from fencepost.log.position import Position
+from fencepost.log.roles.leader import Leader, LeaderSettings
+from fencepost.log.rules import ALL, Protections
 from fencepost.log.writer import LogWriter
 from fencepost.store import errors
 from fencepost.store.client.writer import LedgerWriter
+from fencepost.store.rules.metadata import LedgerStatus
+from fencepost.tracing import read
+
+
+class Unheard:
+    """Entries that come to their bookies, of which nobody hears: they may be in the ledger when it is closed."""
+
+    def confirm(self, first: int, number: int) -> None:
+        pass
+
+    def fail(self, error: errors.StoreError, number: int) -> None:
+        pass
 
 
 class Storm:
@@ -45,9 +62,9 @@ class Storm:
                 some = self.random.randrange(len(entries) + 1)
             else:
                 some = 0 if ledger.id in self.failed else len(entries)
-            submit(ledger, entries[:some], told)
+            submit(ledger, entries[:some], Unheard() if ledger.id in self.failed else told)
             if ledger.id in self.failed:
-                asyncio.get_running_loop().call_soon(told.fail, errors.WriteError("planted"), len(entries) - some)
+                asyncio.get_running_loop().call_soon(told.fail, errors.WriteError("planted"), len(entries))
 
         async def written(nodes: LogNodes, data: bytes, version: int) -> int:
             lost = self.losses > 0
@@ -117,7 +134,7 @@ class Storm:
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_acknowledged_is_there_once_and_in_order(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(cluster: Standing) -> None:
-        logs = [(await cluster.connect()).log("storm") for _ in range(3)]
+        logs = [(await cluster.connect(tmp_path / "traces")).log("storm") for _ in range(3)]
         await logs[0].create()
         storm = Storm(logs, seed, monkeypatch)
         followed: list[tuple[Position, int]] = []
@@ -130,6 +147,8 @@ def test_what_is_acknowledged_is_there_once_and_in_order(tmp_path: Path, seed: i
         await asyncio.gather(storm.write(logs[0], "one"), storm.write(logs[1], "two"), storm.trouble())
         monkeypatch.undo()
         await logs[2].seal()
+        for link in (await logs[2].chain()).links:  # a reader would wait for the end of one that is open
+            assert (await logs[2].store.ledger_metadata(link.ledger)).status is LedgerStatus.CLOSED, f"ledger {link.ledger} is open"
         await following
         there = [(entry.position, int(entry.data), entry.time) async for entry in logs[2].reader(follow=False)]
         assert [(position, number) for position, number, _ in there] == followed, "a reader who followed has seen just that"
@@ -147,3 +166,22 @@ def test_what_is_acknowledged_is_there_once_and_in_order(tmp_path: Path, seed: i
         assert {link.ledger for link in links} <= {*ledgers}
 
     run(tmp_path, test)
+    traces = Traces(read(tmp_path / "traces"), kind=LogConformance.subjects)
+    (name,) = traces.names()
+    verdict = Validator(LogConformance, keep_path=False).validate(name[1], traces.events(name))
+    assert verdict.accepted and verdict.steps > 0, verdict.problem or verdict.refusals
+
+
+@pytest.mark.parametrize("name", ["last_ledger_is_closed", "last_entry_decides"])
+def test_a_storm_tells_a_protection_that_is_off(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one makes readers wait, and the second one is told only when bookies have what nobody has heard of."""
+    begin = Leader.__init__
+
+    def unprotected(leader: Leader, settings: LeaderSettings, protections: Protections = ALL, traces: bool = False) -> None:
+        begin(leader, settings, protections.replace(**{name: False}), traces)
+
+    monkeypatch.setattr(Leader, "__init__", unprotected)
+    with pytest.raises(AssertionError, match="is open|there twice|the trace says"):
+        for seed in range(3):
+            with monkeypatch.context() as each:
+                test_what_is_acknowledged_is_there_once_and_in_order(tmp_path / str(seed), seed, each)

@@ -1,4 +1,4 @@
-"""``fencepost log``: makes, writes, follows, shows, trims and seals logs, each of many ledgers."""
+"""``fencepost log``: makes, writes, follows, shows, trims, seals and deletes logs, each of many ledgers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--before", metavar="PLACE", type=_place, help="those that end before LEDGER:ENTRY, or before a time like 2026-11-23T04:00")
     how.add_argument("--keep", metavar="N", type=arguments.count, help="all but the newest so many")
     how.add_argument("--keep-seconds", metavar="SECONDS", type=arguments.seconds, help="those that end before so many seconds ago")
+    trimming.add_argument("--keep-unread", action="store_true", help="of those, keep the ones that a cursor still has something to read in")
     action("seal", "end a log: nobody appends to it any more")
+    deleting = action("delete", "delete a log for good, with its ledgers and its cursors")
+    deleting.add_argument("--yes", action="store_true", help="do it: without, nothing is deleted")
 
 
 def _place(text: str) -> Position | End | datetime:
@@ -303,7 +306,7 @@ async def _trim(store: Store, given: argparse.Namespace) -> None:
     if isinstance(given.before, End):
         raise OptionError(f"--before {given.before}: give LEDGER:ENTRY, or a time like 2026-11-23T04:00")
     keep = given.keep if given.keep_seconds is None else timedelta(seconds=given.keep_seconds)
-    gone = await log.trim(before=given.before, keep=keep)
+    gone = await log.trim(before=given.before, keep=keep, keep_unread=given.keep_unread)
     if given.json:
         output.say(json.dumps({"log": given.log, "deleted": [*gone]}))
     else:
@@ -314,3 +317,13 @@ async def _seal(store: Store, given: argparse.Namespace) -> None:
     log: Log = store.log(given.log, password=password(given))
     await log.seal()
     output.say(json.dumps({"log": given.log, "sealed": True}) if given.json else f"log {given.log} is sealed")
+
+
+async def _delete(store: Store, given: argparse.Namespace) -> None:
+    log: Log = store.log(given.log, password=password(given))
+    if not given.yes:
+        count = len((await log.chain()).links)
+        raise OptionError(f"the log {given.log} has {count:,} {'ledger' if count == 1 else 'ledgers'}, which would be gone for good: give --yes to delete it")
+    count = await log.delete()
+    told = {"log": given.log, "deleted_ledgers": count}
+    output.say(json.dumps(told) if given.json else f"log {given.log} is deleted, with {count:,} {'ledger' if count == 1 else 'ledgers'}")

@@ -168,7 +168,7 @@ def _here(
     from fencepost.report.validation import explaining
 
     collect_rarely()
-    traces = Traces(tracing.read(given.traces), given.runs, given.subjects)
+    traces = Traces(tracing.read(given.traces), given.runs, given.subjects, conformance.subjects)
     explain = explaining(given.last, output.width())
     coverage = Coverage()
     notes = noting(coverage) if given.coverage else None

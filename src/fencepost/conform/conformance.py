@@ -75,12 +75,14 @@ class NotCovered(Exception):
 class Conformance(ABC):
     """How the trace of one subject in one run is held to a protocol.
 
-    ``name``: of the protocol that a user names. ``events``: all of them that are about the subject or about all subjects, node by node in their order. A
+    ``name``: of the protocol that a user names. ``subjects``: a regular expression of all subjects that the protocol is about; others in the same trace
+    belong to other protocols, and are left out. ``events``: all of them that are about the subject or about all subjects, node by node in their order. A
     subclass may look ahead in them.
     """
 
     name: ClassVar[str]
     protocol: ClassVar[type[Protocol]]
+    subjects: ClassVar[str] = ".*"
 
     def __init__(self, subject: str, events: Sequence[Event]) -> None:
         self.subject = subject

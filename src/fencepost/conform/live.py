@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Collection, Iterable
 
@@ -28,19 +29,23 @@ class Following:
         self._explain = explain
         self._runs = runs
         self._subjects = subjects
+        self._is_known = re.compile(validator.conformance.subjects, re.DOTALL).fullmatch
         self.watches: dict[str, Watch] = {}
 
     def feed(self, events: Iterable[TraceEvent], now: float) -> None:
         """Take events of any runs."""
         by_run: dict[str, list[TraceEvent]] = {}
         for event in events:
-            if (not self._runs or event.run in self._runs) and (not self._subjects or event.subject is None or event.subject in self._subjects):
+            if (not self._runs or event.run in self._runs) and (event.subject is None or self._is_wanted(event.subject)):
                 by_run.setdefault(event.run, []).append(event)
         for run, some in by_run.items():
             watch = self.watches.get(run)
             if watch is None:
                 watch = self.watches[run] = Watch(self._validator, run, self._limits, explain=self._explain)
             watch.feed(map(decoded, some), now)
+
+    def _is_wanted(self, subject: str) -> bool:
+        return subject in self._subjects if self._subjects else self._is_known(subject) is not None
 
     def look(self, now: float) -> list[Outcome]:
         """The verdicts that are certain by now."""

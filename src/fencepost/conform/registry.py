@@ -14,10 +14,11 @@ SHIPPED = {
     "store": "fencepost.store.checked.recorded_conformance:AnyStoreConformance",
     "bookkeeper": "fencepost.store.checked.recorded_conformance:AnyStoreConformance",
     "running-store": "fencepost.store.checked.conformance:StoreConformance",
+    "log": "fencepost.log.checked.conformance:LogConformance",
     "recorded-store": "fencepost.store.checked.recorded_conformance:RecordedConformance",
 }
 """By the name of a protocol, where its conformance is. `store` refines `bookkeeper`: a trace of the one is a behaviour of the other. Both are held to
-`running-store` or `recorded-store`, by who has written them."""
+`running-store` or `recorded-store`, by who has written them; traces of logs are held to `running-log`."""
 
 
 def found(given: str) -> type[Conformance]:

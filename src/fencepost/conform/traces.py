@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 
 from fencepost.conform.conformance import Event
@@ -15,15 +16,21 @@ RunAndSubject = tuple[str, str]
 class Traces:
     """The events of traces by run and subject, as rows. Events about all subjects belong to the trace of each of their run.
 
-    ``runs`` and ``subjects``: those that are wanted, empty for all.
+    ``runs`` and ``subjects``: those that are wanted, empty for all; ``kind``: a regular expression of the subjects that are known of at all.
     """
 
-    def __init__(self, events: Iterable[row.TraceEvent], runs: Collection[str] = (), subjects: Collection[str] = ()) -> None:
+    def __init__(
+        self, events: Iterable[row.TraceEvent], runs: Collection[str] = (), subjects: Collection[str] = (), kind: str = ".*"
+    ) -> None:
+        is_known = re.compile(kind, re.DOTALL).fullmatch
         self._runs: dict[str, dict[str | None, list[row.TraceEvent]]] = {}
         seen: set[str] = set()
         for event in events:
             seen.add(event.run)
             if runs and event.run not in runs:
+                continue
+            if event.subject is not None and not is_known(event.subject):
+                self._runs.setdefault(event.run, {})
                 continue
             self._runs.setdefault(event.run, {}).setdefault(event.subject, []).append(event)
         must_be_there("run", runs, seen)

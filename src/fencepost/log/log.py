@@ -19,6 +19,7 @@ from fencepost.log.metadata import LogNodes
 from fencepost.log.position import EARLIEST, End, Position
 from fencepost.log.reader import At, LogReader, OnTrimmed, milliseconds
 from fencepost.log.roles.leader import Elected, LeaderSettings, Reason, Seal
+from fencepost.log.traces import told
 from fencepost.log.writer import LogWriter
 from fencepost.store.client.store import Opening, _bytes, _writer_settings
 from fencepost.store.errors import BadVersionError, NoSuchLedgerError
@@ -205,21 +206,20 @@ class Log:
         """What the log is, without reading a ledger. Raises :class:`NoSuchLogError`."""
         chain = await self.chain()
         leader = await self._nodes.leader()
-        cursors = {}
-        for name in await self._nodes.cursors():
-            found = await self._nodes.read_cursor(name)
-            if found is not None:
-                cursors[name] = acknowledged_of(found.data)
+        cursors = await self._cursors()
         unremoved = [ledger for _, ledgers in await self._nodes.trims() for ledger in ledgers if chain.index(ledger) is None]
         called = None if leader is None else leader.data.decode(errors="replace").rpartition(" ")[0]
         return LogView(self.name, chain, called, cursors, tuple(unremoved))
 
-    async def trim(self, *, before: Position | datetime | int | None = None, keep: int | timedelta | None = None) -> tuple[int, ...]:
+    async def trim(
+        self, *, before: Position | datetime | int | None = None, keep: int | timedelta | None = None, keep_unread: bool = False
+    ) -> tuple[int, ...]:
         """Delete the oldest ledgers for good; gives those that are not in the log any more.
 
         ``before``: ledgers that end before a position or a time, which is a datetime or in milliseconds since 1970. ``keep``: all but so many
-        of the newest ledgers, or what is older than a timedelta. The last ledger is never deleted, and no ledger is read. First the list is
-        changed, then the ledgers are deleted; whoever trims next deletes what was left over of that.
+        of the newest ledgers, or what is older than a timedelta. ``keep_unread``: of those, the ones that no cursor still has something to read
+        in; by default cursors are not asked. The last ledger is never deleted, and no ledger is read. First the list is changed, then the ledgers
+        are deleted; whoever trims next deletes what was left over of that.
 
         Raises :class:`NoSuchLogError`, and :class:`fencepost.OptionError`.
         """
@@ -242,18 +242,32 @@ class Log:
             else:
                 assert before is not None
                 count = rules.trimmable_before_time(chain, before)
+            if keep_unread and count:
+                cursors = (await self._cursors()).values()
+                count = min(count, rules.trimmable_of_read(chain, [each.before.ledger for each in cursors]))
             trimmed = chain.without_first(count)
             gone = tuple(link.ledger for link in chain.links[: len(chain.links) - len(trimmed.links)])
             if not gone:
                 break
             await self._nodes.create_trim(gone)
-            try:
-                await self._nodes.write(chains.bytes_of(trimmed), found.version)
+            if await self._replace(chain, trimmed, found.version):
                 break
-            except BadVersionError:  # it is looked at again
-                continue
         await self._remove_trimmed()
         return gone
+
+    async def _replace(self, chain: Chain, trimmed: Chain, version: int) -> bool:
+        """Replace the list by one without its oldest ledgers; False: it was changed meanwhile, and is to be looked at again."""
+        trace, name = self.store._driver.trace, ""
+        if trace is not None:
+            name = self.store._driver.name_in_trace("trim")
+        self._nodes.trace(trace, "sends_trim", {**told(chain, version), "trims": trimmed.trimmed - chain.trimmed}, name)
+        try:
+            made = await self._nodes.write(chains.bytes_of(trimmed), version)
+        except BadVersionError:
+            self._nodes.trace(trace, "trim_bad_version", {}, name)
+            return False
+        self._nodes.trace(trace, "trim", {"version": made}, name)
+        return True
 
     async def _remove_trimmed(self) -> None:
         """Delete the ledgers that were trimmed, now or by somebody who did not come to that."""
@@ -265,6 +279,30 @@ class Log:
                 with suppress(NoSuchLedgerError):
                     await self.store.delete_ledger(ledger)
             await self._nodes.delete_trim(name)
+
+    async def _cursors(self) -> dict[str, Acknowledged]:
+        """How far each cursor is."""
+        found = {name: await self._nodes.read_cursor(name) for name in await self._nodes.cursors()}
+        return {name: acknowledged_of(node.data) for name, node in found.items() if node is not None}
+
+    async def delete(self) -> int:
+        """Delete the log for good, with its ledgers and its cursors; gives how many ledgers were deleted.
+
+        First the log is sealed, so that nobody appends to it and its list of ledgers stays as it is; then the ledgers are deleted, and the list at
+        last. A delete that ends half-way leaves a sealed log, and the next one finishes it. Whoever reads it, or waits to write, finds out.
+
+        Raises :class:`NoSuchLogError`, and what keeps the last ledger from being closed.
+        """
+        await self.seal()
+        chain, deleted = await self.chain(), 0
+        trims = await self._nodes.trims()
+        for ledger in dict.fromkeys((*(link.ledger for link in chain.links), *(each for _, some in trims for each in some))):
+            with suppress(NoSuchLedgerError):
+                await self.store.delete_ledger(ledger)
+                deleted += 1
+        self._nodes.trace(self.store._driver.trace, "log_deleted", {})
+        await self._nodes.delete()
+        return deleted
 
     async def seal(self) -> None:
         """End the log: its last ledger is closed, and nothing is appended any more, by nobody. A writer that leads finds out.

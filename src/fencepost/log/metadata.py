@@ -17,12 +17,14 @@ import re
 import secrets
 import struct
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fencepost.errors import OptionError
 from fencepost.log.errors import LogExistsError, NoSuchLogError
+from fencepost.log.traces import SENDS, SUBJECT
 from fencepost.store.errors import BadVersionError
 from fencepost.store.metadata.client import MetadataClient, Node, Session
+from fencepost.tracing.writer import TraceWriter
 
 LOGS = "logs"
 LEADER = "leader"
@@ -68,6 +70,13 @@ class LogNodes:
         self.name = checked_name(name)
         self.path = f"{LOGS}/{name}"
 
+    def trace(self, trace: TraceWriter | None, action: str, fields: dict[str, Any], actor: str = "") -> None:
+        """Write to a trace, if there is one, that somebody has done something about the log. Of updates that are sent it has the session, too."""
+        if trace is not None:
+            if action in SENDS:
+                fields = {**fields, "session": f"{self.client.session_id or 0:x}"}
+            trace.emit(action, f"{SUBJECT}{self.name}", fields, actor=actor)
+
     # -- the list of ledgers -------------------------------------------------------------------------------------------
 
     async def create(self, data: bytes) -> None:
@@ -88,6 +97,17 @@ class LogNodes:
     async def write(self, data: bytes, version: int) -> int:
         """Replace the list of ledgers if its version is still this one; gives the next version. Raises :class:`BadVersionError`."""
         return await self._write(self.path, data, version, f"the list of ledgers of the log {self.name}")
+
+    async def delete(self) -> None:
+        """Delete all nodes of the log, the list of ledgers last."""
+        while True:
+            for folder in (CURSORS, TRIMS):
+                for name in await self.client.names_in(f"{self.path}/{folder}") or []:
+                    await self.client.delete_node(f"{self.path}/{folder}/{name}")
+                await self.client.delete_node(f"{self.path}/{folder}")
+            await self.client.delete_node(f"{self.path}/{LEADER}")
+            if await self.client.delete_node(self.path):  # else somebody has made a node below it meanwhile
+                return
 
     async def _write(self, path: str, data: bytes, version: int, what: str) -> int:
         if not await self.client.write_node(path, data, version):

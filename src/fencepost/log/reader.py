@@ -15,7 +15,7 @@ from fencepost.errors import OptionError
 from fencepost.log import rules
 from fencepost.log.chain import Chain, chain_of
 from fencepost.log.entries import Frames, time_of
-from fencepost.log.errors import LogTrimmedError
+from fencepost.log.errors import LogFormatError, LogTrimmedError
 from fencepost.log.metadata import LogNodes
 from fencepost.log.position import EARLIEST, End, Position
 from fencepost.store.client.reader import LedgerReader
@@ -150,6 +150,11 @@ class LogReader:
             created = self._chain.created(self.position.ledger)
             try:
                 reader = await self._opened(self.position.ledger)
+                if not reader.is_closed and self._chain.index(reader.id) is not None and reader.id != self._chain.last:
+                    raise LogFormatError(
+                        f"ledger {reader.id} of the log {self._nodes.name} is open, though another follows it in the list: whoever wrote that did not "
+                        "keep to the protocol of logs, and where the ledger ends is not known"
+                    )
                 async with aclosing(await self._entries(reader, self.position.entry)) as batches:
                     async for each in batches:
                         batch = LogBatch(reader.id, created, each)

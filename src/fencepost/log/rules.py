@@ -8,6 +8,7 @@ done so, and only then writes to it. The protocol `log` explores these functions
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 from fencepost.log.chain import Batch, Chain
 from fencepost.spec.values import Record
@@ -345,6 +346,11 @@ def trimmable_before_time(chain: Chain, time: int) -> int:
         else:
             high = middle
     return max(0, low - 1)
+
+
+def trimmable_of_read(chain: Chain, ledgers: Sequence[int]) -> int:
+    """How many ledgers come before all of those that cursors are in. A cursor in none of the log's has read nothing of it."""
+    return min((chain.index(ledger) or 0 for ledger in ledgers), default=len(chain.links))
 
 
 def trimmable_but(chain: Chain, keep: int) -> int:

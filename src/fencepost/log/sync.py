@@ -185,9 +185,15 @@ class SyncLog:
         """See :meth:`.Log.show`."""
         return self._loop.wait(self._log.show())
 
-    def trim(self, *, before: Position | datetime | int | None = None, keep: int | timedelta | None = None) -> tuple[int, ...]:
+    def trim(
+        self, *, before: Position | datetime | int | None = None, keep: int | timedelta | None = None, keep_unread: bool = False
+    ) -> tuple[int, ...]:
         """See :meth:`.Log.trim`."""
-        return self._loop.wait(self._log.trim(before=before, keep=keep))
+        return self._loop.wait(self._log.trim(before=before, keep=keep, keep_unread=keep_unread))
+
+    def delete(self) -> int:
+        """See :meth:`.Log.delete`."""
+        return self._loop.wait(self._log.delete())
 
     def seal(self) -> None:
         """See :meth:`.Log.seal`."""

@@ -32,7 +32,7 @@ from fencepost.store.errors import (
     OutcomeUnknownError,
     StoreError,
 )
-from fencepost.store.roles.interface import Outcome, SetTimer, TimerFired
+from fencepost.store.roles.interface import Outcome, SetTimer, TimerFired, Trace
 from fencepost.store.rules.metadata import end_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ class LogWriter:
         self._password = password
         self._driver = store._driver
         self._loop = self._driver.loop
-        self._role = role.Leader(settings)
+        self._role = role.Leader(settings, traces=self._driver.trace is not None)
+        self._traced = self._driver.name_in_trace("log writer") if self._driver.trace is not None else ""
+        """What a trace calls this writer."""
         self._events: deque[Any] = deque()
         self._is_delivering = False
         self._carry: dict[type[Any], Callable[[Any], None]] = {
@@ -81,6 +83,7 @@ class LogWriter:
             role.Leads: self._leads,
             role.SteppedDown: self._stepped_down,
             SetTimer: self._set_timer,
+            Trace: self._trace,
         }
         self._ledgers: dict[int, LedgerWriter] = {}
         """The ledgers that this writer has created and has not closed."""
@@ -432,6 +435,9 @@ class LogWriter:
     def _set_timer(self, timer: SetTimer) -> None:
         delay = timer.delay + random.random() * timer.jitter if timer.jitter else timer.delay
         self._loop.call_later(delay / 1_000_000, self._deliver, TimerFired(timer.key))
+
+    def _trace(self, effect: Trace) -> None:
+        self._nodes.trace(self._driver.trace, effect.action, effect.fields, self._traced)
 
     def _leads(self, effect: role.Leads) -> None:
         self._reason = None

@@ -12,6 +12,8 @@ from fencepost.metadata_service.tree import Transaction
 
 _LEDGER = re.compile(r"/(?:\d{2}/\d{4}|\d{3}/\d{4}/\d{4}/\d{4})/L\d{4}$")
 """How the paths of the ledgers of BookKeeper end, whose digits are the id."""
+_LOG = re.compile(r"/logs/([A-Za-z0-9_-][A-Za-z0-9._-]*)$")
+"""How the paths of the lists of ledgers of logs end."""
 
 
 def events(entry: Transaction, result: protocol.Result | None) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
@@ -38,7 +40,13 @@ def _event(entry: Transaction, request: Any, result: protocol.Result | None) -> 
     else:
         return
     parameters = {"path": path, "version": version, "zxid": entry.zxid, "session": f"{entry.session:x}"}
-    yield action, ledger_of(path), parameters
+    yield action, subject_of(path), parameters
+
+
+def subject_of(path: str) -> str | None:
+    """Whose metadata are at a path: the id of a ledger, in decimal, or ``log/`` and the name of a log; None for all else."""
+    log = _LOG.search(path)
+    return f"log/{log[1]}" if log is not None else ledger_of(path)
 
 
 def ledger_of(path: str) -> str | None:

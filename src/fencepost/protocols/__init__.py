@@ -21,6 +21,7 @@ SHIPPED: dict[str, str] = {
     "booting-store": "fencepost.store.checked.booting:BootingStore",
     "running-store": "fencepost.store.checked.running:RunningStore",
     "log": "fencepost.log.checked.log:Log",
+    "running-log": "fencepost.log.checked.running:RunningLog",
     "ledger-chaining": "fencepost.protocols.ledger_chaining:LedgerChaining",
 }
 """Every shipped protocol: its name on the command line, and the module and class that hold it."""

@@ -135,8 +135,8 @@ def verdicts(
         events = some if events is None else events.unionByName(some)
     if runs:
         events = events.where(f.col("run").isin(list(runs)))
-    if subjects:
-        events = events.where(f.col("subject").isNull() | f.col("subject").isin(list(subjects)))
+    known = f.col("subject").isin(list(subjects)) if subjects else f.col("subject").rlike(f"^(?s:{given.find().subjects})$")
+    events = events.where(f.col("subject").isNull() | known)
     all_shares = f.array(*(f.lit(share) for share in range(shares)))
     share = f.when(f.col("subject").isNull(), all_shares).otherwise(f.array(f.pmod(f.hash("subject"), f.lit(shares))))
     shared = events.withColumn("share", f.explode(share)).select("run", "share", *_COLUMNS)

@@ -242,22 +242,23 @@ def must_be_whole(rows: Sequence[Any]) -> None:
 
 def verdicts(whole: Any, given: Given, runs: Collection[str] = (), subjects: Collection[str] = ()) -> Any:
     """A row for each trace, with the columns of :data:`SCHEMA`."""
-    return traces(whole, runs, subjects).mapInArrow(Task(given), VERDICTS)
+    return traces(whole, runs, subjects, given.find().subjects).mapInArrow(Task(given), VERDICTS)
 
 
 def visited(whole: Any, given: Given, runs: Collection[str] = (), subjects: Collection[str] = ()) -> Any:
     """What the traces visit of a state space, as :mod:`fencepost.spark.coverage` has it."""
     assert given.states is not None
-    return traces(whole, runs, subjects).mapInArrow(Visiting(subjects_of, given.find, given.states), VISITS)
+    return traces(whole, runs, subjects, given.find().subjects).mapInArrow(Visiting(subjects_of, given.find, given.states), VISITS)
 
 
-def traces(whole: Any, runs: Collection[str], subjects: Collection[str]) -> Any:
-    """Events with the subject whose trace they belong to (``of``), the traces one after the other in each partition."""
+def traces(whole: Any, runs: Collection[str], subjects: Collection[str], kind: str) -> Any:
+    """Events with the subject whose trace they belong to (``of``), the traces one after the other in each partition. ``kind``: a regular expression of
+    the subjects that are known of."""
     from pyspark.sql import functions as f
 
     if runs:
         whole = whole.where(f.col("run").isin(list(runs)))
-    about_one = whole.where("subject is not null")
+    about_one = whole.where(f.col("subject").rlike(f"^(?s:{kind})$"))
     if subjects:
         about_one = about_one.where(f.col("subject").isin(list(subjects)))
     names = about_one.select("run", f.col("subject").alias("of")).distinct()

@@ -41,7 +41,8 @@ from fencepost.log.rules import (
     never_chained,
     takes_unanswered_for_done,
 )
-from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired
+from fencepost.log.traces import told
+from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired, Trace
 
 _AGAIN = "again"
 _BEGIN = "begin"
@@ -272,12 +273,13 @@ class Leader:
     """The writer of one log.
 
     Appends have consecutive numbers: ``acknowledged`` of them are answered, ``written`` are in a ledger or on their way there, and there are
-    ``appended``.
+    ``appended``. With ``traces`` it has :class:`.Trace` effects, named as the actions of the protocol `log` where there is one.
     """
 
-    def __init__(self, settings: LeaderSettings, protections: Protections = ALL) -> None:
+    def __init__(self, settings: LeaderSettings, protections: Protections = ALL, traces: bool = False) -> None:
         self.settings = settings
         self.protections = protections
+        self.traces = traces
         self.status = Status.WAITING
         self.is_elected = False
         self.ended: Reason | None = None
@@ -327,6 +329,15 @@ class Leader:
         self._txn += 1
         return self._txn
 
+    def _trace(self, effects: list[Effect], action: str, **fields: Any) -> None:
+        if self.traces:
+            effects.append(Trace(action, None, fields))
+
+    def _trace_read(self, effects: list[Effect], action: str, event: ChainRead, **fields: Any) -> None:
+        """Tell of the chain as it was read."""
+        if self.traces:
+            effects.append(Trace(action, None, {**told(event.chain, event.version), **fields}))
+
     # -- being leader -------------------------------------------------------------------------------------------------
 
     def _elected(self, event: Elected, now: int, effects: list[Effect]) -> None:
@@ -337,16 +348,21 @@ class Leader:
     def _not_elected(self, event: NotElected, now: int, effects: list[Effect]) -> None:
         self.is_elected = False
         if self.status is not Status.WAITING:
-            self._step_down(effects, Reason.NOT_ELECTED)
+            self._abdicate(effects, Reason.NOT_ELECTED)
 
     def _begin(self, effects: list[Effect]) -> None:
         self.status = Status.GET_MD_FOR_CLOSING
+        self._trace(effects, "become_leader")
         effects.append(ReadChain(self._next()))
 
-    def _step_down(self, effects: list[Effect], reason: Reason, closed_at: int | None = None) -> None:
-        """Go back to waiting; what is not acknowledged fails. ``closed_at``: the last entry of the own ledger, if another has closed it."""
-        if closed_at is not None:
-            self._reconcile(effects, closed_at)
+    def _abdicate(self, effects: list[Effect], reason: Reason) -> None:
+        """Step down for a reason that is not in the chain or in a ledger."""
+        if self.status is not Status.WAITING:
+            self._trace(effects, "abdicate", reason=reason.value)
+        self._step_down(effects, reason)
+
+    def _step_down(self, effects: list[Effect], reason: Reason) -> None:
+        """Go back to waiting; what is not acknowledged fails."""
         if self.ledger is not None:
             effects.append(Abandon(self.ledger))
         first, written, appended = self.acknowledged, self.written, self.appended
@@ -391,7 +407,7 @@ class Leader:
         if event.txn != self._txn:
             return
         if event.outcome is Outcome.NO_LEDGER:
-            self._step_down(effects, Reason.NO_LOG)
+            self._abdicate(effects, Reason.NO_LOG)
         elif event.outcome is not Outcome.OK:
             self._try_again(effects, self._read_again)
         elif self.status is Status.LOOK_UP_CHAIN:
@@ -399,6 +415,7 @@ class Leader:
         else:
             self.chain, self.version = event.chain, event.version
             step = after_reading(self.chain, self._seals, self.protections)
+            self._trace_read(effects, "get_last_ledger", event, status=None if step is None else step.value)
             if step is None:
                 self._step_down(effects, Reason.SEALED)
             elif step is Status.CLOSE_LAST_LEDGER:
@@ -417,6 +434,7 @@ class Leader:
 
     def _close_last(self, effects: list[Effect]) -> None:
         assert self.chain.last is not None
+        self._trace(effects, "fence_last_ledger", ledger=self.chain.last)
         effects.append(CloseLedger(self._next(), self.chain.last, is_own=False))
 
     def _ledger_closed(self, event: LedgerClosed, now: int, effects: list[Effect]) -> None:
@@ -426,19 +444,25 @@ class Leader:
         if event.closing is Closing.FAILED:
             self._try_again(effects, self._close_own if is_own else self._close_last)
         elif event.closing is Closing.BY_ANOTHER or (event.closing is Closing.GONE and is_own):
-            self._step_down(effects, Reason.FENCED, event.last_entry)
+            if event.last_entry is not None:
+                self._reconcile(effects, event.last_entry, "close_own_ledger_bad_version")
+            else:
+                self._trace(effects, "ledger_fenced", ledger=self.ledger)
+            self._step_down(effects, Reason.FENCED)
         else:  # closed; or deleted by hand, so that there is nothing to close
             if is_own:
                 assert event.last_entry is not None
-                self._reconcile(effects, event.last_entry)
+                self._reconcile(effects, event.last_entry, "close_own_ledger")
                 self.ledger = None
                 self.is_rolling = False
+            else:
+                self._trace(effects, "close_last_ledger", ledger=self.chain.last, last_entry=event.last_entry)
             self._go_on(after_closing(self._seals), now, effects)
 
     def _go_on(self, step: Status, now: int, effects: list[Effect]) -> None:
         """No ledger is open: create one, or seal the log, or end if that is all that is wished for."""
         if self.last_wish is Reason.CLOSED and not self.unacknowledged:
-            self._step_down(effects, Reason.CLOSED)
+            self._abdicate(effects, Reason.CLOSED)
             return
         self.status = step
         if step is Status.PENDING_CREATE_LEDGER:
@@ -461,12 +485,14 @@ class Leader:
             self.ledger, self.created = event.ledger, event.created
             self.base, self.ledger_size, self.begun = self.written, 0, now
             self.status = Status.PENDING_APPEND_LEDGER
+            self._trace(effects, "create_ledger", ledger=event.ledger)
             self._update(effects)
             self._write(now, effects)
 
     def _update(self, effects: list[Effect]) -> None:
         """Put the new ledger at the end of the chain, or seal it if there is none."""
         updated = self.chain.as_sealed() if self.ledger is None else self.chain.appended(self.ledger, self.created)
+        self._trace(effects, "sends_update", version=self.version, ledger=self.ledger)
         effects.append(WriteChain(self._next(), updated, self.version))
 
     def _chain_written(self, event: ChainWritten, now: int, effects: list[Effect]) -> None:
@@ -474,18 +500,28 @@ class Leader:
             return
         if event.outcome is Outcome.OK:
             updated = self.chain.as_sealed() if self.ledger is None else self.chain.appended(self.ledger, self.created)
+            self._trace_update(effects, "", Status.HAS_OPEN_LEDGER, event.version)
             self._updated(updated, event.version, now, effects)
         elif event.outcome is Outcome.NO_LEDGER:
-            self._step_down(effects, Reason.NO_LOG)
+            self._abdicate(effects, Reason.NO_LOG)
         elif event.outcome is Outcome.UNKNOWN and takes_unanswered_for_done(self.protections):
             updated = self.chain.as_sealed() if self.ledger is None else self.chain.appended(self.ledger, self.created)
+            self._trace_update(effects, "_unanswered", Status.HAS_OPEN_LEDGER)
             self._updated(updated, self.version + 1, now, effects)
         else:
             self.status = Status.LOOK_UP_CHAIN
+            what = "_bad_version" if event.outcome is Outcome.BAD_VERSION else "_unanswered"
+            self._trace_update(effects, what, self.status)
             self._read_again(effects)
+
+    def _trace_update(self, effects: list[Effect], what: str, status: Status, version: int | None = None) -> None:
+        """Tell what came of an update of the chain."""
+        action = "seal" if self.ledger is None else "append_ledger"
+        self._trace(effects, action + what, ledger=self.ledger, version=version, status=status.value)
 
     def _looked_up(self, event: ChainRead, now: int, effects: list[Effect]) -> None:
         update = after_update(self.chain, self.ledger, event.chain, self.protections)
+        self._trace_read(effects, "look_up_chain", event, ledger=self.ledger, update=update.value)
         if update is Update.DONE:
             self._updated(event.chain, event.version, now, effects)
         elif update is Update.TRY_AGAIN:
@@ -537,6 +573,7 @@ class Leader:
             count += 1
             self.ledger_size += size
         if count:
+            self._trace(effects, "write_entry", ledger=self.ledger, entry=entries, count=count, append=self.written)
             effects.append(Write(self.ledger, self.written, count))
             if limits.age and not entries:
                 effects.append(SetTimer((_AGE, self.ledger), limits.age))
@@ -564,6 +601,8 @@ class Leader:
     def _confirmed(self, event: Confirmed, now: int, effects: list[Effect]) -> None:
         if event.ledger != self.ledger:
             return
+        if self.base + event.entry >= self.acknowledged:
+            self._trace(effects, "acknowledge_entry", ledger=event.ledger, entry=event.entry)
         self._acknowledge(effects, self.base + event.entry + 1)
         self._consider_rolling(now, effects)
 
@@ -576,10 +615,11 @@ class Leader:
             for _ in range(count):
                 self.bytes -= self._under_way.popleft()
 
-    def _reconcile(self, effects: list[Effect], closed_at: int) -> None:
+    def _reconcile(self, effects: list[Effect], closed_at: int, action: str) -> None:
         """The own ledger is closed: what is in it is acknowledged, the rest waits again, ahead of what was not written yet."""
         written, acknowledged = self.written - self.base, self.acknowledged - self.base
         there = appended_by(closed_at, written, acknowledged, self.protections)
+        self._trace(effects, action, ledger=self.ledger, last_entry=closed_at, acknowledged=there)
         self._acknowledge(effects, self.base + there)
         self._waiting.extendleft(reversed(self._under_way))
         self._under_way.clear()
@@ -589,6 +629,7 @@ class Leader:
         if event.ledger != self.ledger or self.status is Status.CLOSE_OWN_LEDGER:
             return
         if after_failure(event.failure) is After.STEP_DOWN:
+            self._trace(effects, "ledger_fenced", ledger=self.ledger)
             self._step_down(effects, Reason.FENCED)
         elif self.status is Status.HAS_OPEN_LEDGER:
             self.is_rolling = True
@@ -612,7 +653,7 @@ class Leader:
             return
         self.last_wish = Reason.CLOSED
         if self.status is Status.WAITING or (self.ledger is None and not self.unacknowledged):
-            self._step_down(effects, Reason.CLOSED)
+            self._abdicate(effects, Reason.CLOSED)
         else:
             self._consider_rolling(now, effects)
 

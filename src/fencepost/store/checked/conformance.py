@@ -57,6 +57,7 @@ class StoreConformance(Conformance):
 
     name: ClassVar[str] = "store"
     protocol: ClassVar[type[Protocol]] = RunningStore
+    subjects: ClassVar[str] = r"\d+"
 
     def __init__(self, subject: str, events: Sequence[Event]) -> None:
         super().__init__(subject, events)

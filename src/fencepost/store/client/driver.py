@@ -166,9 +166,8 @@ class Driver:
         for actor in [*self.actors]:
             actor.deliver(self.candidates())
 
-    def name_in_trace(self, role: Any) -> str:
-        """How a trace calls a role of this client: as nobody before."""
-        name = f"{type(role).__name__.lower()} {role.ledger}"
+    def name_in_trace(self, name: str) -> str:
+        """How a trace calls what has a name: as nobody before."""
         number = self._actors_of[name] = self._actors_of.get(name, 0) + 1
         return name if number == 1 else f"{name} attempt {number}"
 
@@ -277,7 +276,8 @@ class Actor:
             WriteMetadata: self._metadata,
         }
         if driver.trace is not None:
-            self._name, self._emit = driver.name_in_trace(role), driver.trace.emit
+            ledger = getattr(role, "ledger", "")
+            self._name, self._emit = driver.name_in_trace(f"{type(role).__name__.lower()} {ledger}"), driver.trace.emit
             self._carry[Trace] = self.tell_trace
         driver.actors.add(self)
         self.deliver(driver.candidates())

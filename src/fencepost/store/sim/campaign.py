@@ -6,13 +6,13 @@ import hashlib
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fencepost.store.rules.protections import ALL, Protections
 from fencepost.store.sim.case import DEFAULT, drawn
@@ -20,6 +20,8 @@ from fencepost.store.sim.cluster import Outcome
 from fencepost.store.sim.run import simulate
 from fencepost.store.sim.trace import SimTrace
 from fencepost.tracing import RunsFile
+
+T = TypeVar("T")
 
 CHUNK = 20
 """Seeds that a process takes at a time."""
@@ -74,7 +76,7 @@ def run(campaign: Campaign, report: Callable[[Tally], None] = lambda tally: None
     whole = hashlib.blake2b(digest_size=8)
     started = time.monotonic()
     try:
-        with _chunks(campaign) as chunks:
+        with in_processes(_run_chunk, _tasks(campaign), campaign.jobs) as chunks:
             for chunk in chunks:
                 tally.seeds += len(chunk.hashes)
                 tally.events += chunk.events
@@ -93,30 +95,34 @@ def run(campaign: Campaign, report: Callable[[Tally], None] = lambda tally: None
     return tally
 
 
-@contextmanager
-def _chunks(campaign: Campaign) -> Iterator[Iterator[Chunk]]:
-    """The chunks of a campaign in the order of their seeds."""
+def _tasks(campaign: Campaign) -> list[tuple[Campaign, int, int]]:
+    """The seeds of a campaign in chunks, in their order."""
     # The first ones are small, so that a fault that is found at once is told at once.
     starts = [*campaign.seeds[:CHUNK:4], *campaign.seeds[CHUNK::CHUNK]]
     if campaign.traces is not None:
         starts = [*campaign.seeds[::TRACED_CHUNK]]
     stops = [*starts[1:], campaign.seeds.stop]
-    tasks = [(campaign, start, stop) for start, stop in zip(starts, stops, strict=True)]
-    if campaign.jobs == 1:
-        yield (_run_chunk(*task) for task in tasks)
+    return [(campaign, start, stop) for start, stop in zip(starts, stops, strict=True)]
+
+
+@contextmanager
+def in_processes(does: Callable[..., T], tasks: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[Iterator[T]]:
+    """What a function of a module gives for tasks, in their order, from so many processes; one is this process."""
+    if jobs == 1:
+        yield (does(*task) for task in tasks)
         return
     # A fresh interpreter for each: nothing of this process is shared with it.
-    pool = ProcessPoolExecutor(campaign.jobs, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
     try:
-        yield _in_order(pool, tasks, 3 * campaign.jobs)
+        yield _in_order(pool, does, tasks, 3 * jobs)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _in_order(pool: ProcessPoolExecutor, tasks: list[tuple[Campaign, int, int]], ahead: int) -> Iterator[Chunk]:
-    waiting: deque[Future[Chunk]] = deque()
+def _in_order(pool: ProcessPoolExecutor, does: Callable[..., T], tasks: Sequence[tuple[Any, ...]], ahead: int) -> Iterator[T]:
+    waiting: deque[Future[T]] = deque()
     for task in tasks:
-        waiting.append(pool.submit(_run_chunk, *task))
+        waiting.append(pool.submit(does, *task))
         if len(waiting) > ahead:
             yield waiting.popleft().result()
     while waiting:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 
+from fencepost.log import cursors
 from fencepost.log.chain import Chain, bytes_of, chain_of
 from fencepost.log.position import Position
 from fencepost.log.roles.leader import (
@@ -57,16 +58,42 @@ from fencepost.log.rules import (
     is_through,
     takes_update,
 )
-from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired
+from fencepost.log.traces import SUBJECT, told
+from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired, Trace
 from fencepost.store.rules.metadata import LedgerStatus
+from fencepost.store.sim.trace import SimTrace
 
 MS = 1_000
+LOG = f"{SUBJECT}simulated"
+"""What traces call the log."""
+OPERATOR = "operator"
+METADATA = "metadata"
 END = 3_000 * MS
 """When the faults are over."""
 
 
+PROMISES = {
+    "no loss": "What was acknowledged is in the log, at the position that was said.",
+    "once": "Nothing is in the log twice.",
+    "denied": "What was said not to be in the log is not.",
+    "order": "A writer's entries are in the order of its appends, and after all that was acknowledged before them.",
+    "answers": "Every append has one answer, and a writer that is asked to end does.",
+    "one open": "Of the ledgers of the log only the last one may be open.",
+    "seal": "Nothing is appended to a log that is sealed.",
+    "readers": "Every reader sees the same entries in the same order, and none that goes away again.",
+    "cursors": "What was acknowledged with a cursor is acknowledged, and nothing else.",
+    "liveness": "When all faults are over, the writer that is elected gets to append.",
+    "sanity": "No role raises an exception.",
+}
+
+
 class Broken(AssertionError):
-    """What a log promises is not so."""
+    """What a log promises is not so: which promise, and what is so instead."""
+
+    def __init__(self, promise: str, what: str) -> None:
+        super().__init__(f"{promise}: {what}")
+        self.promise = promise
+        self.what = what
 
 
 @dataclass
@@ -93,13 +120,19 @@ class Ledger:
         return self.entries[: self.committed if self.last_entry is None else self.last_entry + 1]
 
 
+def _ignored(answer: object) -> None:
+    """Nobody waits for this answer any more."""
+
+
 class Node:
     """A process with a writer, and what its driver keeps. Answers come late, and none while it is stopped."""
 
     def __init__(self, world: World, name: str, settings: LeaderSettings) -> None:
         self.world = world
         self.name = name
-        self.role = Leader(settings, world.protections)
+        self.role = Leader(settings, world.protections, traces=world.trace is not None)
+        if world.trace is not None:
+            world.trace.started(name, "client")
         self.data: list[str] = []
         self.answered: list[bool] = []
         self.works = True
@@ -142,15 +175,103 @@ class Node:
     def answer(self, first: int, number: int) -> list[str]:
         for each in range(first, first + number):
             if self.answered[each]:
-                raise Broken(f"{self.data[each]} is answered twice")
+                raise Broken("answers", f"{self.data[each]} is answered twice")
             self.answered[each] = True
         return self.data[first : first + number]
+
+
+class Reader:
+    """Follows the log from ledger to ledger, with what it knows of the chain; whenever it wakes it reads a part."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.chain = Chain()
+        self.at: Position | None = None
+        self.found: list[tuple[Position, str]] = []
+
+    def wake(self) -> None:
+        """Read the chain, and later some entries of the ledger that it is in."""
+        chain = self.world.chain
+        self.world.later(lambda: self.read(chain))
+
+    def read(self, chain: Chain) -> None:
+        """Read some entries, and go on to the next ledger at the end of one."""
+        world = self.world
+        if chain.length >= self.chain.length and chain.trimmed >= self.chain.trimmed:  # else it was read before
+            self.chain = chain
+        if self.at is None or self.chain.index(self.at.ledger) is None:  # what it was in is trimmed
+            first = first_of(self.chain)
+            if not isinstance(first, int):
+                return
+            self.at = Position(first, 0)
+        ledger = world.ledgers[self.at.ledger]
+        for _ in range(world.rng.randint(1, 10)):
+            if self.at.entry >= len(ledger.end()):
+                break
+            self.found.append((self.at, ledger.entries[self.at.entry]))
+            self.at = Position(self.at.ledger, self.at.entry + 1)
+        if is_through(self.at.entry, ledger.last_entry):
+            onward = follows(self.chain, self.at.ledger)
+            if isinstance(onward, int):
+                self.at = Position(onward, 0)
+
+    def judge(self, log: list[tuple[int, int, str]]) -> None:
+        """What it has found is in the log, and in this order."""
+        places = {Position(ledger, entry): (place, name) for place, (ledger, entry, name) in enumerate(log)}
+        last = -1
+        for position, name in self.found:
+            place, there = places.get(position, (-1, "nothing"))
+            if there != name:
+                raise Broken("readers", f"a reader has found {name} at {position}, and {there} is there")
+            if place <= last:
+                raise Broken("readers", f"a reader has found {name} at {position} after what comes behind it")
+            last = place
+
+
+class Consumer(Reader):
+    """A reader with the cursor that it shares with another one: it acknowledges what it has found, one by one or up to an entry."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.acknowledged: set[Position] = set()
+
+    def read(self, chain: Chain) -> None:
+        """Read, and acknowledge some of it."""
+        super().read(chain)
+        if self.found:
+            position, is_all = self.world.rng.choice(self.found)[0], self.world.rng.random() < 0.2
+            self.acknowledge(position, is_all)
+
+    def acknowledge(self, position: Position, is_all: bool) -> None:
+        """Read the cursor, and later write it on the condition of its version; if somebody else has, or nobody answers, once more."""
+        world, chain = self.world, self.chain
+        known, version = world.cursor
+
+        def write() -> None:
+            if world.cursor[1] != version:
+                self.acknowledge(position, is_all)
+                return
+            change = cursors.with_all_to if is_all else cursors.with_one
+            world.cursor = cursors.acknowledged_of(cursors.bytes_of(change(known, position, chain))), version + 1
+            if not world.is_calm and world.rng.random() < world.loss:  # it was done, and nobody answers
+                self.acknowledge(position, is_all)
+                return
+            self.acknowledged.add(position)
+            if is_all:
+                world.acknowledged_up_to.append(position)
+
+        world.later(write)
 
 
 class World:
     """All there is, and the time in microseconds. ``run`` raises :class:`Broken`."""
 
-    def __init__(self, seed: int, protections: Protections = ALL) -> None:
+    def __init__(self, seed: int, protections: Protections = ALL, trace: SimTrace | None = None) -> None:
+        self.trace = trace
+        if trace is not None:
+            trace.started(OPERATOR, "client")
+            trace.started(METADATA, "metadata")
+        self.seed = seed
         self.rng = random.Random(seed)
         self.protections = protections
         self.now = 0
@@ -167,8 +288,13 @@ class World:
         self.failed: dict[str, bool] = {}
         self.appends: dict[str, set[str]] = {}
         """What was acknowledged when each was appended."""
+        self.acknowledged_up_to: list[Position] = []
+        """Up to which entries consumers have acknowledged all."""
         self.is_refused = False
         self.is_calm = False
+        self.readers = [Reader(self) for _ in range(2)]
+        self.cursor = (cursors.Acknowledged(Position(0, 0)), 0)
+        self.consumers = [Consumer(self) for _ in range(2)]
         self.seen: set[Status] = set()
         self.happened: set[object] = set()
         rng = self.rng
@@ -206,6 +332,9 @@ class World:
         if isinstance(effect, SetTimer):
             delay = effect.delay + self.rng.randint(0, effect.jitter)
             self.at(self.now + delay, lambda: node.give(TimerFired(effect.key)))
+        elif isinstance(effect, Trace):
+            assert self.trace is not None
+            self.trace.node_did(node.name, effect.action, effect.fields, LOG)
         elif isinstance(effect, Write):
             self.write(node, effect)
         elif isinstance(effect, ReadChain):
@@ -215,7 +344,7 @@ class World:
                 ChainRead(effect.txn, Outcome.UNKNOWN),
             )
         elif isinstance(effect, WriteChain):
-            self.ask(node, lambda: self.update(effect), ChainWritten(effect.txn, Outcome.UNKNOWN))
+            self.ask(node, lambda: self.update(node, effect), ChainWritten(effect.txn, Outcome.UNKNOWN))
         elif isinstance(effect, CreateLedger):
             self.ask(node, lambda: self.create(node, effect), LedgerCreated(effect.txn, None))
         elif isinstance(effect, CloseLedger) and effect.is_own:
@@ -241,7 +370,7 @@ class World:
         elif isinstance(effect, DeleteLedger):
             self.happened.add(DeleteLedger)
             if effect.ledger in self.all_ledgers():
-                raise Broken(f"ledger {effect.ledger} of the log was deleted as one that is not in it")
+                raise Broken("no loss", f"ledger {effect.ledger} of the log was deleted as one that is not in it")
             self.ledgers[effect.ledger].is_deleted = True
         else:
             assert isinstance(effect, (Leads, Abandon)), effect
@@ -257,7 +386,7 @@ class World:
             if fate < self.loss / 3:
                 return
             if fate < self.loss * 2 / 3:
-                self.at(self.now + 5 * self.delay(), lambda: does() and None)
+                self.at(self.now + 5 * self.delay(), lambda: _ignored(does()))
                 return
 
         def first() -> None:
@@ -276,17 +405,22 @@ class World:
 
         self.later(first)
 
-    def update(self, effect: WriteChain) -> ChainWritten:
+    def update(self, node: Node, effect: WriteChain) -> ChainWritten:
         if not takes_update(effect.version, self.version, self.protections):
             self.happened.add(Outcome.BAD_VERSION)
             return ChainWritten(effect.txn, Outcome.BAD_VERSION)
         if self.chain.sealed and effect.chain.links != self.chain.links:
-            raise Broken("a ledger is appended to a log that is sealed")
-        self.chain = effect.chain
-        self.version += 1
+            raise Broken("seal", "a ledger is appended to a log that is sealed")
+        self.replace(effect.chain, node.name)
         if any(self.ledgers[number].status is not LedgerStatus.CLOSED for number in self.all_ledgers()[:-1]):
-            raise Broken("a ledger follows one that is open")
+            raise Broken("one open", "a ledger follows one that is open")
         return ChainWritten(effect.txn, Outcome.OK, self.version)
+
+    def replace(self, chain: Chain, by: str) -> None:
+        self.chain = chain
+        self.version += 1
+        if self.trace is not None:
+            self.trace.node_did(METADATA, "metadata_written", {"version": self.version, "client": by}, LOG)
 
     def create(self, node: Node, effect: CreateLedger) -> LedgerCreated:
         ids = [each for each in range(1, 300) if each not in self.ledgers]
@@ -368,6 +502,12 @@ class World:
             self.notify(before, NotElected())
         self.notify(self.nodes[name], Elected())
 
+    def expire(self) -> None:
+        """The session of the writer that is elected is over earlier than anybody thought; it is elected again with the next."""
+        node = self.nodes[self.elected]
+        self.notify(node, NotElected())
+        self.notify(node, Elected())
+
     def notify(self, node: Node, event: Event) -> None:
         late = self.rng.random() < 0.3 and not self.is_calm
         delay = self.rng.randint(0, 400 * MS) if late else self.delay()
@@ -381,6 +521,8 @@ class World:
         chance = rng.random()
         if chance < 0.15:
             self.elect(node.name)
+        elif chance < 0.16:
+            self.expire()
         elif chance < 0.19:
             node.works = False
             if len(working) < 4:
@@ -391,9 +533,13 @@ class World:
             node.give(RollOver())
         elif chance < 0.36:
             self.trim()
-        elif chance < 0.365 and len(working) > 1:
+        elif chance < 0.46:
+            rng.choice(self.readers).wake()
+        elif chance < 0.54:
+            rng.choice(self.consumers).wake()
+        elif chance < 0.545 and len(working) > 1:
             node.give(Close())
-        elif chance < 0.367:
+        elif chance < 0.549:
             sealer = self.start()
             sealer.give(Seal())
             sealer.give(Elected())
@@ -404,9 +550,11 @@ class World:
         most = len(self.chain.links) - 1
         if most > 0:
             number = self.rng.randint(1, most)
+            if self.trace is not None:
+                self.trace.node_did(OPERATOR, "sends_trim", {**told(self.chain, self.version), "trims": number}, LOG)
+                self.trace.node_did(OPERATOR, "trim", {"version": self.version + 1}, LOG)
             self.trimmed += (link.ledger for link in self.chain.links[:number])
-            self.chain = self.chain.without_first(number)
-            self.version += 1
+            self.replace(self.chain.without_first(number), OPERATOR)
 
     def run(self) -> World:
         for _ in range(3):
@@ -435,10 +583,11 @@ class World:
         is_sealed = last.role.ended is Reason.SEALED
         if is_sealed != self.chain.sealed:
             raise Broken(
+                "seal",
                 f"the log is {'' if self.chain.sealed else 'not '}sealed, and its writer ended {last.role.ended}"
             )
         if not is_sealed and not all(name in self.acknowledged for name in last.data[-3:]):
-            raise Broken(f"{last.name} is elected and can not append: {last.role.status}")
+            raise Broken("liveness", f"{last.name} is elected and can not append: {last.role.status}")
         if not is_sealed:
             last.give(Close() if self.rng.random() < 0.5 else Seal())
         for node in self.nodes.values():
@@ -446,9 +595,9 @@ class World:
         self.go_on(END + 6_000 * MS)
         for node in self.nodes.values():
             if node.works and (node.role.ended is None or not all(node.answered)):
-                raise Broken(f"{node.name} was asked to end and has not, in {node.role.status}")
+                raise Broken("answers", f"{node.name} was asked to end and has not, in {node.role.status}")
         if any(self.ledgers[number].status is not LedgerStatus.CLOSED for number in self.all_ledgers()):
-            raise Broken("nobody writes any more, and a ledger of the log is open")
+            raise Broken("one open", "nobody writes any more, and a ledger of the log is open")
 
     def judge(self) -> None:
         log = [
@@ -459,27 +608,45 @@ class World:
         names = [name for *_, name in log]
         places = {name: place for place, name in enumerate(names)}
         if len(places) != len(names):
-            raise Broken("an entry is in the log twice")
+            raise Broken("once", "an entry is in the log twice")
         for name, position in self.acknowledged.items():
             if name not in places:
-                raise Broken(f"{name} was acknowledged at {position}, and is not in the log")
+                raise Broken("no loss", f"{name} was acknowledged at {position}, and is not in the log")
             if log[places[name]][:2] != (position.ledger, position.entry):
-                raise Broken(f"{name} was acknowledged at {position}, and is at {log[places[name]][:2]}")
+                raise Broken("no loss", f"{name} was acknowledged at {position}, and is at {log[places[name]][:2]}")
         for name, is_known in self.failed.items():
             if is_known and name in places:
-                raise Broken(f"{name} is said not to be in the log, and is")
+                raise Broken("denied", f"{name} is said not to be in the log, and is")
         for node in self.nodes:
             own = [int(name.split("-")[1]) for name in names if name.startswith(f"{node}-")]
             if any(first > second for first, second in pairwise(own)):
-                raise Broken(f"the log does not have the entries of {node} in the order in which it has appended them")
+                raise Broken("order", f"the log does not have the entries of {node} in the order in which it has appended them")
         latest: dict[frozenset[str], int] = {}
         for name, place in places.items():
             before = frozenset(self.appends[name])
             if before not in latest:
                 latest[before] = max((places[each] for each in before), default=-1)
             if latest[before] > place:
-                raise Broken(f"{name} was appended after another was acknowledged, and comes first in the log")
+                raise Broken("order", f"{name} was appended after another was acknowledged, and comes first in the log")
+        for reader in (*self.readers, *self.consumers):
+            reader.judge(log)
+        self.judge_cursor(log)
         self.read(names)
+
+    def judge_cursor(self, log: list[tuple[int, int, str]]) -> None:
+        """What is acknowledged is what was, but for what was trimmed."""
+        places = {Position(ledger, entry): place for place, (ledger, entry, _) in enumerate(log)}
+        known = cursors.in_chain(self.cursor[0], self.chain)
+        start = self.chain.place(known.before)
+        up_to = max((places[position] for position in self.acknowledged_up_to), default=-1)
+        one_by_one = {position for consumer in self.consumers for position in consumer.acknowledged}
+        for position, place in places.items():
+            at = self.chain.place(position)
+            if at is None:
+                continue  # it was trimmed
+            found = known.has(position) or (start is not None and at < start)
+            if found != (position in one_by_one or place <= up_to):
+                raise Broken("cursors", f"{position} is {'' if found else 'not '}acknowledged, and {'nobody has' if found else 'it was'} acknowledged")
 
     def read(self, names: list[str]) -> None:
         """A reader goes from ledger to ledger and finds the log."""
@@ -493,4 +660,4 @@ class World:
                 break
             at = follows(self.chain, at)
         if found != names[skipped:] or (self.chain.sealed and at is not Onward.END):
-            raise Broken("a reader finds another log")
+            raise Broken("readers", "a reader finds another log")

@@ -1,0 +1,78 @@
+"""Logs are deleted with all that they have, also by the one who comes after somebody who did not finish; trims can leave what cursors have not read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from log.standing_logs import Standing, run
+
+from fencepost.log.chain import Chain, Link
+from fencepost.log.errors import LogTrimmedError, NoSuchLogError
+from fencepost.log.position import LATEST
+from fencepost.log.rules import trimmable_of_read
+
+
+def test_a_log_is_deleted_with_all_that_it_has_also_half_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(cluster: Standing) -> None:
+        store = await cluster.connect()
+        log, other = store.log("gone"), store.log("stays")
+        for each in (log, other):
+            await each.create()
+            async with each.writer(ledger_entries=2) as writer:
+                await writer.append_many(b"%d" % number for number in range(7))
+        await log.cursor("c")
+        writing = await log.writer()
+        await writing.append(b"late")
+        delete, done = type(store).delete_ledger, []
+
+        async def failing(store: object, ledger: int) -> None:
+            if len(done) == 2:
+                raise RuntimeError("killed")
+            done.append(ledger)
+            await delete(store, ledger)  # type: ignore[arg-type]
+
+        with monkeypatch.context() as each, pytest.raises(RuntimeError, match="killed"):
+            each.setattr(type(store), "delete_ledger", failing)
+            await log.delete()
+        assert (await log.show()).chain.sealed, "half of it is gone, and nobody appends to the rest"
+        assert await log.delete() == 3
+        with pytest.raises(NoSuchLogError):
+            await log.chain()
+        with pytest.raises(NoSuchLogError):
+            await log.delete()
+        assert await store.metadata.names_in("logs/gone") is None
+        left = [ledger async for ledger in store.list_ledgers()]
+        assert sorted(left) == sorted(link.ledger for link in (await other.chain()).links)
+        await log.create()
+        assert (await log.chain()).links == ()
+
+    run(tmp_path, test)
+
+
+def test_a_trim_can_leave_what_is_not_read(tmp_path: Path) -> None:
+    async def test(cluster: Standing) -> None:
+        store = await cluster.connect()
+        log = store.log("kept")
+        await log.create()
+        async with log.writer(ledger_entries=2) as writer:
+            positions = await writer.append_many(b"%d" % number for number in range(10))
+        slow, fast = await log.cursor("slow"), await log.cursor("fast", at=LATEST)
+        assert await log.trim(keep=1, keep_unread=True) == (), "the slow one has read nothing"
+        await slow.acknowledge_up_to(positions[4])
+        assert await log.trim(keep=1, keep_unread=True) == (positions[0].ledger, positions[2].ledger)
+        assert [entry.data async for entry in slow.read(follow=False)] == [b"5", b"6", b"7", b"8", b"9"]
+        assert len(await log.trim(keep=1)) == 2, "cursors are not asked unless it is said"
+        with pytest.raises(LogTrimmedError):
+            assert [entry async for entry in slow.read(follow=False)]
+        assert fast.position.ledger == positions[-1].ledger
+
+    run(tmp_path, test)
+
+
+def test_how_many_ledgers_have_been_read() -> None:
+    chain = Chain(tuple(Link(ledger, 0) for ledger in (5, 3, 8)), trimmed=2)
+    assert trimmable_of_read(chain, []) == 3
+    assert trimmable_of_read(chain, [8]) == 2
+    assert trimmable_of_read(chain, [8, 3]) == 1
+    assert trimmable_of_read(chain, [8, 77]) == 0, "one whose ledger was trimmed has all of it before it"

@@ -1,0 +1,140 @@
+"""Traces of simulated leaders are behaviours of the protocol of logs; those of leaders with a fault are not, and the step that is told is the wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+
+import msgspec
+import pytest
+
+from fencepost import check
+from fencepost.conform.conformance import Event
+from fencepost.conform.validate import Validator, Verdict
+from fencepost.log.checked.conformance import LogConformance
+from fencepost.log.checked.running import RunningLog
+from fencepost.log.rules import ALL, Protections
+from fencepost.log.sim.world import LOG, Broken, World
+from fencepost.store.sim.trace import SimTrace
+
+VALIDATOR = Validator(LogConformance, keep_path=False)
+SEEDS = 150
+
+FAULTS: list[tuple[str, int, str, str]] = [
+    ("last_ledger_is_closed", 1, "get_last_ledger", "is CLOSE_LAST_LEDGER then, and the trace says PENDING_CREATE_LEDGER"),
+    ("closing_fences", 3, "acknowledge_entry", "require(not ledger.fenced or ledger.status"),
+    ("chain_precedes_entries", 1, "write_entry", "require(may_write("),
+    ("updates_are_conditional", 1, "append_ledger", "require(takes_update("),
+    ("rivals_prevail", 3, "look_up_chain", "is WAITING then, and the trace says PENDING_APPEND_LEDGER"),
+    ("unanswered_is_looked_up", 2, "append_ledger_unanswered", "is LOOK_UP_CHAIN then, and the trace says HAS_OPEN_LEDGER"),
+    ("last_entry_decides", 2, "close_own_ledger", "confirmed is 1 then, and the trace says 0"),
+    ("seal_is_final", 1, "get_last_ledger", "is GET_MD_FOR_CLOSING then, and the trace says CLOSE_LAST_LEDGER"),
+]
+"""The protection that is off, a seed, the step that is told, and why it can not be taken."""
+
+
+@cache
+def traced(seed: int, protections: Protections = ALL) -> tuple[Event, ...]:
+    """The trace of a world, as it is when it was written and read again; it ends where a promise is broken."""
+    events: list[Event] = []
+
+    def emit(node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: object) -> None:
+        events.append(Event(node, incarnation, seq, action, subject, msgspec.json.decode(msgspec.json.encode(parameters))))
+
+    with suppress(Broken, ValueError):
+        World(seed, protections, SimTrace(emit)).run()
+    return tuple(sorted(events, key=lambda event: (event.node, event.incarnation, event.seq)))
+
+
+def validated(events: Sequence[Event], shuffle: int | None = None) -> Verdict:
+    return VALIDATOR.validate(LOG, events, shuffle)
+
+
+def said(verdict: Verdict) -> str:
+    return verdict.problem or "; ".join(
+        f"{each.event.node} {each.event.seq} {each.event.action} [{each.step.title}]: {each.why}" for each in verdict.refusals
+    )
+
+
+def test_traces_of_leaders_are_accepted() -> None:
+    taken: set[str] = set()
+    for seed in range(SEEDS):
+        verdict = validated(traced(seed))
+        assert verdict.accepted, (seed, said(verdict))
+        taken |= {event.action for event in traced(seed)}
+    assert taken >= {"append_ledger_bad_version", "append_ledger_unanswered", "close_own_ledger_bad_version", "ledger_fenced", "look_up_chain", "seal", "trim"}
+
+
+def test_another_order_that_causes_allow_is_accepted_too() -> None:
+    for seed in range(40):
+        verdict = validated(traced(seed), shuffle=seed)
+        assert verdict.accepted, (seed, said(verdict))
+
+
+@pytest.mark.parametrize(("name", "seed", "step", "why"), FAULTS, ids=[row[0] for row in FAULTS])
+def test_a_protection_that_is_switched_off_is_told(name: str, seed: int, step: str, why: str) -> None:
+    verdict = validated(traced(seed, Protections(**{name: False})))
+    assert not verdict.accepted and verdict.covered
+    assert any((each.step.action or each.event.action) == step and why in str(each.why) for each in verdict.refusals), said(verdict)
+
+
+def test_every_protection_is_accounted_for() -> None:
+    assert {name for name, *_ in FAULTS} == {*Protections._fields}
+
+
+def without(events: Sequence[Event], action: str) -> list[Event]:
+    """Events without the last one of an action."""
+    last = max(place for place, event in enumerate(events) if event.action == action)
+    return [event for place, event in enumerate(events) if place != last]
+
+
+@pytest.mark.parametrize("action", ["become_leader", "create_ledger", "append_ledger_bad_version", "look_up_chain"])
+def test_a_trace_that_lacks_an_event_is_rejected(action: str) -> None:
+    events = next(traced(seed) for seed in range(SEEDS) if any(event.action == action for event in traced(seed)))
+    assert not validated(without(events, action)).accepted
+
+
+def changed(event: Event, **parameters: object) -> Event:
+    return msgspec.structs.replace(event, parameters={**event.parameters, **parameters})
+
+
+def test_a_trace_that_was_altered_is_rejected() -> None:
+    for place, event in enumerate(traced(5)):
+        told = event.parameters
+        wrong = None
+        if event.action == "append_ledger":
+            wrong = changed(event, version=told["version"] + 1)
+        elif event.action == "close_own_ledger" and told["acknowledged"]:
+            wrong = changed(event, acknowledged=told["acknowledged"] - 1)
+        elif event.action == "get_last_ledger" and told["status"] == "close last ledger":
+            wrong = changed(event, status="pending create ledger")
+        if wrong is not None:
+            assert not validated([*traced(5)[:place], wrong, *traced(5)[place + 1 :]]).accepted, wrong
+
+
+def test_an_update_by_somebody_who_does_not_tell_is_not_covered() -> None:
+    event = Event("metadata", 1, 99, "metadata_written", LOG, {"version": 99, "client": "stranger"})
+    verdict = validated([*traced(5), event])
+    assert not verdict.covered and "by somebody of whom the trace does not tell" in verdict.problem
+
+
+def test_a_log_that_is_older_than_its_trace_is_followed_from_there() -> None:
+    """Nothing is told of all who wrote before: the trace begins with whoever has read the chain last."""
+    whole = traced(5)
+    last = max(event.parameters["version"] for event in whole if event.action == "get_last_ledger")
+    reader = next(event.node for event in whole if event.action == "get_last_ledger" and event.parameters["version"] == last)
+    seq = min(e.seq for e in whole if e.node == reader and e.action == "get_last_ledger" and e.parameters["version"] == last)
+    rest = [event for event in whole if event.node == reader and event.seq >= seq - 1]
+    assert last > 2 and rest[0].action == "become_leader"
+    assert validated(rest).accepted, said(validated(rest))
+
+
+def test_a_log_that_was_made_and_never_written_is_untouched() -> None:
+    assert validated([Event("metadata", 1, 2, "metadata_written", LOG, {"version": 0, "session": "1"})]).accepted
+
+
+def test_the_protocol_that_traces_are_held_to_keeps_what_it_promises() -> None:
+    assert check(RunningLog).holds
+    result = check(RunningLog, configuration="not-fenced")
+    assert result.violation is not None and result.violation.name == "acknowledged_entries_are_in_the_log"
