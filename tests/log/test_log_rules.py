@@ -60,7 +60,7 @@ OF_VALUES = {
 def test_rules_and_roles_do_no_input_or_output() -> None:
     plain = {"__future__", "dataclasses", "enum", "re", "typing", "collections", "collections.abc", "itertools", "msgspec"}
     of_store = {"fencepost.store.roles.interface"}
-    of_log = {"fencepost.log.chain", "fencepost.log.rules", "fencepost.log.roles.leader"}
+    of_log = {"fencepost.log.chain", "fencepost.log.rules", "fencepost.log.roles.leader", "fencepost.log.traces"}
     for module in (*of_log, "fencepost.log.position"):
         assert set(imports(module)) <= plain | OF_VALUES | of_store | of_log, module
         names = {node.id for node in ast.walk(ast.parse(path_of(module).read_text())) if isinstance(node, ast.Name)}

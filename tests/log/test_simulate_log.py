@@ -18,12 +18,16 @@ MOST = 10
 """Seeds within which each protection that is off is noticed."""
 
 
+OF_BATCHES = {"batches_are_remembered", "batches_are_whole", "withdrawals_are_noticed"}
+"""Nobody writes batches there: the protocol `log` tells these."""
+
+
 def first_broken(seeds: range, **off: bool) -> str:
     """The promise that the first of these seeds breaks that breaks one."""
     return next((told.promise for seed in seeds if (told := simulated(World(seed, Protections(**off)))).promise), "")
 
 
-@pytest.mark.parametrize("name", Protections._fields)
+@pytest.mark.parametrize("name", sorted({*Protections._fields} - OF_BATCHES))
 def test_each_protection_that_is_off_is_noticed_within_a_few_seeds(name: str) -> None:
     assert first_broken(range(1, MOST + 1), **{name: False})
 

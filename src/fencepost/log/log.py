@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,7 +21,7 @@ from fencepost.log.metadata import LogNodes
 from fencepost.log.position import EARLIEST, End, Position
 from fencepost.log.reader import At, LogReader, OnTrimmed, milliseconds
 from fencepost.log.roles.leader import Elected, LeaderSettings, Reason, Seal
-from fencepost.log.traces import told
+from fencepost.log.traces import seen_fields
 from fencepost.log.writer import LogWriter
 from fencepost.store.client.store import Opening, _bytes, _writer_settings
 from fencepost.store.errors import BadVersionError, NoSuchLedgerError
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
 NUMBERS = ("ensemble", "write_quorum", "ack_quorum")
 DIGEST = "digest"
+
+AT_ONCE = 64
+"""Ledgers that are deleted at the same time."""
 
 
 class LogView(msgspec.Struct, frozen=True):
@@ -260,7 +265,7 @@ class Log:
         trace, name = self.store._driver.trace, ""
         if trace is not None:
             name = self.store._driver.name_in_trace("trim")
-        self._nodes.trace(trace, "sends_trim", {**told(chain, version), "trims": trimmed.trimmed - chain.trimmed}, name)
+        self._nodes.trace(trace, "sends_trim", {**seen_fields(chain, version), "trims": trimmed.trimmed - chain.trimmed}, name)
         try:
             made = await self._nodes.write(chains.bytes_of(trimmed), version)
         except BadVersionError:
@@ -275,10 +280,21 @@ class Log:
         for name, ledgers in await self._nodes.trims():
             if any(chain.index(ledger) is not None for ledger in ledgers):
                 continue  # somebody is about to trim them, or did not come to that
-            for ledger in ledgers:
+            await self._delete_ledgers(ledgers)
+            await self._nodes.delete_trim(name)
+
+    async def _delete_ledgers(self, ledgers: Iterable[int]) -> int:
+        """Delete ledgers of which some may be gone already, :data:`AT_ONCE` of them at a time; how many were there."""
+        free = asyncio.Semaphore(AT_ONCE)
+
+        async def delete(ledger: int) -> bool:
+            async with free:
                 with suppress(NoSuchLedgerError):
                     await self.store.delete_ledger(ledger)
-            await self._nodes.delete_trim(name)
+                    return True
+            return False
+
+        return sum(await asyncio.gather(*map(delete, ledgers)))
 
     async def _cursors(self) -> dict[str, Acknowledged]:
         """How far each cursor is."""
@@ -294,12 +310,8 @@ class Log:
         Raises :class:`NoSuchLogError`, and what keeps the last ledger from being closed.
         """
         await self.seal()
-        chain, deleted = await self.chain(), 0
-        trims = await self._nodes.trims()
-        for ledger in dict.fromkeys((*(link.ledger for link in chain.links), *(each for _, some in trims for each in some))):
-            with suppress(NoSuchLedgerError):
-                await self.store.delete_ledger(ledger)
-                deleted += 1
+        chain, trims = await self.chain(), await self._nodes.trims()
+        deleted = await self._delete_ledgers({*(link.ledger for link in chain.links), *(each for _, some in trims for each in some)})
         self._nodes.trace(self.store._driver.trace, "log_deleted", {})
         await self._nodes.delete()
         return deleted

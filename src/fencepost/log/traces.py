@@ -13,6 +13,6 @@ SENDS = ("sends_update", "sends_trim")
 """The actions that tell that an update of the list of ledgers is sent."""
 
 
-def told(chain: Chain, version: int) -> dict[str, Any]:
+def seen_fields(chain: Chain, version: int) -> dict[str, Any]:
     """What is told of a list of ledgers that was read."""
     return {"version": version, "last": chain.last, "length": chain.length, "trimmed": chain.trimmed, "sealed": chain.sealed}

@@ -41,7 +41,7 @@ from fencepost.log.rules import (
     never_chained,
     takes_unanswered_for_done,
 )
-from fencepost.log.traces import told
+from fencepost.log.traces import seen_fields
 from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired, Trace
 
 _AGAIN = "again"
@@ -336,7 +336,7 @@ class Leader:
     def _trace_read(self, effects: list[Effect], action: str, event: ChainRead, **fields: Any) -> None:
         """Tell of the chain as it was read."""
         if self.traces:
-            effects.append(Trace(action, None, {**told(event.chain, event.version), **fields}))
+            effects.append(Trace(action, None, {**seen_fields(event.chain, event.version), **fields}))
 
     # -- being leader -------------------------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ from fencepost.log.rules import (
     is_through,
     takes_update,
 )
-from fencepost.log.traces import SUBJECT, told
+from fencepost.log.traces import SUBJECT, seen_fields
 from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired, Trace
 from fencepost.store.rules.metadata import LedgerStatus
 from fencepost.store.sim.trace import SimTrace
@@ -551,7 +551,7 @@ class World:
         if most > 0:
             number = self.rng.randint(1, most)
             if self.trace is not None:
-                self.trace.node_did(OPERATOR, "sends_trim", {**told(self.chain, self.version), "trims": number}, LOG)
+                self.trace.node_did(OPERATOR, "sends_trim", {**seen_fields(self.chain, self.version), "trims": number}, LOG)
                 self.trace.node_did(OPERATOR, "trim", {"version": self.version + 1}, LOG)
             self.trimmed += (link.ledger for link in self.chain.links[:number])
             self.replace(self.chain.without_first(number), OPERATOR)
