@@ -70,8 +70,10 @@ async def filled(log: Log, ledgers: int, entries: int) -> None:
         some = await asyncio.gather(*(log.store.create_ledger() for _ in range(min(AT_ONCE, ledgers - 2 - len(made)))))
         await asyncio.gather(*(each.close() for each in some))
         made += (each.id for each in some)
-        print(f"\r{len(made):,} of {ledgers:,} ledgers", end="", file=sys.stderr)
-    print(file=sys.stderr)
+        if sys.stderr.isatty():
+            print(f"\r{len(made):,} of {ledgers:,} ledgers", end="", file=sys.stderr)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
     found = await log._nodes.read()
     chain: Chain = chains.chain_of(found.data)
     for number, ledger in enumerate(made):
