@@ -8,33 +8,11 @@ from before a restart, is as good as any or does not fit.
 
 from __future__ import annotations
 
-import enum
-
 import msgspec
 
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.log import Batch, OffsetAndEpoch
-
-
-class Error(enum.Enum):
-    """Why a request was refused; NONE if it was not. Names are Kafka's where Kafka has one."""
-
-    NONE = ""
-    FENCED_LEADER_EPOCH = "the epoch of the request is over"
-    UNKNOWN_LEADER_EPOCH = "the epoch of the request is yet to come"
-    NOT_LEADER = "the replica does not lead"
-    INVALID_VOTER_KEY = "the request is meant for a replica with another directory"
-    NOT_VOTER = "the replica is no voter"
-    INVALID_REQUEST = "the request contradicts itself"
-    SNAPSHOT_NOT_FOUND = "there is no such snapshot"
-    POSITION_OUT_OF_RANGE = "the snapshot ends before the position"
-    ALREADY_MEMBER = "a replica of this host is a voter"
-    NOT_MEMBER = "the replica to be removed is no voter"
-    LAST_VOTER = "the last voter can not be removed"
-    RECONFIG_IN_PROGRESS = "the last change of the voters is not committed"
-    LEADER_NOT_READY = "the leader has committed nothing in its epoch yet"
-    NOT_CAUGHT_UP = "the replica has not fetched up to the end of the log"
-    TIMED_OUT = "the leader lost its leadership before the change was committed: it may yet be"
+from fencepost.quorum.rules import Error
 
 
 class Request(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):

@@ -31,12 +31,12 @@ import msgspec
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.log import Batch, LogIndex, OffsetAndEpoch, Snapshot
 from fencepost.quorum.messages import (
-    Error,
     FetchResponse,
     FetchSnapshotResponse,
     Request,
     Response,
 )
+from fencepost.quorum.rules import Error
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -56,8 +56,9 @@ class Settings(msgspec.Struct, frozen=True, gc=False):
     fetches by a majority. ``election_backoff``: the longest wait after a lost election. ``request_timeout``: how long
     an answer is waited for. ``retry_backoff``: how long after a request failed it is sent again. ``fetch_max_wait``:
     how long a leader keeps a fetch for which it has nothing; well below ``fetch_timeout``. ``records_kept``: how many
-    records ahead of a snapshot stay in the log. ``auto_join``: an observer that has caught up asks to be made a voter,
-    every ``join_retry``.
+    records ahead of a snapshot stay in the log. ``begin_quorum_needs_voter``: an observer does not follow a leader that
+    presents itself; it finds it. ``auto_join``: an observer that has caught up asks to be made a voter, every
+    ``join_retry``.
     """
 
     election_timeout: int = 1_000_000
@@ -67,6 +68,7 @@ class Settings(msgspec.Struct, frozen=True, gc=False):
     retry_backoff: int = 20_000
     fetch_max_wait: int = 500_000
     records_kept: int = 10_000
+    begin_quorum_needs_voter: bool = True
     auto_join: bool = False
     join_retry: int = 1_000_000
 
@@ -239,8 +241,9 @@ class Stored(Event, frozen=True, gc=False):
     """All of the log ahead of ``end.offset`` is durable, where ``end.epoch`` is the epoch of the last record ahead of
     it.
 
-    By the epoch the role knows whether the records that it has there now are meant, or others that it has cut off
-    since.
+    It is said of the log as it is now: if some of what was synced has been cut off since the sync began, only of what
+    is left. After an :class:`Append` one comes at last that reaches the end of the log as it is then. By the epoch the
+    role makes sure of what is meant.
     """
 
     end: OffsetAndEpoch
