@@ -56,7 +56,8 @@ class Protections(Record):
     change is not committed. ``commit_before_change``: nor before the leader has committed a record of its epoch.
     ``pre_votes``: no pre-vote for whoever would depose a leader that is heard from. ``non_members_are_served``: a
     leader answers whoever fetches. ``removed_leader_resigns``: a leader that is no voter resigns when that is
-    committed. ``majority_is_heard``: a leader that no majority fetches from resigns.
+    committed. ``majority_is_heard``: a leader that no majority fetches from resigns. ``removed_voters_campaign``: a
+    replica stands for election that was removed by a change which may not be committed.
     """
 
     stale_votes_are_refused: bool = True
@@ -75,6 +76,7 @@ class Protections(Record):
     non_members_are_served: bool = True
     removed_leader_resigns: bool = True
     majority_is_heard: bool = True
+    removed_voters_campaign: bool = True
 
 
 ALL = Protections()
@@ -144,9 +146,16 @@ def accepts_begin_quorum(is_voter: bool, only_voters: bool = True) -> bool:
 # -- elections ---------------------------------------------------------------------------------------------------------
 
 
-def may_campaign(is_voter: bool) -> bool:
-    """Whether a replica may stand for election: only if it takes itself for a voter."""
-    return is_voter
+def may_campaign(is_voter: bool, was_voter: bool, is_change_committed: bool, protections: Protections = ALL) -> bool:
+    """Whether a replica may stand for election: if it takes itself for a voter, or was one until a change that may not
+    be committed.
+
+    The second is Ongaro's thesis (4.2.2), and not KRaft's: there only voters stand. But a leader of two that removes
+    itself and resigns before the other one has the record is the only one with a log that both would vote for, so
+    without it nobody is ever elected. It leads as an observer, as a leader that removes itself does, until the change
+    is committed.
+    """
+    return is_voter or (was_voter and not is_change_committed and protections.removed_voters_campaign)
 
 
 def is_up_to_date(candidate: tuple[int, int], mine: tuple[int, int], protections: Protections = ALL) -> bool:

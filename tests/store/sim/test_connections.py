@@ -15,7 +15,7 @@ from fencepost.store.rules.protections import ALL
 from fencepost.store.sim.judge import Judge
 from fencepost.store.sim.metadata import SimMetadata
 from fencepost.store.sim.network import PATIENCE, Connection, SimNetwork
-from fencepost.store.sim.schedule import Schedule
+from fencepost.schedule import Schedule
 
 
 class Echo:

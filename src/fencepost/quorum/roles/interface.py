@@ -242,8 +242,8 @@ class Stored(Event, frozen=True, gc=False):
     it.
 
     It is said of the log as it is now: if some of what was synced has been cut off since the sync began, only of what
-    is left. After an :class:`Append` one comes at last that reaches the end of the log as it is then. By the epoch the
-    role makes sure of what is meant.
+    is left. After an :class:`Append` or a :class:`Truncate` one comes at last that reaches the end of the log as it is
+    then, unless that was said before. By the epoch the role makes sure of what is meant.
     """
 
     end: OffsetAndEpoch

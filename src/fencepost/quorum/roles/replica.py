@@ -227,6 +227,15 @@ class Replica:
         return self.key in self.log.voters
 
     @property
+    def may_campaign(self) -> bool:
+        """Whether it may stand for election."""
+        log = self.log
+        if self.key in log.voters:
+            return True
+        was_voter = self.key in log.configuration_at(log.voters_offset)
+        return rules.may_campaign(False, was_voter, log.voters_offset < self.high_watermark, self.protections)
+
+    @property
     def leads(self) -> bool:
         """Whether it leads its epoch, or believes so."""
         return self.state is State.LEADER
@@ -271,7 +280,7 @@ class Replica:
 
     def _wait_for_leader(self) -> None:
         """A voter waits for an election, and an observer looks for a leader."""
-        if self.is_voter:
+        if self.may_campaign:
             self._set_election_timer()
         else:
             self._do(CancelTimer(Timer.ELECTION))
@@ -324,7 +333,7 @@ class Replica:
     def _become_unattached(self, epoch: int) -> None:
         """There is a later epoch, in which it has not voted. Its election timer goes on, so that elections do not put
         each other off."""
-        was_waiting = self.state in _WITH_ELECTION_TIMER and self.is_voter
+        was_waiting = self.state in _WITH_ELECTION_TIMER and self.may_campaign
         self._change(Cause.LATER_EPOCH, epoch, None, None)
         if not was_waiting:
             self._wait_for_leader()
@@ -356,9 +365,10 @@ class Replica:
         voters = self.voters
         change = LeaderChange(self.key, tuple(sorted(voters.keys)), tuple(sorted(self._granted & voters.keys)))
         self._append(control=change)
-        # Whoever begins with an empty log finds the configuration in it; and where to reach this replica.
+        # Whoever begins with an empty log finds the configuration in it, and where this replica is reached.
         mine = voters.node(self.key)
-        if (self.log.voters_offset < 0 and self.log.snapshot.end.offset == 0) or mine != self.me:
+        is_first = self.log.voters_offset < 0 and self.log.snapshot.end.offset == 0
+        if mine is not None and (is_first or mine != self.me):
             self._append(control=VotersRecord(voters.without(self.key).having(self.me)))
         self._do(CancelTimer(Timer.ELECTION))
         self._restart_check()
@@ -407,7 +417,7 @@ class Replica:
     def _election_timeout(self) -> None:
         if self.state not in _WITH_ELECTION_TIMER:
             return
-        if not rules.may_campaign(self.is_voter):
+        if not self.may_campaign:
             if self.state is State.RESIGNED:
                 self._lose_leader()
             else:
@@ -424,7 +434,7 @@ class Replica:
             return
         if self._installing is not None:
             self._set_fetch_timer()
-        elif rules.may_campaign(self.is_voter):
+        elif self.may_campaign:
             self._become_prospective()
         else:
             self._lose_leader()
@@ -439,13 +449,13 @@ class Replica:
         if self.state is State.FOLLOWER:
             self._fetching = None
             self._send_fetch()
-        elif not self.is_voter and self.state in (State.UNATTACHED, State.VOTED):
+        elif not self.may_campaign and self.state in (State.UNATTACHED, State.VOTED):
             self._ask_for_leader()
 
     def _disconnected(self, event: Disconnected) -> None:
         """What was sent to an endpoint is not answered: fetch again soon, from the leader or of another."""
         is_leader = self.state is State.FOLLOWER and self.leader is not None and self.leader.endpoint == event.endpoint
-        if is_leader or (not self.is_voter and self.state in (State.UNATTACHED, State.VOTED)):
+        if is_leader or (not self.may_campaign and self.state in (State.UNATTACHED, State.VOTED)):
             self._retry_soon()
 
     def _retry_soon(self) -> None:
@@ -874,7 +884,7 @@ class Replica:
         """Whether a response to a fetch is good: of the leader of this epoch, and no refusal. After a refusal it
         fetches again soon."""
         if self.state is not State.FOLLOWER or response.epoch != self.epoch:
-            if not self.is_voter and self.state in (State.UNATTACHED, State.VOTED):
+            if not self.may_campaign and self.state in (State.UNATTACHED, State.VOTED):
                 self._retry_soon()
             return False
         assert self.leader is not None

@@ -25,7 +25,7 @@ from fencepost.store.sim.faults import SLOW_MESSAGES, UNSTEADY, Faults
 from fencepost.store.sim.judge import Judge, Violation
 from fencepost.store.sim.metadata import SimMetadata
 from fencepost.store.sim.network import SimNetwork
-from fencepost.store.sim.schedule import Schedule
+from fencepost.schedule import Schedule
 from fencepost.store.sim.story import Story
 from fencepost.store.sim.trace import SimTrace
 from fencepost.store.sim.wire import VERSION_2

@@ -24,7 +24,7 @@ from fencepost.store.roles.interface import (
 from fencepost.store.roles.metadata import described
 from fencepost.store.rules.metadata import LedgerMetadata, takes_update
 from fencepost.store.rules.protections import Protections
-from fencepost.store.sim.schedule import Schedule
+from fencepost.schedule import Schedule
 
 if TYPE_CHECKING:
     from fencepost.store.sim.judge import Judge
