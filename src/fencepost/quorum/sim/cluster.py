@@ -10,7 +10,7 @@ from typing import Any
 from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
 from fencepost.quorum.log import EMPTY_SNAPSHOT, OffsetAndEpoch, Snapshot
 from fencepost.quorum.messages import AddVoter, RemoveVoter, Request, Response
-from fencepost.quorum.roles.interface import Proposed
+from fencepost.quorum.roles.interface import Proposed, ResponseReceived
 from fencepost.quorum.rules import ALL, Protections
 from fencepost.quorum.sim.case import DEADLINE, FAULTY, Case
 from fencepost.quorum.sim.disk import SimDisk
@@ -168,24 +168,24 @@ class Cluster:
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def send(self, source: SimHost, endpoint: str, request: Request) -> None:
-        """Send a request from a host to another."""
+        """Send a request from a host to another, which answers it or not."""
         dest, start = self.by_endpoint[endpoint], source.starts
 
-        def respond(response: Response) -> None:
-            if source.alive and source.starts == start:
-                from fencepost.quorum.roles.interface import ResponseReceived
+        def is_waited_for() -> bool:
+            return source.alive and source.starts == start
 
+        def answered(response: Response) -> None:
+            if is_waited_for():
                 source.deliver(ResponseReceived(response))
 
+        def reply(response: Response) -> None:
+            self.network.response(dest.endpoint, source.endpoint, response, answered)
+
         def arrive(arrived: Any) -> None:
-            if not dest.alive:
-                if source.alive and source.starts == start:
-                    source.unreachable(endpoint)
-            elif self._may_change(dest, arrived):
-                dest.asked(
-                    arrived,
-                    lambda response: self.network.response(dest.endpoint, source.endpoint, response, respond) and None,
-                )
+            if dest.alive and self._may_change(dest, arrived):
+                dest.asked(arrived, reply)
+            elif is_waited_for() and not dest.alive:
+                source.unreachable(endpoint)
 
         if not self.network.request(source.endpoint, endpoint, request, arrive) and self.random() < 0.5:
             source.unreachable(endpoint)

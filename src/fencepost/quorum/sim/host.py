@@ -11,7 +11,7 @@ import msgspec
 
 from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
 from fencepost.quorum.log import OffsetAndEpoch, Snapshot
-from fencepost.quorum.messages import AnyRequest, FetchResponse, FetchSnapshotResponse, Response
+from fencepost.quorum.messages import AnyRequest, Response
 from fencepost.quorum.roles.interface import (
     Accepted,
     Append,
@@ -279,18 +279,18 @@ class SimHost:
         batches = self.disk.reading.read(response.log_end.offset, 1 + int(self.random() * 6))
         if not batches or batches[0].base_offset != response.log_end.offset:
             raise Violation("batches are where the role has them", f"{self.key}: {response}")
-        self._reply(effect.connection, _replaced(response, batches=batches))
+        self._reply(effect.connection, msgspec.structs.replace(response, batches=batches))
 
     def _reply_with_snapshot(self, effect: ReplyWithSnapshot) -> None:
         response = effect.response
         data = self.disk.snapshot_data
         if response.snapshot != self.disk.snapshot.end:
-            response = _replaced(response, error=Error.SNAPSHOT_NOT_FOUND)
+            response = msgspec.structs.replace(response, error=Error.SNAPSHOT_NOT_FOUND)
         elif response.position >= len(data):
-            response = _replaced(response, error=Error.POSITION_OUT_OF_RANGE)
+            response = msgspec.structs.replace(response, error=Error.POSITION_OUT_OF_RANGE)
         else:
             piece = data[response.position : response.position + self.cluster.case.piece]
-            response = _replaced(response, size=len(data), data=piece)
+            response = msgspec.structs.replace(response, size=len(data), data=piece)
         self._reply(effect.connection, response)
 
     # -- timers --------------------------------------------------------------------------------------------------------
@@ -333,7 +333,3 @@ class SimHost:
 
     def _accepted(self, effect: Accepted) -> None:
         self.accepted[effect.end_offset] = self.proposed.pop(effect.token)
-
-
-def _replaced(response: Any, **fields: Any) -> FetchResponse | FetchSnapshotResponse:
-    return msgspec.structs.replace(response, **fields)  # type: ignore[no-any-return]
