@@ -120,7 +120,6 @@ PLANTED: list[Planted | Unprotected] = [
             "removed_leader_resigns",
             "non_members_are_served",
             "removed_voters_campaign",
-            "stale_votes_are_refused",
             "pre_votes",
             "majority_is_heard",
         )
@@ -163,9 +162,9 @@ PLANTED: list[Planted | Unprotected] = [
     Planted("the epoch ahead of the start of the log is forgotten", LogIndex, "delete_before", lambda f, self, offset: (f(self, offset), setattr(self, "_start_epoch", 0))),
     Planted("the end of an epoch is the end of the log", LogIndex, "end_of_epoch", lambda f, self, epoch: OffsetAndEpoch(self.end_offset, f(self, epoch).epoch)),
     # -- what a driver must do
-    Planted("the election state is stored later", SimHost, "_store_state", lambda f, self, effect: self.later(self._sync_time(), self._state_is_stored, effect)),
+    Planted("the election state is stored later", SimHost, "_store_state", lambda f, self, effect: self.later(self._sync_time(), setattr, self.disk, "election", effect.election)),
     Planted("appends are stored later than is said", SimHost, "_append", lambda f, self, effect: (f(self, effect), self.later(1, self.deliver, _all_stored(self)))),
-    Planted("truncations are never stored", SimHost, "_truncate", lambda f, self, effect: self.disk.reading.apply(effect.end_offset)),
+    Planted("truncations are never stored", SimHost, "_write", lambda f, self, effect: self.disk.reading.apply(effect)),
 ]
 
 

@@ -45,7 +45,7 @@ class Error(enum.Enum):
 class Protections(Record):
     """What protects a quorum, one switch for each protection. Whoever runs one uses :data:`ALL`.
 
-    ``stale_votes_are_refused``: a vote for an epoch that is over. ``one_vote_an_epoch``: whoever has voted votes for
+    ``one_vote_an_epoch``: whoever has voted votes for
     nobody else in that epoch. ``votes_are_kept``: an observer that loses its leader remembers its vote.
     ``logs_are_compared``: nobody votes for a candidate whose log is behind its own. ``directories_are_compared``: a
     replica takes no request for itself that is meant for another directory. ``majority_of_voters``: only votes and
@@ -60,7 +60,6 @@ class Protections(Record):
     replica stands for election that was removed by a change which may not be committed.
     """
 
-    stale_votes_are_refused: bool = True
     one_vote_an_epoch: bool = True
     votes_are_kept: bool = True
     logs_are_compared: bool = True
@@ -164,9 +163,9 @@ def is_up_to_date(candidate: tuple[int, int], mine: tuple[int, int], protections
     return candidate >= mine or not protections.logs_are_compared
 
 
-def is_stale(asked: int, epoch: int, protections: Protections = ALL) -> bool:
-    """Whether a vote is asked for in an epoch that is over: FENCED_LEADER_EPOCH."""
-    return asked < epoch and protections.stale_votes_are_refused
+def is_stale(asked: int, epoch: int) -> bool:
+    """Whether a vote is asked for in an epoch that is over: FENCED_LEADER_EPOCH, and nothing changes."""
+    return asked < epoch
 
 
 def grants_vote(

@@ -7,8 +7,9 @@ Whoever drives a replica gives it events one at a time, in the order in which th
    later one, is carried out before the state is durable. So no vote, no request and no batch of an epoch leaves a
    replica that could forget that epoch. (Elections are rare: a driver may simply block.) If it can not be stored, the
    replica must stop.
-2. *The log is written in order.* :class:`Append`, :class:`Truncate` and :class:`InstallSnapshot` take effect on the
-   disk in their order: if an append is durable, so is every truncation and append before it. Appends need not be
+2. *The log is written in order.* :class:`Append`, :class:`Truncate`, :class:`DeleteBefore` and
+   :class:`InstallSnapshot` take effect on the disk in their order: if an append is durable, so is every truncation and
+   append before it, and nothing is deleted that a truncation which is not durable has to cut off. Appends need not be
    durable one by one: the driver syncs a group of them, and says so by :class:`Stored`.
 3. *A follower acknowledges by its next fetch*, which the role sends only when :class:`Stored` has come for all that it
    has. So a fetch offset is durable.

@@ -513,7 +513,7 @@ class Replica:
         epoch = request.epoch
         if not rules.is_meant_for(request.voter, self.key, self.protections):
             return self._answer_vote(connection, request, Error.INVALID_VOTER_KEY)
-        if rules.is_stale(epoch, self.epoch, self.protections):
+        if rules.is_stale(epoch, self.epoch):
             return self._answer_vote(connection, request, Error.FENCED_LEADER_EPOCH)
         if request.log_end.epoch > epoch:
             return self._answer_vote(connection, request, Error.INVALID_REQUEST)

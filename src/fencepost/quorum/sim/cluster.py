@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -43,13 +42,11 @@ class Outcome:
 
 
 class Cluster:
-    """One run. ``defects`` are planted in the hosts, and ``protections`` left out in the roles, to see that the judge
-    notices."""
+    """One run. ``protections`` are left out in the roles, to see that the judge notices."""
 
-    def __init__(self, case: Case, protections: Protections = ALL, defects: Iterable[str] = ()) -> None:
+    def __init__(self, case: Case, protections: Protections = ALL) -> None:
         self.case = case
         self.protections = protections
-        self.defects = frozenset(defects)
         self.schedule = Schedule()
         self.judge = Judge()
         self.events = self.requests = self.changes = self.wipes = self.crashes = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fencepost.quorum.log import EMPTY_SNAPSHOT, Batch, LogIndex, OffsetAndEpoch, Snapshot
-from fencepost.quorum.roles.interface import ElectionState
+from fencepost.quorum.roles.interface import Append, DeleteBefore, ElectionState, Truncate
 
 Write = tuple[Batch, ...] | int | Snapshot
 """A change of the log: batches that were added, the offset from which it was cut off, or the snapshot that it begins
@@ -24,11 +24,13 @@ class SimLog:
         """Make a change."""
         if isinstance(write, Snapshot):
             self.start, self.batches = write, []
-        elif isinstance(write, int):
-            while self.batches and self.batches[-1].end_offset > write:
+        elif isinstance(write, Truncate):
+            while self.batches and self.batches[-1].end_offset > write.end_offset:
                 self.batches.pop()
+        elif isinstance(write, DeleteBefore):
+            self._delete_before(write.offset)
         else:
-            self.batches += write
+            self.batches += write.batches
 
     @property
     def end_offset(self) -> int:
@@ -56,15 +58,14 @@ class SimLog:
                 high = middle
         return low - 1
 
-    def delete_before(self, offset: int, snapshot: Snapshot) -> None:
+    def _delete_before(self, offset: int) -> None:
         """Forget the batches that end at an offset or ahead of it."""
-        epoch = self.start.end.epoch
         place = 0
         while place < len(self.batches) and self.batches[place].end_offset <= offset:
-            epoch = self.batches[place].epoch
             place += 1
         if place:
-            self.start = Snapshot(OffsetAndEpoch(self.batches[place - 1].end_offset, epoch), snapshot.voters)
+            last = self.batches[place - 1]
+            self.start = Snapshot(OffsetAndEpoch(last.end_offset, last.epoch), self.start.voters)
             del self.batches[:place]
 
 
@@ -100,8 +101,8 @@ class SimDisk:
         """The end of what is durable of the log as it is read now."""
         offset = self.durable.end_offset
         for write in self.unsynced:
-            if isinstance(write, int):
-                offset = min(offset, write)
+            if isinstance(write, Truncate):
+                offset = min(offset, write.end_offset)
             elif isinstance(write, Snapshot):
                 offset = write.end.offset
         offset = max(offset, self.reading.start.end.offset)
@@ -110,11 +111,6 @@ class SimDisk:
     def keep_snapshot(self, snapshot: Snapshot, data: bytes) -> None:
         """A snapshot is durable, and the one before it not needed any more."""
         self.snapshot, self.snapshot_data = snapshot, data
-
-    def delete_before(self, offset: int) -> None:
-        """Forget what the snapshot has."""
-        self.reading.delete_before(offset, self.snapshot)
-        self.durable.delete_before(offset, self.snapshot)
 
     def crash(self, surviving: Callable[[int], int]) -> None:
         """Power fails. Of the changes that are not durable the first few survive, by ``surviving`` of how many there

@@ -81,8 +81,8 @@ class SimHost:
         self._carry_out: dict[type[Effect], Callable[[Any], None]] = {
             StoreState: self._store_state,
             Append: self._append,
-            Truncate: self._truncate,
-            DeleteBefore: lambda effect: self.disk.delete_before(effect.offset),
+            Truncate: self._write,
+            DeleteBefore: self._write,
             WriteSnapshot: self._write_snapshot,
             InstallSnapshot: self._install_snapshot,
             Send: lambda effect: self.cluster.send(self, effect.endpoint, effect.request),
@@ -117,6 +117,7 @@ class SimHost:
         self.starts += 1
         self.queue: deque[Effect] = deque()
         self.blocked = self.syncing = False
+        self.storing: StoreState | None = None
         self.timers: dict[Timer, int] = {}
         self.count = 0  # of timers
         self.replies: dict[int, Callable[[Response], None]] = {}
@@ -132,8 +133,8 @@ class SimHost:
     def crash(self, *, wipe: bool = False) -> None:
         """End the process: what is not durable is lost, and (``wipe``) what is."""
         self.alive = False
-        if self.blocked and self.queue_head is not None and self.random() < 0.5:
-            self.disk.election = self.queue_head.election  # it had just been written
+        if self.blocked and self.storing is not None and self.random() < 0.5:
+            self.disk.election = self.storing.election  # it had just been written
         self.disk.crash(lambda unsynced: int(self.random() * (unsynced + 1)))
         if wipe:
             self.disk = self.cluster.empty_disk()
@@ -175,37 +176,26 @@ class SimHost:
 
     # -- election state and log ----------------------------------------------------------------------------------------
 
-    queue_head: StoreState | None = None
-
     def _store_state(self, effect: StoreState) -> None:
-        if "state is stored later" in self.cluster.defects:
-            self.later(self._sync_time(), self._state_is_stored, effect)
-            return
-        self.blocked, self.queue_head = True, effect
+        self.blocked, self.storing = True, effect
         self.later(self._sync_time(), self._state_stored, effect)
-
-    def _state_is_stored(self, effect: StoreState) -> None:
-        self.disk.election = effect.election
 
     def _state_stored(self, effect: StoreState) -> None:
         self.disk.election = effect.election
-        self.blocked, self.queue_head = False, None
+        self.blocked, self.storing = False, None
         self._drain()
 
     def _append(self, effect: Append) -> None:
         for batch in effect.batches:
             self.cluster.judge.appends(self.key, batch, self.disk.reading.epoch_ahead_of(batch.base_offset))
-            self.disk.write((batch,))
+            self.disk.write(Append((batch,)))
         self._sync()
 
-    def _truncate(self, effect: Truncate) -> None:
-        self.disk.write(effect.end_offset)
+    def _write(self, effect: Truncate | DeleteBefore) -> None:
+        self.disk.write(effect)
         self._sync()
 
     def _sync(self) -> None:
-        if "appends are acknowledged before they are synced" in self.cluster.defects:
-            end = self.disk.reading.end_offset
-            self.later(1, self.deliver, Stored(OffsetAndEpoch(end, self.disk.reading.epoch_ahead_of(end))))
         if not self.syncing:
             self.syncing = True
             self.later(self._sync_time(), self._synced, len(self.disk.unsynced))
@@ -246,7 +236,6 @@ class SimHost:
         if known != self.state:
             raise Violation("state machines are equal", f"that of {self.key} at {self.applied}, from a snapshot")
         self.blocked = False
-        self.queue.appendleft(VotersChanged(False))  # nothing: so that what waits is done ahead of what comes
         self._drain()
         self.deliver(SnapshotInstalled(snapshot))
 
