@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quorum.replicas import key, node, voters
 
 from fencepost.quorum.identity import NO_VOTERS, VoterSet
 from fencepost.quorum.log import Batch, LogIndex, OffsetAndEpoch, Snapshot, VotersRecord
-from quorum.replicas import key, node, voters
 
 
 class PlainLog:

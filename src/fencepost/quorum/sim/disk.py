@@ -7,9 +7,8 @@ from collections.abc import Callable
 from fencepost.quorum.log import EMPTY_SNAPSHOT, Batch, LogIndex, OffsetAndEpoch, Snapshot
 from fencepost.quorum.roles.interface import Append, DeleteBefore, ElectionState, Truncate
 
-Write = tuple[Batch, ...] | int | Snapshot
-"""A change of the log: batches that were added, the offset from which it was cut off, or the snapshot that it begins
-anew behind."""
+Write = Append | Truncate | DeleteBefore | Snapshot
+"""A change of the log; a snapshot is one that it begins anew behind."""
 
 
 class SimLog:
