@@ -124,7 +124,10 @@ class SimHost:
         self.accepted: dict[int, bytes] = {}  # records that are not committed yet, by the end offset
         self.proposed: dict[int, bytes] = {}  # by token
         self.partial: tuple[OffsetAndEpoch, bytes] | None = None
-        log = self.disk.index()
+        try:
+            log = self.disk.index()
+        except ValueError as error:
+            raise Violation("what is on the disk is a log", f"{self.key}: {error}") from error
         self.applied = self.disk.snapshot.end.offset
         self.state = _decode(self.disk.snapshot_data).state if self.disk.snapshot_data else b""
         self.replica = self._new_replica()
