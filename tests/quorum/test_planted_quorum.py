@@ -109,7 +109,6 @@ PLANTED: list[Planted | Unprotected] = [
             "one_vote_an_epoch",
             "votes_are_kept",
             "logs_are_compared",
-            "directories_are_compared",
             "majority_of_voters",
             "only_own_epoch_commits",
             "leader_counts_stored",

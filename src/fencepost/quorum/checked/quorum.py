@@ -23,6 +23,7 @@ from fencepost import (
     configuration,
     constant,
     invariant,
+    model_values,
     one_of,
     per_key,
     refines,
@@ -133,6 +134,16 @@ class Quorum(KRaft):
 
     name: ClassVar[str] = "quorum"
 
+    hosts: tuple[ModelValue, ...] = model_values("h", 2, "the hosts that replicas are started on")
+    init_cluster_size: int = constant(2, "voters at the beginning")
+    min_cluster_size: int = constant(2, "no voter is removed if there are no more than this")
+    max_cluster_size: int = constant(2, "no voter is added if there are this many")
+    max_restarts: int = constant(0, "restarts with state")
+    max_crashes: int = constant(0, "crashes that lose all state")
+    max_add_reconfigs: int = constant(0, "voters added")
+    max_remove_reconfigs: int = constant(0, "voters removed")
+    max_spawned_servers: int = constant(2, "replicas ever started")
+
     pre_votes: bool = constant(False, "whether a replica asks for pre-votes before it stands for election")
     losing_crashes: bool = constant(False, "whether a crash loses what was not synced")
     caught_up_first: bool = constant(True, "whether a voter is added only if it has all that the leader has")
@@ -158,7 +169,60 @@ class Quorum(KRaft):
     standing: PerKey[ModelValue, Standing] = per_key(servers, Standing)
 
     configurations = {
-        "default": voters(2, doc="two voters, two epochs, one value"),
+        "default": configuration(doc="two voters, two epochs, one value"),
+        "pre-votes": configuration(pre_votes=True, doc="the same, where pre-votes come before votes"),
+        "restart": configuration(
+            max_restarts=1,
+            losing_crashes=True,
+            max_values_per_epoch=0,
+            doc="a replica crashes, and loses what it has not synced",
+        ),
+        "removal": configuration(
+            min_cluster_size=1,
+            max_remove_reconfigs=1,
+            max_epoch=1,
+            doc="one of two voters is removed, be it the leader",
+        ),
+        "adding": configuration(
+            hosts=1,
+            init_cluster_size=1,
+            min_cluster_size=1,
+            max_add_reconfigs=1,
+            max_epoch=1,
+            max_values_per_epoch=0,
+            doc="a second voter is added once it has caught up",
+        ),
+        "undisturbed": voters(3, test_liveness=True, doc="three voters whom nothing gives a reason for an election"),
+        "voted-twice": voters(
+            3,
+            one_vote_an_epoch=False,
+            max_values_per_epoch=0,
+            expect="never_two_leaders_in_same_epoch",
+            doc="a replica votes for whoever asks",
+        ),
+        "log-behind": voters(
+            3,
+            logs_are_compared=False,
+            expect="leader_has_all_acked_values",
+            doc="a candidate is elected that lacks what is committed",
+        ),
+        "unsynced-counted": voters(
+            3,
+            max_restarts=1,
+            losing_crashes=True,
+            leader_counts_stored=False,
+            expect="leader_has_all_acked_values",
+            doc="a leader counts itself for what a crash takes from it",
+        ),
+        "removed-leader-stays": configuration(
+            min_cluster_size=1,
+            max_remove_reconfigs=1,
+            max_epoch=1,
+            max_values_per_epoch=0,
+            removed_leader_resigns=False,
+            expect="removed_leaders_resign",
+            doc="a leader goes on when its own removal is committed",
+        ),
     }
 
     # -- what it knows -------------------------------------------------------------------------------------------------
@@ -574,10 +638,13 @@ class Quorum(KRaft):
         me, standing = self.server[s], self.standing[s]
         pending = me.fetch_state.pending_fetch
         require(pending is not None and pending.peer == peer)
+        # A prospective replica has given up waiting. Once it follows the leader again, the answer is as good as
+        # another.
+        require(not standing.asks)
         assert pending is not None
         response = self.network.receive(FetchResponse, to=s, source=peer, topic=pending.request).message
         handled = self._handle_common_response(s, response.leader, response.epoch, response.error)
-        if not handled and me.state is ServerState.FOLLOWER and not standing.asks:
+        if not handled and me.state is ServerState.FOLLOWER:
             standing.heard = self.pre_votes
             if response.result is FetchResult.DIVERGING:
                 self._truncate(s, response)
@@ -649,6 +716,13 @@ class Quorum(KRaft):
             return False
         stands = me.state is ServerState.CANDIDATE or self.standing[s].asks
         return not stands or self._may_campaign(s)
+
+    @invariant(s=servers)
+    def removed_leaders_resign(self, s: ModelValue) -> bool:
+        """A leader that is no voter leads only as long as its removal is not committed, for all it knows."""
+        me = self.server[s]
+        leads = me.state is ServerState.LEADER and s not in me.config.members
+        return not leads or _voters_offset(me.log) >= me.hwm
 
     @invariant(pair=pairs)
     def logs_match(self, pair: tuple[ModelValue, ModelValue]) -> bool:

@@ -268,7 +268,10 @@ class Cluster:
     # -- faults --------------------------------------------------------------------------------------------------------
 
     def _some_host(self) -> SimHost:
-        return self.hosts[int(self.random() * len(self.hosts))]
+        """Any host, and one that believes to be leader more often than others."""
+        leaders = [host for host in self.hosts if host.alive and host.replica.leads]
+        among = leaders if leaders and self.random() < 0.4 else self.hosts
+        return among[int(self.random() * len(among))]
 
     def _crash(self) -> None:
         host = self._some_host()
@@ -296,6 +299,8 @@ class Cluster:
     def _part(self) -> None:
         """For a while some hosts do not hear some others, or neither hears the other."""
         side = {host.endpoint for host in self.hosts if self.random() < 0.5}
+        if self.random() < 0.4:
+            side = {self._some_host().endpoint}
         both = self.random() < 0.7
         cut = {
             (one.endpoint, other.endpoint)
@@ -309,4 +314,4 @@ class Cluster:
             if self.network.cut is cut:
                 self.network.cut = set()
 
-        self.schedule.after(int(10_000 + 700_000 * self.random()), over)
+        self.schedule.after(int(10_000 + 600_000 * self.random() ** 2), over)
