@@ -25,7 +25,6 @@ with what may never become durable.
 from __future__ import annotations
 
 import enum
-from typing import Any
 
 import msgspec
 
@@ -251,8 +250,11 @@ class Stored(Event, frozen=True, gc=False):
 
 
 class SnapshotTaken(Event, frozen=True, gc=False):
-    """The state machine of this replica has made a snapshot of what it has applied, and it is durable. Its voters are
-    ``LogIndex.configuration_at(end.offset)``."""
+    """The state machine of this replica has made a snapshot of what it has applied, and it is durable.
+
+    It ends where a :class:`Commit` did, so at the end of a batch. Its voters are
+    ``LogIndex.configuration_at(end.offset)``, asked when that commit is carried out.
+    """
 
     snapshot: Snapshot
 
@@ -299,7 +301,8 @@ class Proposed(Event, frozen=True, gc=False):
     """The state machine of this replica wants records appended: an :class:`Accepted` or a :class:`Refused` with this
     ``token`` comes of it, in the same call.
 
-    Proposals that come while the disk is busy are best given together, one after another, and synced together.
+    There is at least one record. Proposals that come while the disk is busy are best given together, one after another,
+    and synced together.
     """
 
     token: int
@@ -359,16 +362,3 @@ class VotersChanged(Effect, frozen=True, gc=False):
     in it."""
 
     is_voter: bool
-
-
-# -- traces -----------------------------------------------------------------------------------------------------------
-
-
-class Trace(Effect, frozen=True, gc=False):
-    """Write to the trace that the role has done something: ``action`` is its name in the protocol `quorum`.
-
-    Roles have this effect only if they are made with ``traces``; whoever carries it out does nothing else with it.
-    """
-
-    action: str
-    fields: dict[str, Any]
