@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
-from fencepost.quorum.log import OffsetAndEpoch, Snapshot
+from fencepost.quorum.log import LeaderChange, OffsetAndEpoch, Snapshot
 from fencepost.quorum.messages import AnyRequest, Response
 from fencepost.quorum.roles.interface import (
     Accepted,
@@ -151,8 +151,6 @@ class SimHost:
             effects = self.replica.receive(event)
         except (QuorumError, IllegalTransition, ValueError) as error:
             raise Violation("roles do not meet what can not be", f"{type(error).__name__}: {error}") from error
-        if self.replica.leads:
-            self.cluster.judge.leads(self.key, self.replica.epoch, self.replica.log)
         self.queue.extend(effects)
         self._drain()
 
@@ -190,6 +188,8 @@ class SimHost:
 
     def _append(self, effect: Append) -> None:
         for batch in effect.batches:
+            if isinstance(batch.control, LeaderChange) and batch.control.leader == self.key:
+                self.cluster.judge.leads(self.key, batch.epoch, self.disk.reading)
             self.cluster.judge.appends(self.key, batch, self.disk.reading.epoch_ahead_of(batch.base_offset))
             self.disk.write(Append((batch,)))
         self._sync()

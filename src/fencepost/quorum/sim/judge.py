@@ -6,7 +6,8 @@ import hashlib
 from dataclasses import dataclass, field
 
 from fencepost.quorum.identity import ReplicaKey
-from fencepost.quorum.log import Batch, LogIndex, OffsetAndEpoch
+from fencepost.quorum.log import Batch, OffsetAndEpoch
+from fencepost.quorum.sim.disk import SimLog
 
 
 class Violation(Exception):
@@ -42,21 +43,16 @@ class Judge:
             else OffsetAndEpoch(0, 0)
         )
 
-    def leads(self, key: ReplicaKey, epoch: int, log: LogIndex) -> None:
-        """A replica leads an epoch: nobody else does, and its log has all that is committed."""
-        first = self.leaders.get(epoch)
-        if first == key:
-            return
-        if first is not None:
+    def leads(self, key: ReplicaKey, epoch: int, log: SimLog) -> None:
+        """A replica begins an epoch as its leader: nobody else does, and its log has all that is committed."""
+        first = self.leaders.setdefault(epoch, key)
+        if first != key:
             raise Violation("one leader an epoch", f"{first} and {key} lead epoch {epoch}")
-        self.leaders[epoch] = key
         end = self.end
-        if log.snapshot.end.offset >= end.offset:
+        if log.start.end.offset >= end.offset:
             return
         if log.end_offset < end.offset or log.epoch_ahead_of(end.offset) != end.epoch:
-            raise Violation(
-                "leaders have what is committed", f"{key} leads epoch {epoch} with {log.end}, without {end}"
-            )
+            raise Violation("leaders have what is committed", f"{key} leads epoch {epoch} without {end}")
 
     def appends(self, key: ReplicaKey, batch: Batch, epoch_ahead: int) -> None:
         """A replica has a batch behind a record of an epoch: so has every other with this batch."""
