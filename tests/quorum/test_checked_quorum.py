@@ -13,7 +13,7 @@ VIOLATED = {
     "voted-twice": ("never_two_leaders_in_same_epoch", 9),
     "log-behind": ("leader_has_all_acked_values", 11),
     "unsynced-counted": ("leader_has_all_acked_values", 13),
-    "removed-leader-stays": ("removed_leaders_resign", 7),
+    "removed-leader-stays": ("removed_leaders_step_down", 7),
 }
 
 

@@ -220,7 +220,7 @@ class Quorum(KRaft):
             max_epoch=1,
             max_values_per_epoch=0,
             removed_leader_resigns=False,
-            expect="removed_leaders_resign",
+            expect="removed_leaders_step_down",
             doc="a leader goes on when its own removal is committed",
         ),
     }
@@ -402,7 +402,8 @@ class Quorum(KRaft):
         me = self.server[s]
         require(self._is_alive(s) and me.state is not ServerState.LEADER)
         require(self._may_campaign(s))
-        require(self._election_times_out(s) if self.test_liveness else me.current_epoch < self.max_epoch)
+        require(not self._needs_reasons or self._election_times_out(s))
+        require((self.test_liveness and not self.limit_epochs) or me.current_epoch < self.max_epoch)
 
     @action(s=servers)
     def send_request_vote(self, s: ModelValue) -> None:
@@ -497,7 +498,7 @@ class Quorum(KRaft):
         time."""
         me = self.server[s]
         require(me.state is ServerState.LEADER)
-        if self.test_liveness:
+        if self._needs_reasons:
             members = me.config.members
             fetching = frozenset(peer for peer in members - {s} if self._can_fetch_from(peer, s))
             require(rules.has_lost_majority(fetching, members, s))
@@ -512,7 +513,7 @@ class Quorum(KRaft):
         """An observer gives its leader up, and looks for another."""
         me = self.server[s]
         require(me.role is Role.OBSERVER)
-        require(not self.test_liveness or self._fetch_times_out(s))
+        require(not self._needs_reasons or self._fetch_times_out(s))
         self._give_up_leader(s)
         me.fetch_state.reset()
 
@@ -716,13 +717,6 @@ class Quorum(KRaft):
             return False
         stands = me.state is ServerState.CANDIDATE or self.standing[s].asks
         return not stands or self._may_campaign(s)
-
-    @invariant(s=servers)
-    def removed_leaders_resign(self, s: ModelValue) -> bool:
-        """A leader that is no voter leads only as long as its removal is not committed, for all it knows."""
-        me = self.server[s]
-        leads = me.state is ServerState.LEADER and s not in me.config.members
-        return not leads or _voters_offset(me.log) >= me.hwm
 
     @invariant(pair=pairs)
     def logs_match(self, pair: tuple[ModelValue, ModelValue]) -> bool:
