@@ -17,6 +17,7 @@ SHIPPED: dict[str, str] = {
     "bookkeeper-limbo": "fencepost.protocols.bookkeeper.limbo:BookKeeperLimbo",
     "kraft-kip-853": "fencepost.protocols.kraft.kip_853:KRaft",
     "kraft-kip-853-join": "fencepost.protocols.kraft.join:KRaftJoin",
+    "quorum": "fencepost.quorum.checked.quorum:Quorum",
     "store": "fencepost.store.checked.store:Store",
     "booting-store": "fencepost.store.checked.booting:BootingStore",
     "running-store": "fencepost.store.checked.running:RunningStore",

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from fencepost.schedule import Schedule
 from fencepost.store.messages import ReadLac, ReadLacResponse, Request, Response
 from fencepost.store.roles import interface as i
 from fencepost.store.rules.codes import Code
@@ -15,7 +16,6 @@ from fencepost.store.rules.protections import ALL
 from fencepost.store.sim.judge import Judge
 from fencepost.store.sim.metadata import SimMetadata
 from fencepost.store.sim.network import PATIENCE, Connection, SimNetwork
-from fencepost.store.sim.schedule import Schedule
 
 
 class Echo:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from fencepost.schedule import Schedule
 from fencepost.spec.values import Record, show
 from fencepost.store.entries import Digests
 from fencepost.store.records import EntryAdded
@@ -25,7 +26,6 @@ from fencepost.store.sim.faults import SLOW_MESSAGES, UNSTEADY, Faults
 from fencepost.store.sim.judge import Judge, Violation
 from fencepost.store.sim.metadata import SimMetadata
 from fencepost.store.sim.network import SimNetwork
-from fencepost.store.sim.schedule import Schedule
 from fencepost.store.sim.story import Story
 from fencepost.store.sim.trace import SimTrace
 from fencepost.store.sim.wire import VERSION_2

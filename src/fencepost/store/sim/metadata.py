@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
+from fencepost.schedule import Schedule
 from fencepost.store.roles.interface import (
     BookiesChanged,
     CreateMetadata,
@@ -24,7 +25,6 @@ from fencepost.store.roles.interface import (
 from fencepost.store.roles.metadata import described
 from fencepost.store.rules.metadata import LedgerMetadata, takes_update
 from fencepost.store.rules.protections import Protections
-from fencepost.store.sim.schedule import Schedule
 
 if TYPE_CHECKING:
     from fencepost.store.sim.judge import Judge

@@ -10,8 +10,8 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
+from fencepost.schedule import Schedule
 from fencepost.store.messages import Request, Response
-from fencepost.store.sim.schedule import Schedule
 from fencepost.store.sim.wire import Wire
 
 if TYPE_CHECKING:

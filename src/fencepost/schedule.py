@@ -1,4 +1,4 @@
-"""Virtual time: what is to happen, in the order in which it is to happen."""
+"""Virtual time for simulators: what is to happen, in the order in which it is to happen."""
 
 from __future__ import annotations
 

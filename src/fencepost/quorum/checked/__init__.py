@@ -1,0 +1,1 @@
+"""The protocol `quorum`: what the rules of a quorum come to, explored."""

@@ -1,0 +1,1075 @@
+"""A replica: voter or observer, follower, candidate or leader, as a state machine without I/O.
+
+It decides by :mod:`fencepost.quorum.rules`, changes its state by :mod:`fencepost.quorum.transitions` alone, and knows
+its log by :class:`fencepost.quorum.log.LogIndex`. See :mod:`fencepost.quorum.roles.interface` for what happens to it,
+what it wants done, and what must be durable when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fencepost.quorum import rules
+from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
+from fencepost.quorum.log import EMPTY_SNAPSHOT, Batch, LeaderChange, LogIndex, OffsetAndEpoch, VotersRecord
+from fencepost.quorum.messages import (
+    AddVoter,
+    AddVoterResponse,
+    BeginQuorum,
+    BeginQuorumResponse,
+    DescribeQuorum,
+    DescribeQuorumResponse,
+    EndQuorum,
+    EndQuorumResponse,
+    Fetch,
+    FetchResponse,
+    FetchSnapshot,
+    FetchSnapshotResponse,
+    RemoveVoter,
+    RemoveVoterResponse,
+    ReplicaProgress,
+    Request,
+    Response,
+    Vote,
+    VoteResponse,
+)
+from fencepost.quorum.roles.interface import (
+    Accepted,
+    Append,
+    BecameLeader,
+    CancelTimer,
+    Commit,
+    DeleteBefore,
+    Disconnected,
+    Effect,
+    ElectionState,
+    Event,
+    InstallSnapshot,
+    LeaderChanged,
+    LostLeadership,
+    Proposed,
+    Refused,
+    Reply,
+    ReplyWithBatches,
+    ReplyWithSnapshot,
+    RequestReceived,
+    Resign,
+    ResponseReceived,
+    Send,
+    SetTimer,
+    Settings,
+    SnapshotDamaged,
+    SnapshotInstalled,
+    SnapshotTaken,
+    Started,
+    Stored,
+    StoreState,
+    Timer,
+    TimerFired,
+    Truncate,
+    VotersChanged,
+    WriteSnapshot,
+)
+from fencepost.quorum.rules import ALL, Election, Error, Learnt, Position, Protections
+from fencepost.quorum.transitions import Cause, State, transition
+
+DEFAULTS = Settings()
+
+IDLE_TICKS = 6
+"""An observer that has not fetched while a leader has looked so often after its voters, which is every half of the
+fetch timeout, is forgotten."""
+
+_WITH_ELECTION_TIMER = frozenset({State.UNATTACHED, State.VOTED, State.PROSPECTIVE, State.CANDIDATE, State.RESIGNED})
+
+
+class QuorumError(Exception):
+    """What can not happen while no disk forgets what it has stored. The replica must stop."""
+
+
+class Progress:
+    """How far the log of another replica goes, as its leader knows it."""
+
+    __slots__ = ("caught_up", "end", "end_before", "idle")
+
+    def __init__(self) -> None:
+        self.end = -1
+        """Its end offset; -1 if it has not fetched in this epoch."""
+        self.end_before: int | None = None
+        """The end of the leader's log when it fetched."""
+        self.caught_up = False
+        self.idle = 0
+        """How often the leader has looked since it fetched, or since the leader was elected."""
+
+
+class Leading:
+    """What a leader keeps while it leads."""
+
+    __slots__ = ("change", "epoch_start", "fetched", "is_up", "progress", "waiting")
+
+    def __init__(self, epoch_start: int) -> None:
+        self.epoch_start = epoch_start
+        self.progress: dict[ReplicaKey, Progress] = {}
+        self.fetched: set[ReplicaKey] = set()
+        """Who has fetched since a majority last had."""
+        self.waiting: dict[ReplicaKey, tuple[int, Fetch]] = {}
+        """The fetches that there is nothing new for: connection and request."""
+        self.is_up = False
+        """Whether it has committed a record of its epoch."""
+        self.change: tuple[int, AddVoter | RemoveVoter] | None = None
+        """The change of the voters that is to be answered when it is committed: connection and request."""
+
+
+class Replica:
+    """One replica of the log, on the host and with the directory of ``me``.
+
+    ``bootstrap`` are endpoints to ask for the leader where no configuration helps. ``protections`` are for the
+    simulator, which plants faults by them.
+    """
+
+    def __init__(
+        self,
+        me: Node,
+        settings: Settings = DEFAULTS,
+        bootstrap: Sequence[str] = (),
+        protections: Protections = ALL,
+    ) -> None:
+        self.me = me
+        self.key = me.key
+        self.settings = settings
+        self.bootstrap = tuple(bootstrap)
+        self.protections = protections
+        self.state = State.UNATTACHED
+        self.epoch = 0
+        self.voted: ReplicaKey | None = None
+        self.leader: Node | None = None
+        self.log = LogIndex(EMPTY_SNAPSHOT)
+        self.stored_end = 0
+        """The log is durable up to here."""
+        self.high_watermark = 0
+        self._stored = ElectionState()
+        self._effects: list[Effect] = []
+        # As voter
+        self._granted: set[ReplicaKey] = set()
+        self._refused: set[ReplicaKey] = set()
+        self._rounds = 0  # elections in a row without a leader
+        self._end_acknowledged: set[ReplicaKey] = set()
+        self._successors: tuple[ReplicaKey, ...] = ()
+        # As follower
+        self._heard = False  # the leader has answered a fetch
+        self._fetching: OffsetAndEpoch | None = None  # the end of the log in the fetch that is under way
+        self._asked = 0  # how many endpoints were asked for the leader
+        self._snapshot: tuple[OffsetAndEpoch, int] | None = None  # which is being fetched, and how much of it is here
+        self._installing: OffsetAndEpoch | None = None
+        # As leader
+        self._leading: Leading | None = None
+        self._was_voter = False
+        self._on_event: dict[type[Event], Callable[[Any], None]] = {
+            Started: self._started,
+            Resign: self._resign,
+            RequestReceived: self._request,
+            ResponseReceived: self._response,
+            Disconnected: self._disconnected,
+            TimerFired: self._timer,
+            Stored: self._log_stored,
+            Proposed: self._proposed,
+            SnapshotTaken: self._snapshot_taken,
+            SnapshotInstalled: self._snapshot_installed,
+            SnapshotDamaged: self._snapshot_damaged,
+        }
+        self._on_request: dict[type[Request], Callable[[int, Any], None]] = {
+            Vote: self._vote,
+            BeginQuorum: self._begin_quorum,
+            EndQuorum: self._end_quorum,
+            Fetch: self._fetch,
+            FetchSnapshot: self._fetch_snapshot,
+            AddVoter: self._add_voter,
+            RemoveVoter: self._remove_voter,
+            DescribeQuorum: self._describe,
+        }
+        self._on_response: dict[type[Response], Callable[[Any], None]] = {
+            VoteResponse: self._vote_response,
+            EndQuorumResponse: self._end_quorum_response,
+            FetchResponse: self._fetch_response,
+            FetchSnapshotResponse: self._fetch_snapshot_response,
+        }
+        self._on_timer: dict[Timer, Callable[[], None]] = {
+            Timer.ELECTION: self._election_timeout,
+            Timer.FETCH: self._fetch_timeout,
+            Timer.RETRY: self._retry,
+            Timer.VOTE_RETRY: self._ask_again,
+            Timer.CHECK_QUORUM: self._check_quorum,
+            Timer.BEGIN_QUORUM: self._look_after_voters,
+            Timer.WAITING_FETCHES: self._answer_all_waiting,
+            Timer.JOIN: self._join,
+        }
+
+    def receive(self, event: Event) -> list[Effect]:
+        """Take an event; what is to be done about it, in order.
+
+        Raises :class:`QuorumError` or :class:`fencepost.quorum.transitions.IllegalTransition` if something has happened
+        that can not; then the replica must be stopped, and none of it be done.
+        """
+        self._on_event[type(event)](event)
+        effects, self._effects = self._effects, []
+        return effects
+
+    # -- what it knows of itself ---------------------------------------------------------------------------------------
+
+    @property
+    def voters(self) -> VoterSet:
+        """The configuration that it goes by."""
+        return self.log.voters
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether it is a voter, and not an observer."""
+        return self.key in self.log.voters
+
+    @property
+    def may_campaign(self) -> bool:
+        """Whether it may stand for election."""
+        log = self.log
+        if self.key in log.voters:
+            return True
+        was_voter = self.key in log.configuration_at(log.voters_offset)
+        return rules.may_campaign(False, was_voter, log.voters_offset < self.high_watermark, self.protections)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it leads its epoch, or believes so."""
+        return self.state is State.LEADER
+
+    @property
+    def known_leader(self) -> Node | None:
+        """The leader of its epoch, unless it has given it up."""
+        return None if self.state is State.PROSPECTIVE else self.leader
+
+    def _do(self, *effects: Effect) -> None:
+        self._effects += effects
+
+    # -- beginning and ending ------------------------------------------------------------------------------------------
+
+    def _started(self, event: Started) -> None:
+        election, self.log = event.election, event.log
+        self._stored = election
+        self.stored_end = self.log.end_offset
+        self.high_watermark = self.log.snapshot.end.offset
+        self._was_voter = self.is_voter
+        self.epoch, self.voted, self.leader = election.epoch, election.voted, election.leader
+        if self.log.last_epoch > self.epoch:
+            self.epoch, self.voted, self.leader = self.log.last_epoch, None, None
+        has_led = self.leader is not None and self.leader.key == self.key
+        self.state = rules.restarts_as(has_led, self.voted is not None, self.leader is not None)
+        if self.state is not State.FOLLOWER:
+            self.leader = None
+        self._do(VotersChanged(self.is_voter), LeaderChanged(self.epoch, self.leader))
+        if self.state is State.FOLLOWER:
+            self._follow()
+            return
+        if self.voters.keys == {self.key}:
+            self._become_prospective()
+        elif self.state is State.RESIGNED:
+            self._tell_end_of_quorum(())
+        else:
+            self._wait_for_leader()
+
+    def _resign(self, event: Resign) -> None:
+        if self.leads:
+            self._become_resigned()
+
+    def _wait_for_leader(self) -> None:
+        """A voter waits for an election, and an observer looks for a leader."""
+        if self.may_campaign:
+            self._set_election_timer()
+        else:
+            self._do(CancelTimer(Timer.ELECTION))
+            self._ask_for_leader()
+
+    def _set_election_timer(self) -> None:
+        timeout = self.settings.election_timeout
+        self._do(SetTimer(Timer.ELECTION, timeout, 2 * timeout))
+
+    def _back_off(self) -> None:
+        """Wait before the next election, twice as long each time."""
+        longest = self.settings.election_backoff
+        shortest = max(1, longest // 20)
+        self._do(SetTimer(Timer.ELECTION, shortest, min(longest, shortest << min(self._rounds, 20))))
+
+    # -- from one state to another -------------------------------------------------------------------------------------
+
+    def _change(self, cause: Cause, epoch: int, voted: ReplicaKey | None, leader: Node | None) -> None:
+        """Go where the table leads, and store what must not be forgotten."""
+        before, led = self.state, self._leading
+        over = self.epoch
+        known = self.known_leader
+        self.state = transition(before, cause, self.epoch, epoch)
+        self.epoch, self.voted, self.leader = epoch, voted, leader
+        self._fetching = self._snapshot = None
+        if self.state in (State.UNATTACHED, State.VOTED, State.CANDIDATE, State.LEADER, State.FOLLOWER):
+            election = ElectionState(epoch, voted, leader)
+            if election != self._stored:
+                self._stored = election
+                self._do(StoreState(election))
+        if before is State.FOLLOWER and self.state is not State.FOLLOWER:
+            self._do(CancelTimer(Timer.FETCH), CancelTimer(Timer.RETRY))
+        if before in (State.PROSPECTIVE, State.CANDIDATE, State.RESIGNED):
+            self._do(CancelTimer(Timer.VOTE_RETRY))
+        if led is not None and self.state is not State.LEADER:
+            self._leave(led, over)
+        if self.known_leader != known:
+            self._do(LeaderChanged(self.epoch, self.known_leader))
+
+    def _leave(self, led: Leading, epoch: int) -> None:
+        """It leads no more: whoever waits for it is told."""
+        self._leading = None
+        self._do(CancelTimer(Timer.CHECK_QUORUM), CancelTimer(Timer.BEGIN_QUORUM), CancelTimer(Timer.WAITING_FETCHES))
+        for connection, fetch in led.waiting.values():
+            self._answer_fetch(connection, fetch, Error.NOT_LEADER)
+        if led.change is not None:
+            self._answer_change(*led.change, Error.TIMED_OUT)
+        self._do(LostLeadership(epoch))
+
+    def _become_unattached(self, epoch: int) -> None:
+        """There is a later epoch, in which it has not voted. Its election timer goes on, so that elections do not put
+        each other off."""
+        was_waiting = self.state in _WITH_ELECTION_TIMER and self.may_campaign
+        self._change(Cause.LATER_EPOCH, epoch, None, None)
+        if not was_waiting:
+            self._wait_for_leader()
+
+    def _become_voted(self, candidate: ReplicaKey) -> None:
+        self._change(Cause.VOTE_GIVEN, self.epoch, candidate, None)
+        self._wait_for_leader()
+
+    def _become_prospective(self) -> None:
+        """Ask the other voters whether they would vote for it."""
+        self._change(Cause.TIMED_OUT, self.epoch, self.voted, self.leader)
+        self._rounds += 1
+        self._granted, self._refused = {self.key}, set()
+        self._set_election_timer()
+        self._ask_for_votes()
+
+    def _become_candidate(self) -> None:
+        """Go to the next epoch, vote for itself, and ask the others for their votes."""
+        self._change(Cause.PRE_VOTES_WON, self.epoch + 1, self.key, None)
+        self._granted, self._refused = {self.key}, set()
+        self._set_election_timer()
+        self._ask_for_votes()
+
+    def _become_leader(self) -> None:
+        """Begin the epoch with a record of its own, by which all before it is committed, and tell the voters."""
+        self._change(Cause.VOTES_WON, self.epoch, self.voted, self.me)
+        self._rounds = 0
+        led = self._leading = Leading(self.log.end_offset)
+        voters = self.voters
+        change = LeaderChange(self.key, tuple(sorted(voters.keys)), tuple(sorted(self._granted & voters.keys)))
+        self._append(control=change)
+        # Whoever begins with an empty log finds the configuration in it, and where this replica is reached.
+        mine = voters.node(self.key)
+        is_first = self.log.voters_offset < 0 and self.log.snapshot.end.offset == 0
+        if mine is not None and (is_first or mine != self.me):
+            self._append(control=VotersRecord(voters.without(self.key).having(self.me)))
+        self._do(CancelTimer(Timer.ELECTION))
+        self._restart_check()
+        for key in sorted(voters.keys - {self.key}):
+            led.progress[key] = Progress()
+        self._tell_voters()
+
+    def _become_follower(self, leader: Node, epoch: int) -> None:
+        self._change(Cause.LEADER_FOUND, epoch, self.voted if epoch == self.epoch else None, leader)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Begin to fetch from the leader."""
+        assert self.leader is not None
+        self._heard = False
+        self._do(CancelTimer(Timer.ELECTION))
+        self._set_fetch_timer()
+        self._send_fetch()
+        if self.settings.auto_join and not self.is_voter:
+            self._do(SetTimer(Timer.JOIN, self.settings.join_retry, self.settings.join_retry))
+
+    def _become_resigned(self) -> None:
+        """Lead no more, and say so, so that the others need not wait to find out."""
+        led = self._leading
+        assert led is not None
+        ends = {key: led.progress[key].end if key in led.progress else -1 for key in self.voters.keys - {self.key}}
+        self._change(Cause.RESIGNS, self.epoch, self.voted, None)
+        self._tell_end_of_quorum(tuple(sorted(ends, key=lambda key: (-ends[key], key))))
+
+    def _tell_end_of_quorum(self, successors: tuple[ReplicaKey, ...]) -> None:
+        self._set_election_timer()
+        self._successors, self._end_acknowledged = successors, {self.key}
+        self._ask_again()
+
+    def _lose_leader(self) -> None:
+        """An observer, or a leader that was removed, looks for another leader; it stays in its epoch and keeps its
+        vote."""
+        self._change(Cause.LEADER_LOST, self.epoch, self.voted if self.protections.votes_are_kept else None, None)
+        self._wait_for_leader()
+
+    # -- timers --------------------------------------------------------------------------------------------------------
+
+    def _timer(self, event: TimerFired) -> None:
+        self._on_timer[event.timer]()
+
+    def _election_timeout(self) -> None:
+        if self.state not in _WITH_ELECTION_TIMER:
+            return
+        if not self.may_campaign:
+            if self.state is State.RESIGNED:
+                self._lose_leader()
+            else:
+                self._ask_for_leader()
+        elif self._installing is not None:
+            self._set_election_timer()  # it has no log to lead with
+        elif self.state is State.PROSPECTIVE and self.leader is not None:
+            self._return_to_leader()
+        else:
+            self._become_prospective()
+
+    def _fetch_timeout(self) -> None:
+        if self.state is not State.FOLLOWER:
+            return
+        if self._installing is not None:
+            self._set_fetch_timer()
+        elif self.may_campaign:
+            self._become_prospective()
+        else:
+            self._lose_leader()
+
+    def _set_fetch_timer(self) -> None:
+        timeout = self.settings.fetch_timeout
+        # Spread a little, so that not all followers stand for election at once.
+        self._do(SetTimer(Timer.FETCH, timeout, timeout + timeout // 4))
+
+    def _retry(self) -> None:
+        """A fetch was not answered in time, or is to be sent again after it failed."""
+        if self.state is State.FOLLOWER:
+            self._fetching = None
+            self._send_fetch()
+        elif not self.may_campaign and self.state in (State.UNATTACHED, State.VOTED):
+            self._ask_for_leader()
+
+    def _disconnected(self, event: Disconnected) -> None:
+        """What was sent to an endpoint is not answered: fetch again soon, from the leader or of another."""
+        is_leader = self.state is State.FOLLOWER and self.leader is not None and self.leader.endpoint == event.endpoint
+        if is_leader or (not self.may_campaign and self.state in (State.UNATTACHED, State.VOTED)):
+            self._retry_soon()
+
+    def _retry_soon(self) -> None:
+        backoff = self.settings.retry_backoff
+        self._do(SetTimer(Timer.RETRY, backoff, 2 * backoff))
+
+    # -- elections -----------------------------------------------------------------------------------------------------
+
+    def _ask_for_votes(self) -> None:
+        """Ask those voters that have not answered, and again those that do not, until the election is over."""
+        self._count_votes()
+        if self.state not in (State.PROSPECTIVE, State.CANDIDATE):
+            return
+        asks_first = self.state is State.PROSPECTIVE
+        for node in self.voters.nodes:
+            if node.key not in self._granted and node.key not in self._refused:
+                request = Vote(self.epoch, self.key, node.key, self.log.end, asks_first)
+                self._do(Send(node.endpoint, request))
+        retry = max(1, self.settings.election_timeout // 4)
+        self._do(SetTimer(Timer.VOTE_RETRY, retry, retry))
+
+    def _ask_again(self) -> None:
+        if self.state in (State.PROSPECTIVE, State.CANDIDATE):
+            if self._election() is Election.OPEN:
+                self._ask_for_votes()
+        elif self.state is State.RESIGNED:
+            for node in self.voters.nodes:
+                if node.key not in self._end_acknowledged:
+                    self._do(Send(node.endpoint, EndQuorum(self.epoch, self.key, self._successors)))
+            retry = max(1, self.settings.election_timeout // 4)
+            self._do(SetTimer(Timer.VOTE_RETRY, retry, retry))
+
+    def _election(self) -> Election:
+        return rules.count_votes(self._granted, self._refused, self.voters.keys, self.protections)
+
+    def _count_votes(self) -> None:
+        election = self._election()
+        if election is Election.WON:
+            if self.state is State.PROSPECTIVE:
+                self._become_candidate()
+            else:
+                self._become_leader()
+        elif election is Election.LOST:
+            if self.state is State.PROSPECTIVE and self.leader is not None:
+                self._return_to_leader()
+            else:
+                self._back_off()
+
+    def _return_to_leader(self) -> None:
+        """The others hear from the leader, or so it seems: go on fetching from it."""
+        self._change(Cause.PRE_VOTES_LOST, self.epoch, self.voted, self.leader)
+        self._follow()
+
+    def _vote(self, connection: int, request: Vote) -> None:
+        epoch = request.epoch
+        if not rules.is_meant_for(request.voter, self.key, self.protections):
+            return self._answer_vote(connection, request, Error.INVALID_VOTER_KEY)
+        if rules.is_stale(epoch, self.epoch):
+            return self._answer_vote(connection, request, Error.FENCED_LEADER_EPOCH)
+        if request.log_end.epoch > epoch:
+            return self._answer_vote(connection, request, Error.INVALID_REQUEST)
+        if epoch > self.epoch:
+            self._become_unattached(epoch)
+        ends = [(end.epoch, end.offset) for end in (request.log_end, self.log.end)]
+        up_to_date = rules.is_up_to_date(ends[0], ends[1], self.protections)
+        if request.pre_vote:
+            granted = rules.grants_pre_vote(self.state, self._heard, up_to_date, self.protections)
+        else:
+            granted = rules.grants_vote(
+                self.state, self.voted, self.leader, request.candidate, up_to_date, self.protections
+            )
+            if granted and self.state is not State.VOTED:
+                self._become_voted(request.candidate)
+        return self._answer_vote(connection, request, Error.NONE, granted)
+
+    def _answer_vote(self, connection: int, request: Vote, error: Error, granted: bool = False) -> None:
+        answer = VoteResponse(self.key, self.epoch, self.known_leader, error, granted, request.pre_vote)
+        self._do(Reply(connection, answer))
+
+    def _vote_response(self, response: VoteResponse) -> None:
+        asks_first = self.state is State.PROSPECTIVE
+        if response.epoch != self.epoch or response.pre_vote != asks_first:
+            return
+        if not asks_first and self.state is not State.CANDIDATE:
+            return
+        if self._election() is not Election.OPEN:
+            return  # it waits to try again
+        if response.error is Error.NONE and response.granted:
+            self._granted.add(response.source)
+        else:
+            self._refused.add(response.source)
+        self._count_votes()
+
+    # -- epochs --------------------------------------------------------------------------------------------------------
+
+    def _begin_quorum(self, connection: int, request: BeginQuorum) -> None:
+        error = Error.NONE
+        if not rules.is_meant_for(request.voter, self.key, self.protections):
+            error = Error.INVALID_VOTER_KEY
+        elif request.epoch < self.epoch:
+            error = Error.FENCED_LEADER_EPOCH
+        elif not rules.accepts_begin_quorum(self.is_voter, self.settings.begin_quorum_needs_voter):
+            error = Error.NOT_VOTER
+        else:
+            self._learn(request.epoch, request.leader)
+        self._do(Reply(connection, BeginQuorumResponse(self.key, self.epoch, self.known_leader, error)))
+
+    def _end_quorum(self, connection: int, request: EndQuorum) -> None:
+        """The leader has resigned: the voter with the longest log stands for election at once, and the others in their
+        turn."""
+        error = Error.FENCED_LEADER_EPOCH if request.epoch < self.epoch else Error.NONE
+        if error is Error.NONE:
+            self._learn(request.epoch, None)
+            if self.state is State.FOLLOWER and self.leader is not None and self.leader.key == request.leader:
+                self._heard = False
+                wait = self._turn_after(request.successors)
+                self._do(SetTimer(Timer.FETCH, wait, wait))
+        self._do(Reply(connection, EndQuorumResponse(self.key, self.epoch, self.known_leader, error)))
+
+    def _turn_after(self, successors: tuple[ReplicaKey, ...]) -> int:
+        """How long it waits to succeed a leader that has resigned: the first one not at all, each other twice as long
+        as the one before."""
+        longest = self.settings.election_backoff
+        if self.key not in successors:
+            return longest
+        place = successors.index(self.key)
+        return min(longest, (longest >> (len(successors) - 1)) << (place - 1)) if place else 0
+
+    def _end_quorum_response(self, response: EndQuorumResponse) -> None:
+        if self.state is State.RESIGNED and response.epoch == self.epoch:
+            self._end_acknowledged.add(response.source)
+
+    def _learn(self, epoch: int, leader: Node | None) -> None:
+        """Another replica has told its epoch, and the leader if it knows it."""
+        mine = None if self.leader is None else self.leader.key
+        if self.leads:
+            mine = self.key
+        learnt = rules.learns(self.epoch, mine, epoch, None if leader is None else leader.key, self.key)
+        if learnt is Learnt.CONTRADICTION:
+            raise QuorumError(f"{self.key}: epoch {epoch} has two leaders, {self.leader} and {leader}")
+        if learnt is Learnt.UNATTACHED:
+            self._become_unattached(epoch)
+        elif learnt is Learnt.FOLLOW:
+            assert leader is not None
+            self._become_follower(leader, epoch)
+        elif self.state is State.FOLLOWER and epoch == self.epoch and leader is not None and leader != self.leader:
+            self._leader_has_moved(leader)
+
+    def _leader_has_moved(self, leader: Node) -> None:
+        """The leader is the same, and reached at another endpoint."""
+        self.leader = leader
+        self._stored = ElectionState(self.epoch, self.voted, leader)
+        self._do(StoreState(self._stored), LeaderChanged(self.epoch, leader))
+        self._retry_soon()
+
+    def _response(self, event: ResponseReceived) -> None:
+        response = event.response
+        if response.epoch < self.epoch:
+            return
+        before = self.epoch, self.state
+        self._learn(response.epoch, response.leader)
+        if response.error is not Error.NONE and (self.epoch, self.state) != before:
+            return  # that was what there is to learn from a refusal
+        handler = self._on_response.get(type(response))
+        if handler is not None:
+            handler(response)
+
+    # -- leading -------------------------------------------------------------------------------------------------------
+
+    def _append(self, records: tuple[bytes, ...] = (), control: LeaderChange | VotersRecord | None = None) -> Batch:
+        batch = Batch(self.log.end_offset, self.epoch, records, control)
+        self.log.append(batch)
+        self._do(Append((batch,)))
+        if isinstance(control, VotersRecord):
+            self._voters_changed()
+        return batch
+
+    def _voters_changed(self) -> None:
+        """It goes by another configuration, or the same one at another place."""
+        is_voter = self.is_voter
+        if is_voter == self._was_voter:
+            return
+        self._was_voter = is_voter
+        self._do(VotersChanged(is_voter))
+        if is_voter:
+            self._do(CancelTimer(Timer.JOIN))
+        elif self.settings.auto_join and self.state is State.FOLLOWER:
+            self._do(SetTimer(Timer.JOIN, self.settings.join_retry, self.settings.join_retry))
+
+    def _restart_check(self) -> None:
+        assert self._leading is not None
+        self._leading.fetched.clear()
+        timeout = self.settings.fetch_timeout * 3 // 2
+        self._do(SetTimer(Timer.CHECK_QUORUM, timeout, timeout))
+
+    def _check_quorum(self) -> None:
+        """No majority has fetched for 1.5 times the fetch timeout: somebody else leads by now, or nobody can."""
+        led = self._leading
+        if led is None:
+            return
+        if rules.has_lost_majority(led.fetched, self.voters.keys, self.key, self.protections):
+            self._become_resigned()
+        else:
+            self._restart_check()
+
+    def _tell_voters(self) -> None:
+        """Tell those voters that it leads which have not fetched since it last looked."""
+        led = self._leading
+        assert led is not None
+        for node in self.voters.nodes:
+            progress = led.progress.get(node.key)
+            if node.key != self.key and (progress is None or progress.end < 0 or progress.idle > 0):
+                self._do(Send(node.endpoint, BeginQuorum(self.epoch, self.me, node.key)))
+        tick = max(1, self.settings.fetch_timeout // 2)
+        self._do(SetTimer(Timer.BEGIN_QUORUM, tick, tick))
+
+    def _look_after_voters(self) -> None:
+        led = self._leading
+        if led is None:
+            return
+        self._tell_voters()
+        voters = self.voters.keys
+        for key, progress in list(led.progress.items()):
+            progress.idle += 1
+            if progress.idle > IDLE_TICKS and key not in voters:
+                del led.progress[key]
+
+    def _proposed(self, event: Proposed) -> None:
+        if not self.leads or not self.is_voter:
+            self._do(Refused(event.token, Error.NOT_LEADER))
+            return
+        batch = self._append(event.records)
+        self._do(Accepted(event.token, batch.end_offset, self.epoch))
+        self._answer_waiting()
+
+    def _log_stored(self, event: Stored) -> None:
+        end = event.end
+        if not self.stored_end < end.offset <= self.log.end_offset:
+            return
+        if self.log.epoch_ahead_of(end.offset) != end.epoch:
+            return  # what was stored has been cut off since
+        self.stored_end = end.offset
+        if self.leads:
+            self._advance()
+        elif self.state is State.FOLLOWER:
+            self._send_fetch()
+
+    def _advance(self) -> None:
+        """Commit what a majority of the voters has, and do what waits for that."""
+        led = self._leading
+        assert led is not None
+        ends = []
+        for key in self.voters.keys - {self.key}:
+            progress = led.progress.get(key)
+            ends.append(0 if progress is None else max(0, progress.end))
+        counted = rules.counted_end(self.is_voter, self.log.end_offset, self.stored_end, self.protections)
+        if counted is not None:
+            ends.append(counted)
+        agreed = rules.high_watermark(self.high_watermark, ends, led.epoch_start, self.protections)
+        if agreed <= self.high_watermark:
+            return
+        self._commit(agreed)
+        if not led.is_up and rules.is_ready(agreed, led.epoch_start):
+            led.is_up = True
+            self._do(BecameLeader(self.epoch))
+        if led.change is not None and self.log.voters_offset < agreed:
+            change, led.change = led.change, None
+            self._answer_change(*change, Error.NONE)
+        self._answer_waiting()
+        if rules.resigns_when_committed(self.is_voter, self.log.voters_offset, agreed, self.protections):
+            self._become_resigned()
+
+    def _commit(self, offset: int) -> None:
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self._do(Commit(offset))
+
+    def _known_high_watermark(self) -> int:
+        """What a leader tells of its high watermark: nothing before it has committed a record of its epoch."""
+        return self.high_watermark if self._leading is not None and self._leading.is_up else -1
+
+    # -- fetches of others ---------------------------------------------------------------------------------------------
+
+    def _fetch(self, connection: int, request: Fetch) -> None:
+        end = request.log_end
+        is_voter = request.replica in self.voters
+        error = rules.refuses_fetch(self.leads, self.epoch, request.epoch, is_voter, self.protections)
+        if error is Error.NONE and (end.epoch > request.epoch or end.offset < 0 or request.replica == self.key):
+            error = Error.INVALID_REQUEST
+        if error is not Error.NONE:
+            self._answer_fetch(connection, request, error)
+            return
+        led = self._leading
+        assert led is not None
+        progress = self._heard_from(request.replica)
+        waited = led.waiting.pop(request.replica, None)
+        if waited is not None:
+            self._answer_fetch(*waited)
+        start, same, snapshot = self.log.start, self.log.end_of_epoch(end.epoch), self.log.snapshot.end
+        position = rules.position_of(
+            (end.offset, end.epoch),
+            (start.offset, start.epoch),
+            (same.offset, same.epoch),
+            (snapshot.offset, snapshot.epoch),
+            self.protections,
+        )
+        if position is Position.DIVERGING:
+            self._answer_fetch(connection, request, diverging=same)
+            return
+        if position is Position.SNAPSHOT:
+            self._answer_fetch(connection, request, snapshot=snapshot)
+            return
+        progress.caught_up = rules.has_caught_up(end.offset, self.log.end_offset, progress.end_before)
+        progress.end, progress.end_before = end.offset, self.log.end_offset
+        if not led.waiting:
+            self._do(SetTimer(Timer.WAITING_FETCHES, self.settings.fetch_max_wait, self.settings.fetch_max_wait))
+        led.waiting[request.replica] = connection, request
+        if is_voter:
+            self._advance()
+        self._answer_waiting()
+
+    def _heard_from(self, key: ReplicaKey) -> Progress:
+        """A replica fetches: it follows this one."""
+        led = self._leading
+        assert led is not None
+        progress = led.progress.setdefault(key, Progress())
+        progress.idle = 0
+        voters = self.voters.keys
+        led.fetched.add(key)
+        if rules.has_majority(led.fetched | {self.key}, voters):
+            self._restart_check()
+        return progress
+
+    def _has_news(self, request: Fetch) -> bool:
+        return request.log_end.offset < self.log.end_offset or request.high_watermark < self._known_high_watermark()
+
+    def _answer_fetch(
+        self,
+        connection: int,
+        request: Fetch,
+        error: Error = Error.NONE,
+        diverging: OffsetAndEpoch | None = None,
+        snapshot: OffsetAndEpoch | None = None,
+    ) -> None:
+        """Answer with what follows the end of the log of who fetches, if there is anything, unless it is told something
+        else."""
+        response = FetchResponse(
+            self.key,
+            self.epoch,
+            self.known_leader,
+            error,
+            request.log_end,
+            self._known_high_watermark(),
+            (),
+            diverging,
+            snapshot,
+        )
+        has_batches = error is Error.NONE and diverging is None and snapshot is None
+        if has_batches and self.leads and request.log_end.offset < self.log.end_offset:
+            self._do(ReplyWithBatches(connection, response))
+        else:
+            self._do(Reply(connection, response))
+
+    def _answer_waiting(self) -> None:
+        """Answer those for whom there is something new by now."""
+        led = self._leading
+        if led is None:
+            return
+        for key, (connection, request) in list(led.waiting.items()):
+            if self._has_news(request):
+                del led.waiting[key]
+                self._answer_fetch(connection, request)
+
+    def _answer_all_waiting(self) -> None:
+        led = self._leading
+        if led is None:
+            return
+        waiting, led.waiting = led.waiting, {}
+        for connection, request in waiting.values():
+            self._answer_fetch(connection, request)
+
+    def _fetch_snapshot(self, connection: int, request: FetchSnapshot) -> None:
+        is_voter = request.replica in self.voters
+        error = rules.refuses_fetch(self.leads, self.epoch, request.epoch, is_voter, self.protections)
+        response = FetchSnapshotResponse(
+            self.key, self.epoch, self.known_leader, error, request.snapshot, position=request.position
+        )
+        if error is not Error.NONE:
+            self._do(Reply(connection, response))
+            return
+        self._heard_from(request.replica)
+        self._do(ReplyWithSnapshot(connection, response))
+
+    # -- fetching ------------------------------------------------------------------------------------------------------
+
+    def _send_fetch(self) -> None:
+        """Fetch what follows the log, which says that all of it is stored; or go on with a snapshot. Nothing happens if
+        it is too early for that."""
+        if self.state is not State.FOLLOWER or self._installing is not None or self._fetching is not None:
+            return
+        assert self.leader is not None
+        timeout = self.settings.request_timeout
+        if self._snapshot is not None:
+            snapshot, position = self._snapshot
+            request: Request = FetchSnapshot(self.epoch, self.key, snapshot, position)
+        elif self.stored_end < self.log.end_offset:
+            return  # it goes on when that is stored
+        else:
+            self._fetching = self.log.end
+            request = Fetch(self.epoch, self.key, self.log.end, self.high_watermark)
+        self._do(Send(self.leader.endpoint, request), SetTimer(Timer.RETRY, timeout, timeout))
+
+    def _ask_for_leader(self) -> None:
+        """An observer without a leader fetches from one endpoint after the other, of which none leads or one does."""
+        known = {node.endpoint: None for node in self.voters.nodes if node.key != self.key}
+        endpoints = [*known, *(endpoint for endpoint in self.bootstrap if endpoint not in known)]
+        if not endpoints:
+            return
+        endpoint = endpoints[self._asked % len(endpoints)]
+        self._asked += 1
+        timeout = max(self.settings.retry_backoff, self.settings.request_timeout // 4)
+        self._do(Send(endpoint, Fetch(self.epoch, self.key, self.log.end, self.high_watermark)))
+        self._do(SetTimer(Timer.RETRY, timeout, timeout))
+
+    def _from_leader(self, response: Response) -> bool:
+        """Whether a response to a fetch is good: of the leader of this epoch, and no refusal. After a refusal it
+        fetches again soon."""
+        if self.state is not State.FOLLOWER or response.epoch != self.epoch:
+            if not self.may_campaign and self.state in (State.UNATTACHED, State.VOTED):
+                self._retry_soon()
+            return False
+        assert self.leader is not None
+        return response.source == self.leader.key
+
+    def _fetch_response(self, response: FetchResponse) -> None:
+        if not self._from_leader(response) or response.log_end != self._fetching:
+            return
+        self._fetching = None
+        if response.error is not Error.NONE:
+            self._retry_soon()
+            return
+        self._heard = True
+        self._rounds = 0
+        self._set_fetch_timer()
+        if response.diverging is not None:
+            self._truncate(response.diverging)
+        elif response.snapshot is not None:
+            self._snapshot = response.snapshot, 0
+        else:
+            self._append_fetched(response.batches)
+            told = response.high_watermark
+            self._commit(rules.follower_high_watermark(self.high_watermark, told, self.log.end_offset))
+        self._send_fetch()
+
+    def _append_fetched(self, batches: tuple[Batch, ...]) -> None:
+        if not batches:
+            return
+        for batch in batches:
+            self.log.append(batch)
+        self._do(Append(batches))
+        self._voters_changed()
+
+    def _truncate(self, diverging: OffsetAndEpoch) -> None:
+        same = self.log.end_of_epoch(diverging.epoch)
+        offset = rules.truncation_point((diverging.offset, diverging.epoch), (same.offset, same.epoch))
+        if offset < self.high_watermark:
+            raise QuorumError(
+                f"{self.key}: the leader {self.leader} of epoch {self.epoch} does not have what was committed: its log "
+                f"parts at {offset}, and records before {self.high_watermark} are committed"
+            )
+        if offset < self.log.end_offset:
+            self.log.truncate(offset)
+            self.stored_end = min(self.stored_end, offset)
+            self._do(Truncate(offset))
+            self._voters_changed()
+
+    def _fetch_snapshot_response(self, response: FetchSnapshotResponse) -> None:
+        if not self._from_leader(response) or self._snapshot != (response.snapshot, response.position):
+            return
+        if response.error is not Error.NONE:
+            self._snapshot = None  # the leader has another by now: fetch, and it will tell
+            self._retry_soon()
+            return
+        self._heard = True
+        self._set_fetch_timer()
+        end = response.position + len(response.data)
+        self._do(WriteSnapshot(response.snapshot, response.position, response.data))
+        if end < response.size:
+            self._snapshot = response.snapshot, end
+            self._send_fetch()
+            return
+        self._snapshot = None
+        self._installing = response.snapshot
+        self._do(CancelTimer(Timer.RETRY), InstallSnapshot(response.snapshot))
+
+    def _snapshot_installed(self, event: SnapshotInstalled) -> None:
+        self._installing = None
+        snapshot = event.snapshot
+        self.log.reset(snapshot)
+        self.stored_end = snapshot.end.offset
+        self.high_watermark = max(self.high_watermark, snapshot.end.offset)
+        self._voters_changed()
+        if self.state is State.FOLLOWER:
+            self._set_fetch_timer()
+            self._send_fetch()
+
+    def _snapshot_damaged(self, event: SnapshotDamaged) -> None:
+        self._installing = None
+        self._send_fetch()
+
+    def _snapshot_taken(self, event: SnapshotTaken) -> None:
+        end = event.snapshot.end
+        if not self.log.snapshot.end.offset < end.offset <= min(self.high_watermark, self.log.end_offset):
+            return
+        self.log.take_snapshot(event.snapshot)
+        start = end.offset - self.settings.records_kept
+        if start > self.log.start_offset:
+            self.log.delete_before(start)
+            self._do(DeleteBefore(start))
+
+    # -- reconfiguration -----------------------------------------------------------------------------------------------
+
+    def _add_voter(self, connection: int, request: AddVoter) -> None:
+        key = request.voter.key
+        led = self._leading
+        progress = None if led is None else led.progress.get(key)
+        error = rules.refuses_to_add(
+            self.leads,
+            self.voters.has_host(key.host_id),
+            self.high_watermark,
+            0 if led is None else led.epoch_start,
+            self.log.voters_offset,
+            progress is not None and progress.caught_up,
+            self.protections,
+        )
+        self._reconfigure(connection, request, error)
+
+    def _remove_voter(self, connection: int, request: RemoveVoter) -> None:
+        led = self._leading
+        error = rules.refuses_to_remove(
+            self.leads,
+            request.voter in self.voters,
+            len(self.voters),
+            self.high_watermark,
+            0 if led is None else led.epoch_start,
+            self.log.voters_offset,
+            self.protections,
+        )
+        self._reconfigure(connection, request, error)
+
+    def _reconfigure(self, connection: int, request: AddVoter | RemoveVoter, error: Error) -> None:
+        if error is not Error.NONE:
+            self._answer_change(connection, request, error)
+            return
+        led = self._leading
+        assert led is not None
+        if isinstance(request, AddVoter):
+            voters = self.voters.having(request.voter)
+        else:
+            voters = self.voters.without(request.voter)
+        self._append(control=VotersRecord(voters))
+        if request.when_committed:
+            led.change = connection, request
+        else:
+            self._answer_change(connection, request, Error.NONE)
+        if isinstance(request, AddVoter):
+            self._do(Send(request.voter.endpoint, BeginQuorum(self.epoch, self.me, request.voter.key)))
+        self._answer_waiting()
+        self._advance()  # a majority of fewer voters may have more
+
+    def _answer_change(self, connection: int, request: AddVoter | RemoveVoter, error: Error) -> None:
+        if isinstance(request, AddVoter):
+            answer: Response = AddVoterResponse(self.key, self.epoch, self.known_leader, error, request.voter.key)
+        else:
+            answer = RemoveVoterResponse(self.key, self.epoch, self.known_leader, error, request.voter)
+        self._do(Reply(connection, answer))
+
+    def _join(self) -> None:
+        """An observer asks its leader to be made a voter, and its predecessor on this
+        host no more, again and again.
+
+        It learns the outcome from its log, not from the answer.
+        """
+        if self.is_voter or self.state is not State.FOLLOWER or not self.settings.auto_join:
+            return
+        assert self.leader is not None
+        if self._heard:
+            predecessors = [key for key in self.voters.keys if key.host_id == self.key.host_id]
+            request: Request = AddVoter(self.me, when_committed=False)
+            if predecessors:
+                request = RemoveVoter(predecessors[0], when_committed=False)
+            self._do(Send(self.leader.endpoint, request))
+        self._do(SetTimer(Timer.JOIN, self.settings.join_retry, self.settings.join_retry))
+
+    # -- administrators ------------------------------------------------------------------------------------------------
+
+    def _describe(self, connection: int, request: DescribeQuorum) -> None:
+        led = self._leading
+        if led is None:
+            answer = DescribeQuorumResponse(self.key, self.epoch, self.known_leader, Error.NOT_LEADER)
+        else:
+            ends = {key: progress.end for key, progress in led.progress.items()}
+            ends[self.key] = self.log.end_offset
+            voters = self.voters
+            answer = DescribeQuorumResponse(
+                self.key,
+                self.epoch,
+                self.known_leader,
+                Error.NONE,
+                self._known_high_watermark(),
+                tuple(ReplicaProgress(node.key, node.endpoint, ends.get(node.key, -1)) for node in voters.nodes),
+                tuple(ReplicaProgress(key, "", end) for key, end in sorted(ends.items()) if key not in voters),
+            )
+        self._do(Reply(connection, answer))
+
+    def _request(self, event: RequestReceived) -> None:
+        self._on_request[type(event.request)](event.connection, event.request)

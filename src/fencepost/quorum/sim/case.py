@@ -1,0 +1,92 @@
+"""What one run is: its seed, and what the seed draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from fencepost.quorum.roles.interface import Settings
+
+FAULTY = 2_500_000
+"""Microseconds during which things go wrong."""
+
+DEADLINE = 12_000_000
+"""When, at the latest, every replica has to have everything that is committed, and a record that was proposed after the
+faults."""
+
+SETTINGS = Settings(
+    election_timeout=100_000,
+    fetch_timeout=200_000,
+    election_backoff=100_000,
+    request_timeout=150_000,
+    retry_backoff=5_000,
+    fetch_max_wait=50_000,
+    join_retry=100_000,
+)
+"""A tenth of the times of a real quorum, so that much happens in little virtual time."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run.
+
+    ``hosts`` of which the first ``voters`` are the voters of the beginning, and the others observers. Rates are events
+    in a second of virtual time, chances are of each message or sync. ``auto_join``: observers ask to be made voters,
+    and nobody else does. ``records_kept`` ahead of a snapshot, of which there is one every ``snapshot_every`` records,
+    sent in pieces of ``piece`` bytes.
+    """
+
+    seed: int
+    hosts: int
+    voters: int
+    settings: Settings
+    proposals: float
+    crashes: float
+    wipes: float
+    partitions: float
+    changes: float
+    loss: float
+    slow_messages: float
+    slow_syncs: float
+    skew: float
+    snapshot_every: int
+    piece: int
+
+
+def drawn(seed: int) -> Case:
+    """The case of a seed: some kinds of faults, often or seldom, and none at all in one of twenty."""
+    random = Random(seed).random
+
+    def some(most: float, chance: float = 0.6) -> float:
+        return most * random() if random() < chance else 0.0
+
+    hosts = 1 + int(random() * 5.99)
+    voters = 1 + int(random() * min(hosts, 5))
+    calm = random() < 0.05
+    settings = {
+        "records_kept": (0, 3, 50)[int(random() * 3)],
+        "auto_join": random() < 0.25,
+        "begin_quorum_needs_voter": random() < 0.7,
+    }
+    return Case(
+        seed=seed,
+        hosts=hosts,
+        voters=voters,
+        settings=_with(SETTINGS, settings),
+        proposals=20 + 130 * random(),
+        crashes=0.0 if calm else some(15),
+        wipes=0.0 if calm else some(4, 0.5),
+        partitions=0.0 if calm else some(12),
+        changes=0.0 if calm else some(12, 0.7),
+        loss=0.0 if calm else some(0.1, 0.4),
+        slow_messages=0.0 if calm else some(0.2, 0.5),
+        slow_syncs=0.0 if calm else some(0.3, 0.5),
+        skew=0.0 if calm else some(0.4, 0.5),
+        snapshot_every=(10_000, 40, 12)[int(random() * 3)],
+        piece=8 + int(random() * 60),
+    )
+
+
+def _with(settings: Settings, changes: dict[str, int | bool]) -> Settings:
+    values = {name: getattr(settings, name) for name in Settings.__struct_fields__}
+    return Settings(**{**values, **changes})

@@ -1,0 +1,317 @@
+"""A quorum of simulated hosts, its clients and its administrator, and what goes wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
+from fencepost.quorum.log import EMPTY_SNAPSHOT, OffsetAndEpoch, Snapshot
+from fencepost.quorum.messages import AddVoter, RemoveVoter, Request, Response
+from fencepost.quorum.roles.interface import Proposed, ResponseReceived
+from fencepost.quorum.rules import ALL, Protections
+from fencepost.quorum.sim.case import DEADLINE, FAULTY, Case
+from fencepost.quorum.sim.disk import SimDisk
+from fencepost.quorum.sim.host import SimHost
+from fencepost.quorum.sim.judge import Judge, Violation
+from fencepost.quorum.sim.network import SimNetwork
+from fencepost.schedule import Schedule
+
+SECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run. ``promise`` is the one that was broken, empty if none was; ``digest`` is of all that was
+    committed."""
+
+    case: Case
+    promise: str
+    details: str
+    digest: str
+    events: int
+    messages: int
+    virtual: int
+    epochs: int
+    committed: int
+    acknowledged: int
+    changes: int
+    wipes: int
+    crashes: int
+
+
+class Cluster:
+    """One run. ``protections`` are left out in the roles, to see that the judge notices."""
+
+    def __init__(self, case: Case, protections: Protections = ALL) -> None:
+        self.case = case
+        self.protections = protections
+        self.schedule = Schedule()
+        self.judge = Judge()
+        self.events = self.requests = self.changes = self.wipes = self.crashes = 0
+        self.slow_syncs = case.slow_syncs
+        self.faulty = True
+        self.final = b""  # the record that ends the run
+        self.final_end = 0
+        self._directories = 0
+        self._tokens = 0
+        self.random = Random(f"{case.seed} cluster").random
+        self.network = SimNetwork(self.schedule, Random(f"{case.seed} network"), case.loss, case.slow_messages)
+        self.endpoints = tuple(f"h{number}:1" for number in range(1, case.hosts + 1))
+        disks = [self.empty_disk() for _ in self.endpoints]
+        first = VoterSet.of(
+            Node(ReplicaKey(number, disk.directory_id), self.endpoints[number - 1])
+            for number, disk in enumerate(disks[: case.voters], 1)
+        )
+        beginning = Snapshot(OffsetAndEpoch(0, 0), first)
+        for disk in disks[: case.voters]:
+            disk.__init__(disk.directory_id, beginning)  # type: ignore[misc]
+        rates = [1 + case.skew * (2 * self.random() - 1) for _ in disks]
+        self.hosts = [SimHost(self, number, disk, rates[number - 1]) for number, disk in enumerate(disks, 1)]
+        self.by_endpoint = {host.endpoint: host for host in self.hosts}
+
+    def empty_disk(self) -> SimDisk:
+        """A disk with a directory of its own, and nothing in it."""
+        self._directories += 1
+        return SimDisk(f"d{self._directories}", EMPTY_SNAPSHOT)
+
+    # -- the run -------------------------------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Run to the end, or to the first promise that is broken."""
+        promise = details = ""
+        try:
+            for host in self.hosts:
+                self.schedule.at(int(self.random() * 20_000), host.start)
+            for rate, call in (
+                (self.case.proposals, self._propose),
+                (self.case.crashes, self._crash),
+                (self.case.wipes, self._wipe),
+                (self.case.partitions, self._part),
+                (self.case.changes, self._change_voters),
+            ):
+                if rate:
+                    self._again(rate, call)
+            self.schedule.at(FAULTY, self._heal)
+            while self.schedule.now < DEADLINE and not self._has_finished() and self.schedule.step():
+                pass
+            if not self._has_finished():
+                raise Violation("after the faults, records are committed everywhere", self._standing())
+            self.judge.at_the_end()
+        except Violation as violation:
+            promise, details = violation.promise, str(violation)
+        return Outcome(
+            self.case,
+            promise,
+            details,
+            self.judge.chained.get(self.judge.end.offset, b"").hex(),
+            self.events,
+            self.network.sent,
+            self.schedule.now,
+            len(self.judge.leaders),
+            self.judge.end.offset,
+            len(self.judge.acknowledged),
+            self.changes,
+            self.wipes,
+            self.crashes,
+        )
+
+    def _again(self, rate: float, call: Any) -> None:
+        """Call something now and then, so often in a second, until the faults are over."""
+
+        def now() -> None:
+            if self.faulty:
+                call()
+                self._again(rate, call)
+
+        self.schedule.after(int(2 * self.random() * SECOND / rate), now)
+
+    def _has_finished(self) -> bool:
+        return self.final_end > 0 and all(
+            host.alive and host.applied >= self.final_end and host.applied == self.judge.end.offset
+            for host in self.hosts
+        )
+
+    def _standing(self) -> str:
+        return "; ".join(
+            f"{host.key} {'up' if host.alive else 'down'} {host.replica.state.value} {host.replica.epoch}"
+            f" {host.replica.log.end} applied {host.applied} voters {','.join(map(str, host.replica.voters.nodes))}"
+            for host in self.hosts
+        )
+
+    def _heal(self) -> None:
+        """Nothing goes wrong from now on, and what went wrong is repaired."""
+        self.faulty = False
+        self.network.heal()
+        self.slow_syncs = 0.0
+        for host in self.hosts:
+            if not host.alive:
+                host.start()
+        self._repair()
+        self.schedule.after(100_000, self._propose_final)
+
+    def _repair(self) -> None:
+        """The administrator has those voters removed that are no more."""
+        if self.final_end:
+            return
+        for host in self.hosts:
+            if host.replica.leads:
+                gone = sorted(key for key in host.replica.voters.keys if not self._is_intact(key))
+                if gone:
+                    self._administer(host, RemoveVoter(gone[0]))
+        self.schedule.after(50_000, self._repair)
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def send(self, source: SimHost, endpoint: str, request: Request) -> None:
+        """Send a request from a host to another, which answers it or not."""
+        dest, start = self.by_endpoint[endpoint], source.starts
+
+        def is_waited_for() -> bool:
+            return source.alive and source.starts == start
+
+        def answered(response: Response) -> None:
+            if is_waited_for():
+                source.deliver(ResponseReceived(response))
+
+        def reply(response: Response) -> None:
+            self.network.response(dest.endpoint, source.endpoint, response, answered)
+
+        def arrive(arrived: Any) -> None:
+            if dest.alive and self._may_change(dest, arrived):
+                dest.asked(arrived, reply)
+            elif is_waited_for() and not dest.alive:
+                source.unreachable(endpoint)
+
+        if not self.network.request(source.endpoint, endpoint, request, arrive) and self.random() < 0.5:
+            source.unreachable(endpoint)
+
+    def acknowledged(self, record: bytes, end_offset: int) -> None:
+        """A client hears that its record is committed."""
+        self.judge.acknowledges(record, end_offset)
+        if record == self.final:
+            self.final_end = end_offset
+
+    # -- clients and administrators ------------------------------------------------------------------------------------
+
+    def _propose(self) -> None:
+        """A client of a host that believes to be leader has some records appended."""
+        leaders = [host for host in self.hosts if host.alive and host.replica.leads]
+        if leaders:
+            self._propose_to(leaders[int(self.random() * len(leaders))])
+
+    def _propose_to(self, host: SimHost) -> bytes:
+        self._tokens += 1
+        count = 1 + int(self.random() * 2.5)
+        records = tuple(b"r%d.%d" % (self._tokens, number) for number in range(count))
+        self.judge.proposed.update(records)
+        host.proposed[self._tokens] = records[-1]
+        host.deliver(Proposed(self._tokens, records))
+        return records[-1]
+
+    def _propose_final(self) -> None:
+        if self.final_end:
+            return
+        for host in self.hosts:
+            if host.replica.leads:
+                self.final = self._propose_to(host)
+        self.schedule.after(50_000, self._propose_final)
+
+    def _change_voters(self) -> None:
+        """An administrator has a voter removed or, unless they ask for it themselves, added: by the leader, or whoever
+        is asked instead."""
+        alive = [host for host in self.hosts if host.alive]
+        leaders = [host for host in alive if host.replica.leads]
+        if not alive:
+            return
+        asked = alive[int(self.random() * len(alive))]
+        if leaders and self.random() < 0.8:
+            asked = leaders[int(self.random() * len(leaders))]
+        voters = asked.replica.voters
+        gone = sorted(key for key in voters.keys if not self._is_intact(key))
+        others = [host for host in alive if not voters.has_host(host.host_id)]
+        if gone and self.random() < 0.6:
+            self._administer(asked, RemoveVoter(gone[0], self.random() < 0.5))
+        elif others and not self.case.settings.auto_join and self.random() < 0.7:
+            host = others[int(self.random() * len(others))]
+            self._administer(asked, AddVoter(Node(host.key, host.endpoint), self.random() < 0.5))
+        elif len(voters) > 1:
+            node = voters.nodes[int(self.random() * len(voters))]
+            self._administer(asked, RemoveVoter(node.key, self.random() < 0.5))
+
+    def _administer(self, host: SimHost, request: AddVoter | RemoveVoter) -> None:
+        if host.alive and self._may_change(host, request):
+            host.asked(request, self._answered)
+
+    def _answered(self, response: Response) -> None:
+        self.changes += not response.error.value
+
+    def _is_intact(self, key: ReplicaKey) -> bool:
+        """Whether the disk of a replica is still there."""
+        return any(host.key == key for host in self.hosts)
+
+    def _survives(self, voters: VoterSet, lost: ReplicaKey | None = None) -> bool:
+        """Whether a configuration has a majority whose disks are still there."""
+        intact = [key for key in voters.keys if key != lost and self._is_intact(key)]
+        return 2 * len(intact) > len(voters)
+
+    def _may_change(self, host: SimHost, request: Request) -> bool:
+        """Whether a request leaves a configuration that can go on: administrators do not ask for anything else."""
+        voters = host.replica.voters
+        if isinstance(request, RemoveVoter) and request.voter in voters:
+            return len(voters) == 1 or self._survives(voters.without(request.voter))
+        if isinstance(request, AddVoter) and not voters.has_host(request.voter.key.host_id):
+            return self._survives(voters.having(request.voter))
+        return True
+
+    # -- faults --------------------------------------------------------------------------------------------------------
+
+    def _some_host(self) -> SimHost:
+        """Any host, and one that believes to be leader more often than others."""
+        leaders = [host for host in self.hosts if host.alive and host.replica.leads]
+        among = leaders if leaders and self.random() < 0.4 else self.hosts
+        return among[int(self.random() * len(among))]
+
+    def _crash(self) -> None:
+        host = self._some_host()
+        if host.alive:
+            host.crash()
+            self.crashes += 1
+            self._start_later(host)
+
+    def _start_later(self, host: SimHost) -> None:
+        def start() -> None:
+            if not host.alive:
+                host.start()
+
+        self.schedule.after(int(1_000 + 400_000 * self.random() ** 2), start)
+
+    def _wipe(self) -> None:
+        """A disk is lost, and the host goes on with an empty one: if a majority of every configuration that may yet
+        count is left."""
+        host = self._some_host()
+        if host.alive and all(self._survives(other.replica.voters, host.key) for other in self.hosts):
+            host.crash(wipe=True)
+            self.wipes += 1
+            self._start_later(host)
+
+    def _part(self) -> None:
+        """For a while some hosts do not hear some others, or neither hears the other."""
+        side = {host.endpoint for host in self.hosts if self.random() < 0.5}
+        if self.random() < 0.4:
+            side = {self._some_host().endpoint}
+        both = self.random() < 0.7
+        cut = {
+            (one.endpoint, other.endpoint)
+            for one in self.hosts
+            for other in self.hosts
+            if (one.endpoint in side) != (other.endpoint in side) and (both or one.endpoint in side)
+        }
+        self.network.cut = cut
+
+        def over() -> None:
+            if self.network.cut is cut:
+                self.network.cut = set()
+
+        self.schedule.after(int(10_000 + 600_000 * self.random() ** 2), over)

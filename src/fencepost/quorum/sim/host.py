@@ -1,0 +1,327 @@
+"""A host: its disk, and the process on it that carries out what the role wants done, as a driver does."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
+from fencepost.quorum.log import LeaderChange, OffsetAndEpoch, Snapshot
+from fencepost.quorum.messages import AnyRequest, Response
+from fencepost.quorum.roles.interface import (
+    Accepted,
+    Append,
+    BecameLeader,
+    CancelTimer,
+    Commit,
+    DeleteBefore,
+    Disconnected,
+    Effect,
+    Event,
+    InstallSnapshot,
+    LeaderChanged,
+    LostLeadership,
+    Refused,
+    Reply,
+    ReplyWithBatches,
+    ReplyWithSnapshot,
+    RequestReceived,
+    Send,
+    SetTimer,
+    SnapshotInstalled,
+    SnapshotTaken,
+    Started,
+    Stored,
+    StoreState,
+    Timer,
+    TimerFired,
+    Truncate,
+    VotersChanged,
+    WriteSnapshot,
+)
+from fencepost.quorum.roles.replica import QuorumError, Replica
+from fencepost.quorum.rules import Error
+from fencepost.quorum.sim.disk import SimDisk
+from fencepost.quorum.sim.judge import Violation
+from fencepost.quorum.transitions import IllegalTransition
+
+if TYPE_CHECKING:
+    from fencepost.quorum.sim.cluster import Cluster
+
+
+class SnapshotFile(msgspec.Struct, frozen=True, array_like=True):
+    """What the snapshot of a simulated replica has in it."""
+
+    state: bytes
+    voters: VoterSet
+    padding: bytes
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(SnapshotFile).decode
+
+
+class SimHost:
+    """A host that may crash, and lose its disk. ``rate``: how many microseconds pass while its clock counts one."""
+
+    def __init__(self, cluster: Cluster, host_id: int, disk: SimDisk, rate: float) -> None:
+        self.cluster = cluster
+        self.host_id = host_id
+        self.endpoint = f"h{host_id}:1"
+        self.disk = disk
+        self.rate = rate
+        self.random = Random(f"{cluster.case.seed} host {host_id}").random
+        self.alive = False
+        self.starts = 0
+        self.replica = self._new_replica()
+        self._carry_out: dict[type[Effect], Callable[[Any], None]] = {
+            StoreState: self._store_state,
+            Append: self._append,
+            Truncate: self._write,
+            DeleteBefore: self._write,
+            WriteSnapshot: self._write_snapshot,
+            InstallSnapshot: self._install_snapshot,
+            Send: lambda effect: self.cluster.send(self, effect.endpoint, effect.request),
+            Reply: lambda effect: self._reply(effect.connection, effect.response),
+            ReplyWithBatches: self._reply_with_batches,
+            ReplyWithSnapshot: self._reply_with_snapshot,
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+            Commit: self._commit,
+            Accepted: self._accepted,
+            Refused: lambda effect: None,
+            BecameLeader: lambda effect: None,
+            LostLeadership: lambda effect: self.accepted.clear(),
+            LeaderChanged: lambda effect: None,
+            VotersChanged: lambda effect: None,
+        }
+
+    # -- the process ---------------------------------------------------------------------------------------------------
+
+    @property
+    def key(self) -> ReplicaKey:
+        """The replica that is on the disk."""
+        return ReplicaKey(self.host_id, self.disk.directory_id)
+
+    def _new_replica(self) -> Replica:
+        case = self.cluster.case
+        return Replica(Node(self.key, self.endpoint), case.settings, self.cluster.endpoints, self.cluster.protections)
+
+    def start(self) -> None:
+        """Begin the process with what is on the disk."""
+        self.alive = True
+        self.starts += 1
+        self.queue: deque[Effect] = deque()
+        self.blocked = self.syncing = False
+        self.storing: StoreState | None = None
+        self.timers: dict[Timer, int] = {}
+        self.count = 0  # of timers
+        self.replies: dict[int, Callable[[Response], None]] = {}
+        self.accepted: dict[int, bytes] = {}  # records that are not committed yet, by the end offset
+        self.proposed: dict[int, bytes] = {}  # by token
+        self.partial: tuple[OffsetAndEpoch, bytes] | None = None
+        try:
+            log = self.disk.index()
+        except ValueError as error:
+            raise Violation("what is on the disk is a log", f"{self.key}: {error}") from error
+        self.applied = self.disk.snapshot.end.offset
+        self.state = _decode(self.disk.snapshot_data).state if self.disk.snapshot_data else b""
+        self.replica = self._new_replica()
+        self.deliver(Started(self.disk.election, log))
+
+    def crash(self, *, wipe: bool = False) -> None:
+        """End the process: what is not durable is lost, and (``wipe``) what is."""
+        self.alive = False
+        if self.blocked and self.storing is not None and self.random() < 0.5:
+            self.disk.election = self.storing.election  # it had just been written
+        self.disk.crash(lambda unsynced: int(self.random() * (unsynced + 1)))
+        if wipe:
+            self.disk = self.cluster.empty_disk()
+
+    def deliver(self, event: Event) -> None:
+        """Something happens to the role."""
+        if not self.alive:
+            return
+        self.cluster.events += 1
+        try:
+            effects = self.replica.receive(event)
+        except (QuorumError, IllegalTransition, ValueError) as error:
+            raise Violation("roles do not meet what can not be", f"{type(error).__name__}: {error}") from error
+        self.queue.extend(effects)
+        self._drain()
+
+    def later(self, delay: float, call: Callable[..., None], *arguments: Any) -> None:
+        """Call something after some microseconds, unless the process has ended by then."""
+        start = self.starts
+
+        def on_time() -> None:
+            if self.alive and self.starts == start:
+                call(*arguments)
+
+        self.cluster.schedule.after(max(1, int(delay)), on_time)
+
+    def _drain(self) -> None:
+        while self.queue and not self.blocked:
+            effect = self.queue.popleft()
+            self._carry_out[type(effect)](effect)
+
+    def _sync_time(self) -> float:
+        time = 50 + 450 * self.random()
+        if self.cluster.slow_syncs and self.random() < self.cluster.slow_syncs:
+            time += 150_000 * self.random() ** 2
+        return time
+
+    # -- election state and log ----------------------------------------------------------------------------------------
+
+    def _store_state(self, effect: StoreState) -> None:
+        self.blocked, self.storing = True, effect
+        self.later(self._sync_time(), self._state_stored, effect)
+
+    def _state_stored(self, effect: StoreState) -> None:
+        self.disk.election = effect.election
+        self.blocked, self.storing = False, None
+        self._drain()
+
+    def _append(self, effect: Append) -> None:
+        for batch in effect.batches:
+            if isinstance(batch.control, LeaderChange) and batch.control.leader == self.key:
+                self.cluster.judge.leads(self.key, batch.epoch, self.disk.reading)
+            self.cluster.judge.appends(self.key, batch, self.disk.reading.epoch_ahead_of(batch.base_offset))
+            self.disk.write(Append((batch,)))
+        self._sync()
+
+    def _write(self, effect: Truncate | DeleteBefore) -> None:
+        self.disk.write(effect)
+        self._sync()
+
+    def _sync(self) -> None:
+        if not self.syncing:
+            self.syncing = True
+            self.later(self._sync_time(), self._synced, len(self.disk.unsynced))
+
+    def _synced(self, count: int) -> None:
+        self.disk.synced(count)
+        self.syncing = False
+        if self.disk.unsynced:
+            self._sync()
+        self.deliver(Stored(self.disk.stored_end()))
+
+    # -- snapshots -----------------------------------------------------------------------------------------------------
+
+    def _write_snapshot(self, effect: WriteSnapshot) -> None:
+        before = b""
+        if effect.position:
+            if self.partial is None or self.partial[0] != effect.snapshot or len(self.partial[1]) < effect.position:
+                raise Violation("snapshots are fetched in order", f"{self.key}: {effect}")
+            before = self.partial[1][: effect.position]
+        self.partial = effect.snapshot, before + effect.data
+
+    def _install_snapshot(self, effect: InstallSnapshot) -> None:
+        assert self.partial is not None
+        data = self.partial[1]
+        self.partial = None
+        self.blocked = True
+        self.later(self._sync_time(), self._snapshot_kept, Snapshot(effect.snapshot, _decode(data).voters), data)
+
+    def _snapshot_kept(self, snapshot: Snapshot, data: bytes) -> None:
+        self.disk.keep_snapshot(snapshot, data)
+        self.later(self._sync_time(), self._log_replaced, snapshot, data)
+
+    def _log_replaced(self, snapshot: Snapshot, data: bytes) -> None:
+        self.disk.write(snapshot)
+        self._sync()
+        self.state, self.applied = _decode(data).state, snapshot.end.offset
+        known = self.cluster.judge.chained.get(self.applied)
+        if known != self.state:
+            raise Violation("state machines are equal", f"that of {self.key} at {self.applied}, from a snapshot")
+        self.blocked = False
+        self._drain()
+        self.deliver(SnapshotInstalled(snapshot))
+
+    def _snapshot_taken(self, snapshot: Snapshot, data: bytes) -> None:
+        if snapshot.end.offset > self.disk.snapshot.end.offset:
+            self.disk.keep_snapshot(snapshot, data)
+            self.deliver(SnapshotTaken(snapshot))
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def asked(self, request: AnyRequest, reply: Callable[[Response], None]) -> None:
+        """A request came, which ``reply`` answers."""
+        self.cluster.requests += 1
+        number = self.cluster.requests
+        self.replies[number] = reply
+        self.deliver(RequestReceived(number, request))
+
+    def unreachable(self, endpoint: str) -> None:
+        """Nobody is there."""
+        self.later(200, self.deliver, Disconnected(endpoint))
+
+    def _reply(self, connection: int, response: Response) -> None:
+        reply = self.replies.pop(connection, None)
+        if reply is None:
+            raise Violation("requests are answered once", f"{self.key}: {response}")
+        reply(response)
+
+    def _reply_with_batches(self, effect: ReplyWithBatches) -> None:
+        response = effect.response
+        batches = self.disk.reading.read(response.log_end.offset, 1 + int(self.random() * 6))
+        if not batches or batches[0].base_offset != response.log_end.offset:
+            raise Violation("batches are where the role has them", f"{self.key}: {response}")
+        self._reply(effect.connection, msgspec.structs.replace(response, batches=batches))
+
+    def _reply_with_snapshot(self, effect: ReplyWithSnapshot) -> None:
+        response = effect.response
+        data = self.disk.snapshot_data
+        if response.snapshot != self.disk.snapshot.end:
+            response = msgspec.structs.replace(response, error=Error.SNAPSHOT_NOT_FOUND)
+        elif response.position >= len(data):
+            response = msgspec.structs.replace(response, error=Error.POSITION_OUT_OF_RANGE)
+        else:
+            piece = data[response.position : response.position + self.cluster.case.piece]
+            response = msgspec.structs.replace(response, size=len(data), data=piece)
+        self._reply(effect.connection, response)
+
+    # -- timers --------------------------------------------------------------------------------------------------------
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        self.count += 1
+        self.timers[effect.timer] = self.count
+        delay = effect.at_least + self.random() * (effect.at_most - effect.at_least)
+        self.later(delay * self.rate, self._timer_fired, effect.timer, self.count)
+
+    def _cancel_timer(self, effect: CancelTimer) -> None:
+        self.timers.pop(effect.timer, None)
+
+    def _timer_fired(self, timer: Timer, number: int) -> None:
+        if self.timers.get(timer) == number:
+            del self.timers[timer]
+            self.deliver(TimerFired(timer))
+
+    # -- the state machine ---------------------------------------------------------------------------------------------
+
+    def _commit(self, effect: Commit) -> None:
+        if effect.offset > self.applied:
+            batches = tuple(
+                batch for batch in self.disk.reading.read(self.applied) if batch.end_offset <= effect.offset
+            )
+            if not batches or batches[-1].end_offset != effect.offset:
+                raise Violation("commits end where batches end", f"{self.key}: {effect}")
+            self.state = self.cluster.judge.applies(self.key, self.applied, batches, self.state)
+            self.applied = effect.offset
+        for end_offset in [end for end in self.accepted if end <= effect.offset]:
+            self.cluster.acknowledged(self.accepted.pop(end_offset), end_offset)
+        if self.applied - self.disk.snapshot.end.offset >= self.cluster.case.snapshot_every:
+            self._take_snapshot()
+
+    def _take_snapshot(self) -> None:
+        end = OffsetAndEpoch(self.applied, self.disk.reading.epoch_ahead_of(self.applied))
+        snapshot = Snapshot(end, self.replica.log.configuration_at(self.applied))
+        data = _encode(SnapshotFile(self.state, snapshot.voters, b"." * (self.applied % 97)))
+        self.later(self._sync_time(), self._snapshot_taken, snapshot, data)
+
+    def _accepted(self, effect: Accepted) -> None:
+        self.accepted[effect.end_offset] = self.proposed.pop(effect.token)

@@ -1,0 +1,107 @@
+"""What is held against a run: everything that a quorum promises, whatever goes wrong."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from fencepost.quorum.identity import ReplicaKey
+from fencepost.quorum.log import Batch, OffsetAndEpoch
+from fencepost.quorum.sim.disk import SimLog
+
+
+class Violation(Exception):
+    """A promise was broken."""
+
+    def __init__(self, promise: str, details: str) -> None:
+        super().__init__(f"{promise}: {details}")
+        self.promise = promise
+
+
+@dataclass
+class Judge:
+    """What all replicas together have done so far.
+
+    ``committed``: the batches that some replica took for committed, in order. ``chained``: the hash of the state
+    machine after each of them, from its start.
+    """
+
+    leaders: dict[int, ReplicaKey] = field(default_factory=dict)
+    appended: dict[tuple[int, int], tuple[Batch, int]] = field(default_factory=dict)
+    committed: list[Batch] = field(default_factory=list)
+    ends: dict[int, int] = field(default_factory=dict)
+    acknowledged: dict[bytes, int] = field(default_factory=dict)
+    proposed: set[bytes] = field(default_factory=set)
+    chained: dict[int, bytes] = field(default_factory=lambda: {0: b""})
+
+    @property
+    def end(self) -> OffsetAndEpoch:
+        """The end of what is committed."""
+        return (
+            OffsetAndEpoch(self.committed[-1].end_offset, self.committed[-1].epoch)
+            if self.committed
+            else OffsetAndEpoch(0, 0)
+        )
+
+    def leads(self, key: ReplicaKey, epoch: int, log: SimLog) -> None:
+        """A replica begins an epoch as its leader: nobody else does, and its log has all that was committed before."""
+        first = self.leaders.setdefault(epoch, key)
+        if first != key:
+            raise Violation("one leader an epoch", f"{first} and {key} lead epoch {epoch}")
+        end = self.end
+        if end.epoch >= epoch or log.start.end.offset >= end.offset:
+            return  # a later leader may have committed it, which the first has not heard of
+        if log.end_offset < end.offset or log.epoch_ahead_of(end.offset) != end.epoch:
+            raise Violation("leaders have what is committed", f"{key} leads epoch {epoch} without {end}")
+
+    def appends(self, key: ReplicaKey, batch: Batch, epoch_ahead: int) -> None:
+        """A replica has a batch behind a record of an epoch: so has every other with this batch."""
+        place = batch.base_offset, batch.epoch
+        known = self.appended.setdefault(place, (batch, epoch_ahead))
+        if known != (batch, epoch_ahead):
+            raise Violation("logs match", f"{key} has {batch} behind epoch {epoch_ahead}; others {known}")
+
+    def applies(self, key: ReplicaKey, offset: int, batches: tuple[Batch, ...], state: bytes) -> bytes:
+        """The state machine of a replica goes on from an offset by what it takes for committed. Returns its new
+        state."""
+        for batch in batches:
+            if batch.base_offset != offset:
+                raise Violation("commits are in order", f"{key} has applied up to {offset} and goes on with {batch}")
+            offset = batch.end_offset
+            place = self.ends.get(batch.base_offset)
+            if place is None:
+                if batch.base_offset != self.end.offset:
+                    raise Violation("commits are in order", f"{key} commits {batch} behind {self.end}")
+                self.ends[batch.base_offset] = len(self.committed)
+                self.committed.append(batch)
+            elif self.committed[place] != batch:
+                raise Violation("what is committed stays", f"{key} commits {batch}; others {self.committed[place]}")
+            state = after(state, batch)
+            if self.chained.setdefault(offset, state) != state:
+                raise Violation("state machines are equal", f"that of {key} at {offset}")
+        return state
+
+    def acknowledges(self, record: bytes, end_offset: int) -> None:
+        """A client was told that its record is committed, ahead of an offset."""
+        self.acknowledged[record] = end_offset
+
+    def at_the_end(self) -> None:
+        """Everything that was acknowledged is committed, once, and nothing else that nobody proposed."""
+        records = [record for batch in self.committed for record in batch.records]
+        once = set(records)
+        if len(once) != len(records):
+            raise Violation("nothing is committed twice", f"{len(records) - len(once)} records")
+        if not once <= self.proposed:
+            raise Violation("nothing is invented", f"{sorted(once - self.proposed)[:3]}")
+        lost = self.acknowledged.keys() - once
+        if lost:
+            raise Violation("what is acknowledged is committed", f"{sorted(lost)[:3]}")
+
+
+def after(state: bytes, batch: Batch) -> bytes:
+    """The state machine: a hash of all records so far, in their order."""
+    digest = hashlib.blake2b(state, digest_size=8)
+    digest.update(b"%d" % batch.base_offset)
+    for record in batch.records:
+        digest.update(record)
+    return digest.digest()

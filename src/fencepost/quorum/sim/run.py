@@ -1,0 +1,12 @@
+"""One run of the simulator."""
+
+from __future__ import annotations
+
+from fencepost.quorum.rules import ALL, Protections
+from fencepost.quorum.sim.case import Case, drawn
+from fencepost.quorum.sim.cluster import Cluster, Outcome
+
+
+def simulate(case: Case | int, protections: Protections = ALL) -> Outcome:
+    """Run a case, or the one that a seed draws, to its end. The same case has the same outcome in every process."""
+    return Cluster(drawn(case) if isinstance(case, int) else case, protections).run()

@@ -1,0 +1,122 @@
+"""Replicas for tests: driven event by event, with all that they want stored stored at once unless a test says otherwise."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
+from fencepost.quorum.log import Batch, LeaderChange, LogIndex, OffsetAndEpoch, Snapshot
+from fencepost.quorum.messages import Request, Response, VoteResponse
+from fencepost.quorum.roles.interface import (
+    Effect,
+    ElectionState,
+    Event,
+    Reply,
+    ReplyWithBatches,
+    ReplyWithSnapshot,
+    RequestReceived,
+    ResponseReceived,
+    Send,
+    Settings,
+    Started,
+    Stored,
+    Timer,
+    TimerFired,
+)
+from fencepost.quorum.roles.replica import Replica
+from fencepost.quorum.rules import Error
+
+E = TypeVar("E", bound=Effect)
+
+
+def key(number: int, directory: str = "") -> ReplicaKey:
+    return ReplicaKey(number, directory or f"d{number}")
+
+
+def node(number: int, directory: str = "") -> Node:
+    return Node(key(number, directory), f"h{number}:1")
+
+
+def voters(*numbers: int) -> VoterSet:
+    return VoterSet.of(map(node, numbers))
+
+
+def place(offset: int, epoch: int) -> OffsetAndEpoch:
+    return OffsetAndEpoch(offset, epoch)
+
+
+def log_of(voter_set: VoterSet, *epochs: int) -> LogIndex:
+    """A log with a record of each of these epochs, behind a first snapshot with the voters."""
+    log = LogIndex(Snapshot(place(0, 0), voter_set))
+    for offset, epoch in enumerate(epochs):
+        log.append(Batch(offset, epoch, (b"%d" % offset,)))
+    return log
+
+
+class Driven:
+    """A replica and everything that it has wanted done since :meth:`clear`."""
+
+    def __init__(
+        self,
+        me: int = 1,
+        of: VoterSet | None = None,
+        epochs: tuple[int, ...] = (),
+        election: ElectionState | None = None,
+        log: LogIndex | None = None,
+        bootstrap: tuple[str, ...] = (),
+        **settings: Any,
+    ) -> None:
+        self.replica = Replica(node(me), Settings(**settings), bootstrap)
+        self.effects: list[Effect] = []
+        self.connections = 0
+        of = voters(1, 2, 3) if of is None else of
+        self(Started(election or ElectionState(max(epochs, default=0)), log or log_of(of, *epochs)))
+
+    def __call__(self, event: Event) -> list[Effect]:
+        effects = self.replica.receive(event)
+        self.effects += effects
+        return effects
+
+    def clear(self) -> None:
+        self.effects.clear()
+
+    def all(self, kind: type[E]) -> list[E]:
+        return [effect for effect in self.effects if isinstance(effect, kind)]
+
+    def fires(self, timer: Timer) -> list[Effect]:
+        return self(TimerFired(timer))
+
+    def asked(self, request: Request) -> Response | None:
+        """The answer to a request, if it comes at once."""
+        self.connections += 1
+        for effect in self(RequestReceived(self.connections, request)):
+            if isinstance(effect, Reply | ReplyWithBatches | ReplyWithSnapshot) and effect.connection == self.connections:
+                return effect.response
+        return None
+
+    def told(self, response: Response) -> list[Effect]:
+        return self(ResponseReceived(response))
+
+    def sent(self, kind: type[Any]) -> list[Any]:
+        """The requests of a kind that were sent since :meth:`clear`."""
+        return [effect.request for effect in self.all(Send) if isinstance(effect.request, kind)]
+
+    def stores(self) -> list[Effect]:
+        """All of its log becomes durable."""
+        return self(Stored(self.replica.log.end))
+
+    def gets_votes(self, *numbers: int, pre_vote: bool = False) -> None:
+        for number in numbers:
+            self.told(VoteResponse(key(number), self.replica.epoch, None, Error.NONE, True, pre_vote))
+
+    def is_elected(self, *by: int) -> None:
+        """It waits too long, is granted pre-votes and votes, and has stored its first records."""
+        self.fires(Timer.ELECTION)
+        self.gets_votes(*by, pre_vote=True)
+        self.gets_votes(*by)
+        self.stores()
+        self.clear()
+
+
+def leader_change(base_offset: int, epoch: int, leader: int) -> Batch:
+    return Batch(base_offset, epoch, control=LeaderChange(key(leader), (), ()))

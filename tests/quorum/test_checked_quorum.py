@@ -1,0 +1,41 @@
+"""The protocol ``quorum``: how many states its configurations have, and what each protection is there for."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.check import check
+from fencepost.protocols import shipped
+
+HOLDS = {"default": 11_852, "pre-votes": 12_433, "restart": 90_320, "removal": 12_084, "adding": 188_895, "undisturbed": 660}
+
+VIOLATED = {
+    "voted-twice": ("never_two_leaders_in_same_epoch", 9),
+    "log-behind": ("leader_has_all_acked_values", 11),
+    "unsynced-counted": ("leader_has_all_acked_values", 13),
+    "removed-leader-stays": ("removed_leaders_step_down", 7),
+}
+
+
+@pytest.mark.parametrize("name", HOLDS)
+def test_a_quorum_keeps_its_promises(name: str) -> None:
+    result = check("quorum", configuration=name)
+    assert (result.verdict, result.distinct_states) == ("holds", HOLDS[name])
+
+
+@pytest.mark.parametrize("name", VIOLATED)
+def test_without_a_protection_a_promise_is_broken(name: str) -> None:
+    result = check("quorum", configuration=name)
+    assert result.violation is not None
+    assert (result.violation.name, len(result.violation.trace.steps) + 1) == VIOLATED[name]
+
+
+def test_every_configuration_is_looked_at() -> None:
+    assert set(HOLDS) | set(VIOLATED) == set(shipped("quorum").configurations)
+
+
+@pytest.mark.parametrize("name", ["default", "pre-votes", "undisturbed"])
+def test_it_is_the_published_protocol_where_that_has_a_step_for_everything(name: str) -> None:
+    assert shipped("quorum").configurations[name].expect == "holds"
+    protocol = shipped("quorum")(**shipped("quorum").configurations[name].constants)
+    assert protocol.is_published  # type: ignore[attr-defined]

@@ -1,0 +1,199 @@
+"""Faults planted in rules, roles, log and driver of a quorum, one at a time: the simulator finds every one of them.
+
+A row of :data:`PLANTED` is a fault: what it is, the function or method that it is in, and what stands there in its place, which is given the
+original and the arguments. ``seed`` is one that tells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from fencepost.quorum import rules
+from fencepost.quorum.log import LogIndex, OffsetAndEpoch, Snapshot
+from fencepost.quorum.roles import replica
+from fencepost.quorum.roles.interface import ElectionState, SnapshotInstalled, Started
+from fencepost.quorum.roles.replica import Replica
+from fencepost.quorum.rules import ALL, Election, Error, Learnt, Position, Protections
+from fencepost.quorum.sim.host import SimHost
+from fencepost.quorum.sim.run import simulate
+from fencepost.quorum.transitions import State
+
+SEEDS = 400
+"""Within so many seeds every fault is found."""
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A fault in the function ``where.function``."""
+
+    name: str
+    where: Any
+    function: str
+    instead: Callable[..., Any]
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Unprotected:
+    """A protection that is left out."""
+
+    protection: str
+    seed: int = 0
+
+
+def _forgets_vote(original: Any, self: Replica, event: Started) -> None:
+    stored = event.election
+    original(self, Started(ElectionState(stored.epoch, None, stored.leader), event.log))
+
+
+def _forgets_epoch(original: Any, self: Replica, event: Started) -> None:
+    original(self, Started(ElectionState(), event.log))
+
+
+def _fetches_early(original: Any, self: Replica) -> None:
+    stored, self.stored_end = self.stored_end, self.log.end_offset
+    original(self)
+    self.stored_end = stored
+
+
+def _keeps_configurations(original: Any, self: LogIndex, end_offset: int) -> None:
+    configurations = list(self._configurations)
+    original(self, end_offset)
+    self._configurations = configurations
+
+
+def _forgets_configuration(original: Any, self: Replica, event: SnapshotInstalled) -> None:
+    original(self, SnapshotInstalled(Snapshot(event.snapshot.end)))
+
+
+def _counts_any_vote(original: Any, self: Replica, response: Any) -> None:
+    if self.state in (State.PROSPECTIVE, State.CANDIDATE) and response.granted:
+        self._granted.add(response.source)
+        self._count_votes()
+
+
+def _stands_in_its_epoch(original: Any, self: Replica) -> None:
+    self.epoch -= 1
+    original(self)
+
+
+def _learns_nothing_of_later_epochs(original: Any, epoch: int, leader: Any, told: int, *rest: Any) -> Learnt:
+    return Learnt.NOTHING if told > epoch else original(epoch, leader, told, *rest)
+
+
+def _counts_leader_as_voter(original: Any, is_voter: bool, log_end: int, stored_end: int, *rest: Any) -> int:
+    return stored_end
+
+
+def _nothing(original: Any, *arguments: Any) -> None:
+    return None
+
+
+PLANTED: list[Planted | Unprotected] = [
+    Unprotected("one_vote_an_epoch"),
+    Unprotected("logs_are_compared", seed=26),
+    Unprotected("majority_of_voters", seed=13),
+    Unprotected("leader_counts_stored", seed=21),
+    Unprotected("logs_are_matched"),
+    Unprotected("one_change_at_a_time", seed=12),
+    Unprotected("removed_leader_resigns", seed=3),
+    Unprotected("non_members_are_served"),
+    Unprotected("removed_voters_campaign", seed=64),
+    # -- rules: elections
+    Planted("half of the voters is a majority", rules, "has_majority", lambda f, some, voters, *p: 2 * len(some & voters) >= len(voters), seed=4),
+    Planted("only the length of the log counts", rules, "is_up_to_date", lambda f, candidate, mine, *p: candidate[1] >= mine[1], seed=33),
+    Planted("only the last epoch counts", rules, "is_up_to_date", lambda f, candidate, mine, *p: candidate[0] >= mine[0], seed=26),
+    Planted("whoever follows a leader votes as well", rules, "grants_vote", lambda f, state, voted, leader, *r: f(State.UNATTACHED, voted, None, *r), seed=69),
+    Planted("a later epoch is ignored", rules, "learns", _learns_nothing_of_later_epochs),
+    Planted("a candidate stands in the epoch that it is in", Replica, "_become_candidate", _stands_in_its_epoch),
+    Planted("the epoch is forgotten at a restart", Replica, "_started", _forgets_epoch, seed=79),
+    Planted("nobody waits for an election", Replica, "_set_election_timer", _nothing),
+    Planted("an election is never over", rules, "count_votes", lambda f, *a: Election.OPEN),
+    # -- rules: fetching
+    Planted("a log is cut off down to the beginning of the epoch", rules, "truncation_point", lambda f, diverging, end: max(0, f(diverging, end) - 20)),
+    Planted("a log that is too short is never told of the snapshot", rules, "position_of", lambda f, *a: Position.VALID),
+    Planted("a follower acknowledges what it has not stored", Replica, "_send_fetch", _fetches_early, seed=391),
+    Planted("a fetch that is not answered is not repeated", Replica, "_retry", _nothing),
+    Planted("nobody without a leader looks for one", Replica, "_ask_for_leader", _nothing),
+    # -- rules: committing
+    Planted("one voter is enough to commit", rules, "high_watermark", lambda f, known, ends, start, *p: max([known, *(e for e in ends if e > start)])),
+    Planted("a majority of one less commits", rules, "high_watermark", lambda f, known, ends, start, *p: max([known, *sorted(e for e in ends if e > start)[1:]]), seed=1),
+    Planted("all voters are needed to commit", rules, "high_watermark", lambda f, known, ends, start, *p: max(known, min(ends)) if min(ends) > start else known, seed=6),
+    Planted("a follower believes more than it has", rules, "follower_high_watermark", lambda f, known, told, end: max(known, told), seed=2),
+    Planted("a follower takes all that it has for committed", rules, "follower_high_watermark", lambda f, known, told, end: end),
+    # -- rules: reconfiguration
+    # -- log
+    Planted("the epoch ahead of the start of the log is forgotten", LogIndex, "delete_before", lambda f, self, offset: (f(self, offset), setattr(self, "_start_epoch", 0))),
+    Planted("the end of an epoch is the end of the log", LogIndex, "end_of_epoch", lambda f, self, epoch: OffsetAndEpoch(self.end_offset, f(self, epoch).epoch), seed=20),
+    # -- what a driver must do
+    Planted("appends are stored later than is said", SimHost, "_append", lambda f, self, effect: (f(self, effect), self.later(1, self.deliver, _all_stored(self))), seed=8),
+    Planted("truncations are never stored", SimHost, "_write", lambda f, self, effect: self.disk.reading.apply(effect), seed=2),
+]
+
+UNSEEN: list[Planted | Unprotected] = [
+    Unprotected("votes_are_kept"),
+    Unprotected("only_own_epoch_commits"),
+    Unprotected("only_voters_count"),
+    Unprotected("commit_before_change"),
+    Unprotected("pre_votes"),
+    Unprotected("majority_is_heard"),
+    Planted("pre-votes count as votes", Replica, "_vote_response", _counts_any_vote),
+    Planted("a vote is forgotten at a restart", Replica, "_started", _forgets_vote),
+    Planted("a leader that restarts stands again at once as if it had not led", rules, "restarts_as", lambda f, *a: State.UNATTACHED),
+    Planted("a fetch of any epoch is answered", rules, "refuses_fetch", lambda f, leads, *r: Error.NONE if leads else Error.NOT_LEADER),
+    Planted("a log is cut off one record too late", rules, "truncation_point", lambda f, diverging, end: f(diverging, end) + 1),
+    Planted("fetches wait for ever", Replica, "_answer_all_waiting", _nothing),
+    Planted("a leader that removes itself counts itself", rules, "counted_end", _counts_leader_as_voter),
+    Planted("a removed leader resigns at once", rules, "resigns_when_committed", lambda f, is_voter, *r: not is_voter),
+    Planted("what was cut off is still the configuration", LogIndex, "truncate", _keeps_configurations),
+    Planted("a snapshot leaves no configuration", Replica, "_snapshot_installed", _forgets_configuration),
+    Planted("the election state is stored later", SimHost, "_store_state", lambda f, self, effect: self.later(self._sync_time(), setattr, self.disk, "election", effect.election)),
+]
+"""Faults that take more than some hundred seeds to show. The tests of a replica and of the rules tell each of them but the one of the driver, the
+election state that is stored later."""
+
+
+def _all_stored(host: SimHost) -> Any:
+    end = host.disk.reading.end_offset
+    return replica.Stored(OffsetAndEpoch(end, host.disk.reading.epoch_ahead_of(end)))
+
+
+def plant(fault: Planted | Unprotected, monkeypatch: pytest.MonkeyPatch) -> Protections:
+    """Put a fault in its place; the protections to run with."""
+    if isinstance(fault, Unprotected):
+        return ALL.replace(**{fault.protection: False})
+    original = getattr(fault.where, fault.function)
+
+    def planted(*arguments: Any, **keywords: Any) -> Any:
+        return fault.instead(original, *arguments, **keywords)
+
+    monkeypatch.setattr(fault.where, fault.function, planted)
+    return ALL
+
+
+def found_by(fault: Planted | Unprotected, protections: Protections, seeds: int = SEEDS) -> tuple[int, str] | None:
+    """The first seed from ``fault.seed`` on that tells a fault, and the promise that is broken."""
+    for seed in range(fault.seed, fault.seed + seeds):
+        outcome = simulate(seed, protections)
+        if outcome.promise:
+            return seed, outcome.promise
+    return None
+
+
+def name_of(fault: Planted | Unprotected) -> str:
+    return f"without {fault.protection}" if isinstance(fault, Unprotected) else fault.name
+
+
+@pytest.mark.parametrize("fault", PLANTED, ids=name_of)
+def test_a_planted_fault_is_found(fault: Planted | Unprotected, monkeypatch: pytest.MonkeyPatch) -> None:
+    protections = plant(fault, monkeypatch)
+    assert found_by(fault, protections, 3) is not None
+
+
+def test_without_a_fault_the_same_seeds_find_nothing() -> None:
+    for seed in sorted({fault.seed for fault in PLANTED}):
+        assert simulate(seed).promise == ""

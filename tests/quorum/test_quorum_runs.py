@@ -1,0 +1,36 @@
+"""Runs of whole quorums: they keep their promises, and a seed gives the same run in every process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from fencepost.quorum.sim.run import simulate
+
+ONE = "from fencepost.quorum.sim.run import simulate; o = simulate(7); print(o.digest, o.events, o.messages, o.virtual)"
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_a_quorum_keeps_its_promises_whatever_goes_wrong(first: int) -> None:
+    outcomes = [simulate(seed) for seed in range(first, first + 20)]
+    assert [(outcome.case.seed, outcome.details) for outcome in outcomes if outcome.promise] == []
+    assert sum(outcome.acknowledged for outcome in outcomes) > 1_000
+    assert sum(outcome.epochs for outcome in outcomes) > 50
+    assert sum(outcome.changes for outcome in outcomes) > 10
+    assert sum(outcome.wipes for outcome in outcomes) > 0
+
+
+def test_a_seed_gives_the_same_run_whatever_the_hash_seed() -> None:
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", ONE],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(printed) == 1
