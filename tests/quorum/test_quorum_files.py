@@ -84,10 +84,11 @@ class Model:
         self.batches: list[Batch] = []
         self.start = OffsetAndEpoch(0, 0)
         self.durable = 0
-        self.election = ElectionState()
+        self.election = self.next_election = ElectionState()
         self.snapshot = Snapshot(OffsetAndEpoch(0, 0), VOTERS)
         self.most = [0] * 3
         """How often was a log cut, begun anew, shortened at its beginning."""
+        self.kept_start, self.kept = self.start, self.batches
         self.under_way: list[tuple[str, Any]] = []
         """What was asked for and may or may not be on the disk, in order."""
 
@@ -135,7 +136,6 @@ class Model:
             if read_meta(disk) is None:
                 write_meta(disk, Meta(ME.key))
             join_cluster(disk, META_OF_ME, self.snapshot, unit=SECTOR)
-            self.next_election = self.election
             self.keep()
         contents = open_replica(disk, META_OF_ME, unit=SECTOR, cache=random.choice((0, 500, 1 << 20)), segment=random.choice((1, 3_000)))
         self.check(contents)
@@ -229,7 +229,7 @@ def test_a_tail_that_was_torn_at_any_byte_is_cut_off(tmp_path):
     name = max(name for name in files.names() if name.endswith(".journal"))
     data = (tmp_path / name).read_bytes()
     last = data.rindex(b"FPJG")  # the last group
-    for length in range(last, len(data), 7):
+    for length in range(last, len(data), 11):
         (tmp_path / name).write_bytes(data[:length] + bytes(len(data) - length))
         log = ReplicatedLog.open(OsFiles(str(tmp_path)), unit=SECTOR)
         whole = length >= len(data.rstrip(b"\0"))
@@ -269,14 +269,14 @@ def test_a_batch_that_the_disk_gives_back_changed_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("what", [META, STATE])
-def test_every_bit_of_identity_and_vote_counts(tmp_path, what):
+def test_every_byte_of_identity_and_vote_counts(tmp_path, what):
     files = filled(tmp_path)
     store_election(files, ElectionState(7, ME.key, ME))
     assert read_election(files) == ElectionState(7, ME.key, ME) and read_meta(files) == META_OF_ME
     data = (tmp_path / what).read_bytes()
-    for bit in range(8 * (len(data) - 1)):
+    for place in range(len(data) - 1):
         flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
+        flipped[place] ^= 1 << place % 8
         (tmp_path / what).write_bytes(flipped)
         with pytest.raises(Damage):
             read_meta(files) if what == META else read_election(files)

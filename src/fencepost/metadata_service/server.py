@@ -39,8 +39,8 @@ from fencepost.metadata_service.reads import Asker
 from fencepost.metadata_service.settings import Settings
 from fencepost.metadata_service.tree import Event, Transaction, Tree
 from fencepost.metadata_service.watches import Watches
-from fencepost.metadata_service.worker import Worker
 from fencepost.tracing import TraceWriter
+from fencepost.worker import Worker
 
 _logger = logging.getLogger(__name__)
 

@@ -82,6 +82,8 @@ class ReplicatedLog:
         self.files = files
         self.start = start
         """Where it starts, and the epoch of the record ahead of that."""
+        self.appended_bytes = 0
+        """Bytes of the batches that were added since it was opened."""
         self._held: list[Held] = []
         self._cached: deque[Held] = deque()
         self._cached_bytes = 0
@@ -240,6 +242,7 @@ class ReplicatedLog:
             record = _sealed(_HEAD.pack(_BATCH, ahead) + _encode(batch))
             held = Held(batch, ahead, len(record))
             self._hold(held)
+            self.appended_bytes += len(record)
             self._unsynced.append(_Write(record, held))
 
     def truncate(self, end_offset: int) -> None:
