@@ -12,8 +12,8 @@ from pathlib import Path
 
 from fencepost.errors import SystemFailure
 from fencepost.metadata_service.log import Log
-from fencepost.metadata_service.server import Service
 from fencepost.metadata_service.settings import Settings
+from fencepost.metadata_service.standalone import Standalone
 from fencepost.store.disk.files import Lock, OsFiles
 from fencepost.store.disk.journal import Damage
 from fencepost.tracing import TraceWriter
@@ -61,7 +61,7 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
     tracing = None if trace is None else TraceWriter(trace, node="metadata", started={"kind": "metadata", "zxid": tree.zxid})
-    service = Service(settings, log, tree, end, tracing)
+    service = Standalone(settings, log, tree, end, tracing)
     server = await service.serve()
     _logger.info("%s has %s znodes and %s sessions at zxid %#x", directory, len(tree.nodes), len(tree.sessions), tree.zxid)
     serving(*service.address)
