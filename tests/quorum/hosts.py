@@ -70,6 +70,9 @@ class Records:
     def called(self, source: ReplicaKey, link: object, data: bytes, answer: Any) -> None:
         answer(data[::-1], "")
 
+    def link_lost(self, endpoint: str) -> None:
+        pass
+
     def failed(self, error: BaseException) -> None:
         self.failure = error
 

@@ -260,7 +260,7 @@ class Service:
         before = self.by_session.get(request.session)
         if before is not None:
             before.close(abort=True)
-        self.expiry.heard(request.session, timeout, self.now())
+        self._hear(request.session, timeout)
         connection.timeout = timeout
         if self._is_behind:
             # What the session has asked for over another connection is done first, so that its client sees whether it was.
@@ -277,10 +277,14 @@ class Service:
             self._attach(connection, number, connection.timeout, session.password)
 
     def _attach(self, connection: Connection, session: int, timeout: int, password: bytes) -> None:
-        self.expiry.heard(session, timeout, self.now())
+        self._hear(session, timeout)
         if not connection.closing:
             self.by_session[session] = connection
             connection.established(session, timeout, password)
+
+    def _hear(self, session: int, timeout: int) -> None:
+        """A session lives for its timeout from now on."""
+        self.expiry.heard(session, timeout, self.now())
 
     def _tick(self) -> None:
         now = self.now()
@@ -390,7 +394,7 @@ class Service:
         connection, request = None if item is None else item.connection, entry.request
         if isinstance(request, CreateSession):
             assert isinstance(applied.result, protocol.NumberOf)
-            self._session_opened(applied.result.number, request.timeout)
+            self._hear(applied.result.number, request.timeout)
             if connection is not None:
                 self._attach(connection, applied.result.number, request.timeout, request.password)
                 connection.parse()
@@ -405,9 +409,6 @@ class Service:
             connection.send(protocol.reply(item.xid, entry.zxid, applied.code, applied.result))
             if item.last:
                 connection.close()
-
-    def _session_opened(self, session: int, timeout: int) -> None:
-        """There is a new session."""
 
     def _tell(self, event: Event, zxid: int) -> None:
         watchers = self.watches.triggered(event)

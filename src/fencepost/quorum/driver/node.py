@@ -111,6 +111,10 @@ class StateMachine(Protocol):
         """Another replica asks for something."""
         ...
 
+    def link_lost(self, endpoint: str) -> None:
+        """A connection that this process opened is gone: what was sent over it may be lost."""
+        ...
+
     def failed(self, error: BaseException) -> None:
         """It is over: the disk failed, or what can not be has happened."""
         ...
@@ -277,6 +281,8 @@ class QuorumNode:
     def disconnected(self, endpoint: str) -> None:
         """A connection is gone."""
         self.deliver(Disconnected(endpoint))
+        if not self.stopped:
+            self.machine.link_lost(endpoint)
 
     def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
         """A replica asks something of the state machine."""
