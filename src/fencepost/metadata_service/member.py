@@ -18,7 +18,6 @@ that knows of no leader for a while closes all of them, so that clients go where
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import logging
 import os
@@ -45,8 +44,10 @@ from fencepost.store.disk.journal import Damage
 
 _logger = logging.getLogger(__name__)
 
-_WITHOUT_LEADER = 1.0
-"""Seconds for which clients wait for a leader before their connections are closed."""
+_SILENCE = 2.0
+"""Seconds without an answer of the leader after which the connections of clients are closed."""
+_LOOK = 100
+"""Milliseconds between two looks at that."""
 
 
 class Mark(protocol.Request, frozen=True, gc=False):
@@ -141,7 +142,6 @@ class Member(Service):
         self._scheduled = False
         self._touched: set[int] = set()
         self._stamp = 0
-        self._no_leader: asyncio.TimerHandle | None = self._loop.call_later(_WITHOUT_LEADER, self._close_all)
 
     async def take_part(self, first: Callable[[], Any] = lambda: None) -> None:
         """Wait until there is a cluster, and take part in it. ``first``: see :meth:`fencepost.quorum.driver.host.QuorumHost.open`."""
@@ -150,12 +150,11 @@ class Member(Service):
         contents.state = []
         self.node = self.host.begin(contents, self)
         self._every(max(10, self.settings.tick_time // 4), self._tell_heard)
+        self._every(_LOOK, self._look_for_leader)
 
     async def stop(self) -> None:
         """End cleanly: a leader hands over."""
         self._ending = True
-        if self._no_leader is not None:
-            self._no_leader.cancel()
         self._end()
         await self.host.close()
 
@@ -388,12 +387,7 @@ class Member(Service):
                 self.expiry.forget(session)
         self._epoch, self._leader = epoch, leader
         if leader is None:
-            if self._no_leader is None:
-                self._no_leader = self._loop.call_later(_WITHOUT_LEADER, self._close_all)
             return
-        if self._no_leader is not None:
-            self._no_leader.cancel()
-            self._no_leader = None
         self._touched.update(self.by_session)
         if self._unsent and not self._scheduled:
             self._scheduled = True
@@ -429,10 +423,14 @@ class Member(Service):
         for connection in lost:
             connection.close(abort=True)
 
+    def _look_for_leader(self) -> None:
+        """Without a leader nothing can be said of sessions: clients are better off elsewhere."""
+        if self.node is not None and self.node.silence > _SILENCE and self.connections:
+            _logger.warning("no leader answers: the connections of %d clients are closed", len(self.connections))
+            self._lose_in_flight()
+            self._close_all()
+
     def _close_all(self) -> None:
-        self._no_leader = None
-        if self._leader is None and self.connections:
-            _logger.warning("no leader is known: the connections of %d clients are closed", len(self.connections))
         unsent, self._unsent = self._unsent, []
         for item, _ in unsent:
             for each in (item, *item.behind):

@@ -27,7 +27,7 @@ from fencepost.quorum.files.election import store_election
 from fencepost.quorum.files.snapshots import Fetched, name_of, purge_snapshots, write_snapshot
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.log import Batch, OffsetAndEpoch, Snapshot
-from fencepost.quorum.messages import AnyRequest, AnyResponse
+from fencepost.quorum.messages import AnyRequest, AnyResponse, FetchResponse, FetchSnapshotResponse
 from fencepost.quorum.roles.interface import (
     Accepted,
     Append,
@@ -197,6 +197,7 @@ class QuorumNode:
         self._bytes_before = -self.log.size_from(self._snapshot_end)
         self._wants_snapshot = self.log.file_count > limits.files
         self._loop = asyncio.get_running_loop()
+        self._heard = self._loop.time()
         self._disk = Worker("quorum log")
         self._snapshots = Worker("quorum snapshot")
         self._carry_out: dict[type[Effect], Callable[[Any], None]] = {
@@ -276,6 +277,8 @@ class QuorumNode:
 
     def answered(self, response: AnyResponse) -> None:
         """A response came."""
+        if isinstance(response, FetchResponse | FetchSnapshotResponse) and response.error is Error.NONE:
+            self._heard = self._loop.time()
         self.deliver(ResponseReceived(response))
 
     def disconnected(self, endpoint: str) -> None:
@@ -298,6 +301,11 @@ class QuorumNode:
     def leader(self) -> Node | None:
         """Who leads, as far as this replica knows."""
         return self.me if self.replica.leads else self.replica.known_leader
+
+    @property
+    def silence(self) -> float:
+        """Seconds since a leader answered this replica, which does not lead; 0 if it does."""
+        return 0.0 if self.replica.leads else self._loop.time() - self._heard
 
     # -- proposals -----------------------------------------------------------------------------------------------------
 
