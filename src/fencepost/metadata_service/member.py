@@ -134,6 +134,7 @@ class Member(Service):
         self._decides = False
         self._epoch = -1
         self._leader: Node | None = None
+        self._lost_at = -1.0  # when the connection with the leader was lost, until it is heard of again
         self._number = 0
         self._tokens: dict[Connection, int] = {}
         self._in_flight: dict[int, Item] = {}
@@ -204,7 +205,10 @@ class Member(Service):
                 token = self._tokens[connection] = int.from_bytes(os.urandom(7)) | 1
             self._last[connection] = item
         self._unsent.append((item, Asked(self._number, token, session, item.asker.ids, asked)))
-        if not self._scheduled and self._leader is not None:
+        self._send_soon()
+
+    def _send_soon(self) -> None:
+        if not self._scheduled and self._leader is not None and self._lost_at < 0 and self._unsent:
             self._scheduled = True
             self._loop.call_soon(self._send)
 
@@ -389,9 +393,8 @@ class Member(Service):
         if leader is None:
             return
         self._touched.update(self.by_session)
-        if self._unsent and not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._send)
+        self._lost_at = -1.0
+        self._send_soon()
 
     def became_leader(self, epoch: int) -> None:
         """This member decides from now on; every session has its whole timeout."""
@@ -406,6 +409,7 @@ class Member(Service):
     def link_lost(self, endpoint: str) -> None:
         """The connection to a member broke; if it leads, what was sent to it may be lost."""
         if self._leader is not None and self._leader.endpoint == endpoint and not (self.node and self.node.leads):
+            self._lost_at = self._loop.time()
             self._lose_in_flight()
 
     def _lose_in_flight(self) -> None:
@@ -424,7 +428,10 @@ class Member(Service):
             connection.close(abort=True)
 
     def _look_for_leader(self) -> None:
-        """Without a leader nothing can be said of sessions: clients are better off elsewhere."""
+        """Without a leader nothing can be said of sessions: clients are better off elsewhere. One that is heard of again is sent what waits."""
+        if self.node is not None and 0 <= self._lost_at < self.node.heard_at:
+            self._lost_at = -1.0
+            self._send_soon()
         if self.node is not None and self.node.silence > _SILENCE and self.connections:
             _logger.warning("no leader answers: the connections of %d clients are closed", len(self.connections))
             self._lose_in_flight()

@@ -197,7 +197,8 @@ class QuorumNode:
         self._bytes_before = -self.log.size_from(self._snapshot_end)
         self._wants_snapshot = self.log.file_count > limits.files
         self._loop = asyncio.get_running_loop()
-        self._heard = self._loop.time()
+        self.heard_at = self._loop.time()
+        """When a leader has answered this replica, by the clock of the loop."""
         self._disk = Worker("quorum log")
         self._snapshots = Worker("quorum snapshot")
         self._carry_out: dict[type[Effect], Callable[[Any], None]] = {
@@ -278,7 +279,7 @@ class QuorumNode:
     def answered(self, response: AnyResponse) -> None:
         """A response came."""
         if isinstance(response, FetchResponse | FetchSnapshotResponse) and response.error is Error.NONE:
-            self._heard = self._loop.time()
+            self.heard_at = self._loop.time()
         self.deliver(ResponseReceived(response))
 
     def disconnected(self, endpoint: str) -> None:
@@ -305,7 +306,7 @@ class QuorumNode:
     @property
     def silence(self) -> float:
         """Seconds since a leader answered this replica, which does not lead; 0 if it does."""
-        return 0.0 if self.replica.leads else self._loop.time() - self._heard
+        return 0.0 if self.replica.leads else self._loop.time() - self.heard_at
 
     # -- proposals -----------------------------------------------------------------------------------------------------
 
