@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import patience
-from hosts import FAST, free_ports
+from hosts import FAST, free_ports, replaced
 
 from fencepost.metadata_service.member import Member
 from fencepost.metadata_service.settings import Settings
@@ -25,6 +25,7 @@ class Members:
     def __init__(self, path: Path, count: int, limits: dict[str, Any] | None = None, **settings: Any) -> None:
         self.path = path
         self.limits = Limits(**(limits or {}))
+        self.times = FAST
         self.settings = {"tickTime": 100, "maxSessionTimeout": 60_000, **settings}
         ports = free_ports(2 * count)
         self.hosts = {1 + number: f"127.0.0.1:{port}" for number, port in enumerate(ports[:count])}
@@ -34,6 +35,10 @@ class Members:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
+
+    def be_patient(self) -> None:
+        """Take no leader for gone that is slow."""
+        self.times = replaced(FAST, fetch_timeout=60_000_000, request_timeout=60_000_000)
 
     @property
     def addresses(self) -> str:
@@ -49,7 +54,7 @@ class Members:
 
         async def started(member: int) -> None:
             settings = Settings.of({"clientPort": self.ports[member], **self.settings})
-            host = QuorumHost(OsFiles(str(self.path / str(member))), member, self.hosts, FAST, self.limits)
+            host = QuorumHost(OsFiles(str(self.path / str(member))), member, self.hosts, self.times, self.limits)
             service = Member(settings, host, lambda error: None)
             await service.take_part(first)
             self._servers[member] = await service.serve()
