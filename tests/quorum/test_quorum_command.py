@@ -3,61 +3,21 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import patience
 import pytest
-from hosts import free_ports
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
-from kazoo.retry import KazooRetry
 
 from fencepost import cli
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-class Processes:
-    """Members of a quorum, each a process."""
-
-    def __init__(self, path: Path, count: int) -> None:
-        self.path = path
-        ports = free_ports(2 * count)
-        self.endpoints = {1 + number: f"127.0.0.1:{port}" for number, port in enumerate(ports[:count])}
-        self.ports = {1 + number: port for number, port in enumerate(ports[count:])}
-        self.running: dict[int, subprocess.Popen[str]] = {}
-
-    @property
-    def controllers(self) -> str:
-        return ",".join(f"{number}@{endpoint}" for number, endpoint in self.endpoints.items())
-
-    def start(self, *members: int) -> None:
-        """Start some, or all, and wait until they serve."""
-        members = members or tuple(self.endpoints)
-        for member in members:
-            command = [sys.executable, "-m", "fencepost", "metadata", str(self.path / str(member)), "--id", str(member)]
-            options = ["--port", str(self.ports[member]), "--controllers", self.controllers]
-            self.running[member] = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for member in members:
-            line = self.running[member].stdout.readline()
-            assert line == f"metadata service zk://127.0.0.1:{self.ports[member]} serves\n", line + self.running[member].communicate()[1]
-
-    def kill(self, member: int, number: int = signal.SIGKILL) -> int:
-        process = self.running.pop(member)
-        process.send_signal(number)
-        process.communicate()
-        return process.returncode
-
-    def client(self) -> KazooClient:
-        retry = KazooRetry(max_tries=-1, delay=0.02, max_delay=0.1)
-        hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
-        client = KazooClient(hosts, timeout=20.0, connection_retry=retry, command_retry=retry)
-        client.start(patience.PATIENCE)
-        return client
+from bench.quorum import Processes
 
 
 @pytest.fixture
@@ -106,7 +66,7 @@ def test_members_are_killed_wiped_removed_and_added(processes, quorum):
         certainly(client, f"/{each}")
     members.kill(leader)
     certainly(client, "/without the leader")
-    shutil.rmtree(members.path / str(leader))
+    members.wipe(leader)
     members.start(leader)
     code, out, err = quorum("add", members.endpoints[leader], "--controllers", members.controllers)
     assert code != 0 and "a replica of this host is a voter" in err and err.count("\n") == 1

@@ -31,6 +31,7 @@ from fencepost.metadata_service import protocol, snapshot
 from fencepost.metadata_service.acl import Ids
 from fencepost.metadata_service.codes import Code
 from fencepost.metadata_service.connection import Connection
+from fencepost.metadata_service.expiry import Expiry
 from fencepost.metadata_service.protocol import Change, CloseSession, Connect, CreateSession
 from fencepost.metadata_service.server import Item, Service
 from fencepost.metadata_service.settings import Settings
@@ -387,8 +388,7 @@ class Member(Service):
         if epoch != self._epoch or leader != self._leader:
             self._lose_in_flight()
             self._decides = False
-            for session in list(self.expiry.deadlines):
-                self.expiry.forget(session)
+            self.expiry = Expiry(self.settings.tick_time, self.now())
         self._epoch, self._leader = epoch, leader
         if leader is None:
             return
@@ -400,6 +400,7 @@ class Member(Service):
         """This member decides from now on; every session has its whole timeout."""
         _logger.info("this member leads since epoch %d", epoch)
         self._decides = True
+        self.expiry = Expiry(self.settings.tick_time, self.now())
         self._hear_all(self.tree.sessions)
 
     def failed(self, error: BaseException) -> None:
