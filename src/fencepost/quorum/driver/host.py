@@ -64,7 +64,7 @@ class QuorumHost:
             self,
             self._hello,
             max_frame=max_frame,
-            max_waiting=2 * max_frame,
+            max_waiting=max(128 << 20, 2 * max_frame),
             connect_timeout=settings.request_timeout / 1_000_000,
             user_timeout=max(1, 2 * settings.request_timeout // 1_000),
         )
