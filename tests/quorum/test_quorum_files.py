@@ -99,6 +99,9 @@ class Model:
     def check(self, contents: directory.Contents) -> None:
         """What is there is what was durable, with the first few of the changes that were under way."""
         found = contents.log.read(contents.log.start.offset)
+        end = contents.snapshot.end
+        assert contents.log.start.offset <= end.offset <= contents.log.end.offset
+        assert contents.log.epoch_ahead_of(end.offset) == end.epoch
         assert contents.election in (self.election, self.next_election)
         self.election = self.next_election = contents.election
         possible = [(self.kept_start, self.kept)]
@@ -222,6 +225,25 @@ def filled(path: Any, groups: int = 3) -> OsFiles:
         log.write(log.take())
         log.written()
     return files
+
+
+def test_what_is_stored_is_said_of_the_log_as_it_is_now(tmp_path):
+    log = ReplicatedLog.create(OsFiles(str(tmp_path)), OffsetAndEpoch(0, 0), unit=SECTOR)
+    log.append([Batch(0, 1, (b"a", b"b")), Batch(2, 1, (b"c", b"d"))])
+    assert log.stored_end == OffsetAndEpoch(0, 0)
+    writes = log.take()
+    log.truncate(2)
+    log.append([Batch(2, 2, (b"e", b"f", b"g"))])
+    log.write(writes)
+    assert log.written() == OffsetAndEpoch(2, 1) and log.end == OffsetAndEpoch(5, 2) and log.has_unsynced
+    log.write(log.take())
+    assert log.written() == OffsetAndEpoch(5, 2) and not log.has_unsynced
+    log.reset(OffsetAndEpoch(3, 3))  # all ahead of it is in a snapshot that is durable
+    assert log.stored_end == log.start == log.end == OffsetAndEpoch(3, 3)
+    log.append([Batch(3, 3, (b"h", b"i"))])
+    assert log.stored_end == OffsetAndEpoch(3, 3)
+    log.write(log.take())
+    assert log.written() == OffsetAndEpoch(5, 3)
 
 
 def test_a_tail_that_was_torn_at_any_byte_is_cut_off(tmp_path):
