@@ -191,6 +191,26 @@ def test_a_session_belongs_to_its_last_connection(start, connect):
     assert service.node is not None
 
 
+def test_what_a_connection_wants_whose_session_has_moved_is_not_done(start, connect):
+    members = start()
+    client = connect(members, members.leader)
+    session = client.client_id[0]
+    leader = members.running[members.leader]
+    create = Create(CREATE, "/moved", b"", OPEN, 0)
+
+    async def put(token: int) -> None:
+        leader._put_into_log(7, [of_member.Asked(1, token, session, (), create)])
+
+    zxid = leader.tree.zxid
+    members.do(put(leader.owners[session] + 1))
+    client.sync("/")
+    assert client.exists("/moved") is None and leader.tree.zxid == zxid
+    members.do(put(leader.owners[session]))
+    client.sync("/")
+    assert client.exists("/moved") and leader.tree.zxid == zxid + 1
+    members.agree()
+
+
 def test_a_session_that_there_is_not_and_a_wrong_password_are_refused(start, connect):
     members = start(1)
     client = connect(members)

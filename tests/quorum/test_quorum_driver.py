@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from fencepost.quorum.driver.frames import Ask, Call, FrameError, FrameReader, H
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.links import LinkError
 from fencepost.quorum.driver.node import NotLeader, OutcomeUnknown
+from fencepost.quorum.files.election import read_election
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.messages import AddVoter, DescribeQuorum, RemoveVoter
 from fencepost.quorum.rules import Error
@@ -94,12 +96,46 @@ def test_everything_is_there_when_all_start_again(run):
         await cluster.start()
         await cluster.propose(*numbered(0, 50))
         await cluster.have(numbered(0, 50))
+        epochs = {}
         for each in cluster.running:
+            replica = each.node.replica
+            epochs[each.host_id] = replica.epoch, replica.voted
             await each.kill()
+            stored = read_election(OsFiles(str(each.path)))
+            assert (stored.epoch, stored.voted) == epochs[each.host_id]
+        assert any(voted is not None for _, voted in epochs.values())
         await cluster.start()
         await cluster.have(numbered(0, 50))
 
     run(test)
+
+
+def test_nothing_is_acknowledged_before_the_disk_has_it_and_what_waits_is_one_group(run):
+    async def test(cluster):
+        await cluster.start(1)
+        await cluster.propose(b"first")
+        node = cluster[1].node
+        await until(lambda: not node._syncing, "the disk to rest")
+        free, groups, write = threading.Event(), [], node.log.write
+
+        def slow(writes):
+            free.wait()
+            groups.append(len(writes))
+            write(writes)
+
+        node.log.write = slow
+        futures = [node.propose([each]) for each in numbered(0, 40)]
+        await until(lambda: node._syncing, "the disk to begin")
+        futures += [node.propose([each]) for each in numbered(40, 80)]
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert not any(each.done() for each in futures) and cluster[1].machine.records == [b"first"]
+        free.set()
+        ends = [end.offset for end in await asyncio.gather(*futures)]
+        assert ends == list(range(ends[0], ends[0] + 80)) and groups == [1, 1]
+        assert cluster[1].machine.records == [b"first", *numbered(0, 80)]
+
+    run(test, count=1)
 
 
 def test_a_leader_that_ends_cleanly_hands_over_at_once(run):
