@@ -280,10 +280,6 @@ class Member(Service):
             elif not self.node.leads:
                 self.host.links.tell(self._leader.endpoint, _encode(Heard(tuple(touched))))
 
-    def _end_sessions(self, now: int) -> None:
-        if self._decides:
-            super()._end_sessions(now)
-
     def _delete_containers(self) -> None:
         if self._decides:
             super()._delete_containers()

@@ -288,16 +288,12 @@ class Service:
 
     def _tick(self) -> None:
         now = self.now()
-        self._end_sessions(now)
-        for connection in list(self.connections):
-            if not connection.session and now - connection.since >= self.settings.sessionless_cnxn_timeout:
-                connection.close(f"opened no session in {self.settings.sessionless_cnxn_timeout:,} ms", abort=True)
-
-    def _end_sessions(self, now: int) -> None:
-        """End the sessions that are over."""
         for session in self.expiry.due(now):
             _logger.info("session %#x expires", session)
             self.change(Asker(None, session, ()), 0, CloseSession(expired=True))
+        for connection in list(self.connections):
+            if not connection.session and now - connection.since >= self.settings.sessionless_cnxn_timeout:
+                connection.close(f"opened no session in {self.settings.sessionless_cnxn_timeout:,} ms", abort=True)
 
     def _delete_containers(self) -> None:
         for path in self.tree.empty_containers():
