@@ -11,7 +11,7 @@ from typing import Any
 import patience
 import pytest
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError
 from kazoo.retry import KazooRetry
 from members import Members
 
@@ -239,6 +239,18 @@ def test_a_session_that_there_is_not_and_a_wrong_password_are_refused(start, con
         other.stop()
         other.close()
     client.create("/still")
+
+
+def test_what_the_leader_took_with_it_is_not_waited_for(start, connect):
+    members = start(maxSessionTimeout=2_000_000)
+    client = connect(members, members.followers[0], timeout=1_800.0)  # so that only the member can end the wait
+    leader = members.leader
+    members.running[leader].called = lambda *arguments: None  # what members send it gets lost
+    waiting = client.create_async("/lost", b"")
+    patience.until(lambda: any(each._in_flight for each in members.running.values()), "the request to be sent")
+    members.kill(leader)
+    with pytest.raises(ConnectionLoss):
+        waiting.get(timeout=patience.PATIENCE)
 
 
 def test_members_without_a_leader_close_connections(start, connect):
