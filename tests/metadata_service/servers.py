@@ -12,8 +12,8 @@ from typing import Any
 import patience
 
 from fencepost.metadata_service.log import Log
-from fencepost.metadata_service.server import Service
 from fencepost.metadata_service.settings import Settings
+from fencepost.metadata_service.standalone import Standalone
 from fencepost.store.disk.files import Files, OsFiles
 
 
@@ -63,7 +63,7 @@ class Server:
         self._end = ended.set
         try:
             log, tree = Log.open(self.files, self.settings.pre_alloc_size << 10)
-            self.service = Service(self.settings, log, tree, self._failed)
+            self.service = Standalone(self.settings, log, tree, self._failed)
             server = await self.service.serve()
         except Exception as error:
             self._error = error

@@ -2,7 +2,7 @@
 
 Walls: ``tree`` is the state machine and does no I/O; ``reads`` and ``watches`` answer from it; ``expiry`` decides which sessions are over.
 ``protocol`` has the records and ``jute`` their encoding. ``log`` keeps the state machine's entries on disk, ``snapshot`` its states.
-``server``, ``connection``, ``worker`` and ``words`` are the driver: sockets, times and threads; ``service`` is the process.
+``server``, ``connection`` and ``words`` are the driver: sockets, times and threads; ``service`` is the process.
 
 It is one node. It has no TTL znodes (they are refused as ZooKeeper refuses them by default), keeps no quotas, and knows no SASL, no TLS and
 no reconfiguration. Where ZooKeeper 3.9 has a defect, the service does what was meant: nobody deletes containers past their ACL, a change that

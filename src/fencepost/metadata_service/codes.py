@@ -24,6 +24,8 @@ class Code(enum.IntEnum):
     SESSION_EXPIRED = -112
     INVALID_ACL = -114
     AUTH_FAILED = -115
+    SESSION_MOVED = -118
+    """The session came to another connection; only a member of a quorum says so."""
     NO_WATCHER = -121
     QUOTA_EXCEEDED = -125
     """A limit of this service is reached: on znodes, their bytes, or watches."""

@@ -19,7 +19,7 @@ import msgspec
 from fencepost.metadata_service import snapshot
 from fencepost.metadata_service.tree import Transaction, Tree
 from fencepost.store.disk.checksum import crc32c
-from fencepost.store.disk.files import Files
+from fencepost.store.disk.files import TEMPORARY, Files, remove_temporary, replace
 from fencepost.store.disk.journal import Damage
 from fencepost.store.disk.journal_files import JournalFiles, journals_in, read_journal
 
@@ -27,7 +27,6 @@ _logger = logging.getLogger(__name__)
 
 CURRENT = "current"
 _SNAPSHOT = ".snapshot"
-_TEMPORARY = ".new"
 _FILES = 8
 """Files of the journal since the last snapshot, from which on a start writes one: every start begins a file."""
 _UNIT = 4_096
@@ -68,9 +67,7 @@ class Log:
         A file of the journal takes ``preallocate`` bytes at once, and ``keep`` snapshots stay. Raises :class:`Damage` if something is
         missing that was durable, and OSError.
         """
-        for name in files.names():
-            if name.endswith(_TEMPORARY):
-                files.remove(name)
+        remove_temporary(files)
         current = _current(files)
         tree, start = _newest(files)
         found = read_journal(files, start)
@@ -121,12 +118,12 @@ class Log:
     def write_snapshot(self, number: int, groups: Iterable[bytes]) -> Iterator[None]:
         """Write a snapshot, a group at each step. It counts when the last step is done. Another thread may do it than the log's."""
         name = _name(number)
-        file = self.files.create(name + _TEMPORARY)
+        file = self.files.create(name + TEMPORARY)
         for group in groups:
             file.append(group)
             yield
         file.sync()
-        self.files.rename(name + _TEMPORARY, name)
+        self.files.rename(name + TEMPORARY, name)
         self.files.sync()
 
     def purge(self, keep: int) -> None:
@@ -140,11 +137,7 @@ class Log:
         self.files.sync()
 
     def _write_current(self, zxid: int) -> None:
-        file = self.files.create(CURRENT + _TEMPORARY)
-        file.append(msgspec.json.encode(Current.of(zxid)) + b"\n")
-        file.sync()
-        self.files.rename(CURRENT + _TEMPORARY, CURRENT)
-        self.files.sync()
+        replace(self.files, CURRENT, msgspec.json.encode(Current.of(zxid)) + b"\n")
 
 
 def _current(files: Files) -> Current | None:

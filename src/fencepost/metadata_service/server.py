@@ -1,17 +1,14 @@
-"""The driver: sockets, times and threads around the state machine.
+"""The driver: sockets and times around the state machine, whatever it is that puts changes in order and makes them durable.
 
-Requests go through one queue. What has gathered in it while the disk synced is the next group: its changes become entries of the log,
-written with one write and one sync, and only then is the group applied and answered, in order. A request that changes nothing does not
-wait unless its connection waits for changes of its own, so it is answered in order, and from a state that is durable.
-
-A disk that fails ends the service: nothing that was answered is lost, and what was not answered may or may not have been done.
+A change is applied and answered when it is durable and its turn has come. A request that changes nothing does not wait unless its connection
+waits for changes of its own, so it is answered in order, and from a state that is durable. There are two ways to come to an order of changes:
+:mod:`fencepost.metadata_service.standalone` has a log of its own, :mod:`fencepost.metadata_service.member` that of a quorum.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import itertools
 import logging
 import os
 import time
@@ -19,8 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fencepost.errors import SystemFailure
-from fencepost.metadata_service import log as logs
-from fencepost.metadata_service import protocol, reads, snapshot, traces
+from fencepost.metadata_service import protocol, reads, traces
 from fencepost.metadata_service.codes import Code, Refusal
 from fencepost.metadata_service.connection import Connection
 from fencepost.metadata_service.expiry import Expiry
@@ -39,25 +35,19 @@ from fencepost.metadata_service.reads import Asker
 from fencepost.metadata_service.settings import Settings
 from fencepost.metadata_service.tree import Event, Transaction, Tree
 from fencepost.metadata_service.watches import Watches
-from fencepost.metadata_service.worker import Worker
 from fencepost.tracing import TraceWriter
 
 _logger = logging.getLogger(__name__)
-
-_REST = 0.1
-"""Seconds without a change after which the last group is proven to be durable."""
-_BETWEEN_GROUPS = 0.001
-"""Seconds between two groups of a snapshot, in which the loop runs."""
-
 
 class Item:
     """A request in the queue: a change, with its entry once it has one, or a query, a connect request or a code to answer.
 
     ``asker`` is who asks, as it was when the request came, and ``connection`` the one that is answered, if any; it is closed after the
-    answer if this is the ``last``. ``size`` is the bytes of the message, ``since`` when it came.
+    answer if this is the ``last``. ``size`` is the bytes of the message, ``since`` when it came. ``behind``: requests of the connection that are
+    answered after this one.
     """
 
-    __slots__ = ("answer", "asker", "change", "connection", "entry", "last", "since", "size", "xid")
+    __slots__ = ("answer", "asker", "behind", "change", "connection", "entry", "last", "since", "size", "xid")
 
     def __init__(
         self,
@@ -77,6 +67,7 @@ class Item:
         self.since = since
         self.size = 0 if asker.watcher is None else asker.watcher.message_size
         self.entry: Transaction | None = None
+        self.behind: list[Item] = []
 
 
 class Latencies:
@@ -102,25 +93,23 @@ class Latencies:
 
 
 class Service:
-    """A metadata service: the state, its log, and everybody who is connected.
+    """A metadata service: the state and everybody who is connected.
 
+    Others put changes in order: :class:`fencepost.metadata_service.standalone.Standalone` and :class:`fencepost.metadata_service.member.Member`.
     ``failed`` is called with the reason when the disk fails; the service takes nothing more then. ``trace`` takes what is written, once it is
     durable; whoever gives it closes it.
     """
 
+    mode = "standalone"
+    """What operators are told that it is."""
+
     def __init__(
-        self,
-        settings: Settings,
-        log: logs.Log,
-        tree: Tree,
-        failed: Callable[[BaseException], None],
-        trace: TraceWriter | None = None,
+        self, settings: Settings, tree: Tree, failed: Callable[[BaseException], None], trace: TraceWriter | None = None
     ) -> None:
         self.settings = settings
         self.trace = trace
         self.tree = tree
         self.watches: Watches[Connection] = Watches()
-        self.log = log
         self.connections: dict[Connection, None] = {}
         self.by_session: dict[int, Connection] = {}
         self.unflushed: dict[Connection, None] = {}
@@ -134,24 +123,13 @@ class Service:
         self.outstanding_bytes = 0
         self.latencies = Latencies()
         self.expiry = Expiry(settings.tick_time, self.now())
-        for session, opened in tree.sessions.items():
-            self.expiry.heard(session, opened.timeout, self.now())
         self._failed = failed
         self._addresses: dict[str, int] = {}
         self._hosts: dict[Connection, str] = {}
-        self._queue: list[Item] = []
-        self._syncing = False
-        self._scheduled = False
         self._ending = False  # nothing more is taken
         self._stopped = False  # nothing more is done
         self._throttled: dict[Connection, None] = {}
-        self._next_zxid = tree.zxid + 1
-        self._since_snapshot = log.replayed
-        self._snapshotting = False
-        self._rest: asyncio.TimerHandle | None = None
         self._timers: list[asyncio.TimerHandle] = []
-        self._disk = Worker("log")
-        self._snapshots = Worker("snapshot")
         self._loop = asyncio.get_running_loop()
 
     @staticmethod
@@ -178,17 +156,16 @@ class Service:
         return server
 
     async def stop(self) -> None:
-        """End cleanly: what is under way is finished, and the log says where it ends."""
-        self._ending = True
-        while (self._queue or self._syncing or self._scheduled) and not self._stopped:
-            await asyncio.sleep(0.001)
-        failed, self._stopped = self._stopped, True
-        for timer in (*self._timers, *filter(None, [self._rest])):
+        """End cleanly: what is under way is finished."""
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        """Nothing is done any more."""
+        self._stopped = True
+        for timer in self._timers:
             timer.cancel()
         for connection in list(self.connections):
             connection.close()
-        await self._snapshots.finish(lambda: None)
-        await self._disk.finish(lambda: None if failed else self.log.close(self.tree.zxid))
 
     def _every(self, milliseconds: int, call: Callable[[], object]) -> None:
         index = len(self._timers)
@@ -283,9 +260,9 @@ class Service:
         before = self.by_session.get(request.session)
         if before is not None:
             before.close(abort=True)
-        self.expiry.heard(request.session, timeout, self.now())
+        self._hear(request.session, timeout)
         connection.timeout = timeout
-        if self._queue or self._syncing:
+        if self._is_behind:
             # What the session has asked for over another connection is done first, so that its client sees whether it was.
             self._enqueue(Item(connection.asker, 0, answer=request, since=self.heard_at))
         else:
@@ -300,10 +277,14 @@ class Service:
             self._attach(connection, number, connection.timeout, session.password)
 
     def _attach(self, connection: Connection, session: int, timeout: int, password: bytes) -> None:
-        self.expiry.heard(session, timeout, self.now())
+        self._hear(session, timeout)
         if not connection.closing:
             self.by_session[session] = connection
             connection.established(session, timeout, password)
+
+    def _hear(self, session: int, timeout: int) -> None:
+        """A session lives for its timeout from now on."""
+        self.expiry.heard(session, timeout, self.now())
 
     def _tick(self) -> None:
         now = self.now()
@@ -342,23 +323,34 @@ class Service:
     def answer(self, asker: Asker[Any], xid: int, request: Query | Code, last: bool = False) -> None:
         """Answer a request that changes nothing, or with a code: in the queue if its connection waits there already or it is a sync."""
         item = Item(asker, xid, answer=request, last=last, since=self.heard_at)
-        if asker.watcher.waiting or (isinstance(request, protocol.Sync) and (self._queue or self._syncing)):
+        if asker.watcher.waiting or (isinstance(request, protocol.Sync) and self._is_behind):
             self._enqueue(item)
         else:
             self.latencies.add(0)
             self._answer(asker, item, request)
 
+    @property
+    def _is_behind(self) -> bool:
+        """Whether something may have been done, or asked for, that is not applied yet."""
+        raise NotImplementedError
+
     def _enqueue(self, item: Item) -> None:
-        if self._stopped:
-            return
+        """Have a request answered in its turn, by :meth:`_finish`."""
+        raise NotImplementedError
+
+    def _count(self, item: Item) -> None:
+        """A request waits."""
         if item.connection is not None:
             item.connection.waiting += 1
         self.outstanding += 1
         self.outstanding_bytes += item.size
-        self._queue.append(item)
-        if not self._scheduled and not self._syncing:
-            self._scheduled = True
-            self._loop.call_soon(self._next_group)
+
+    def _uncount(self, item: Item) -> None:
+        """It does not wait any more."""
+        self.outstanding -= 1
+        self.outstanding_bytes -= item.size
+        if item.connection is not None:
+            item.connection.waiting -= 1
 
     def flush(self) -> None:
         """Write what is to be written."""
@@ -366,62 +358,20 @@ class Service:
         for connection in unflushed:
             connection.write()
 
-    def _next_group(self) -> None:
-        self._scheduled = False
-        if not self._syncing:
-            self._finish(self._write())
-
-    def _write(self) -> list[Item]:
-        """Write the entries of everything in the queue. If there are none, the group can be finished after the one before it."""
-        group, self._queue = self._queue, []
-        now = time.time_ns() // 1_000_000
-        entries = []
-        for item in group:
-            if item.change is not None:
-                item.entry = Transaction(self._next_zxid, now, item.asker.session, item.asker.ids, item.change)
-                self._next_zxid += 1
-                entries.append(logs.encode(item.entry))
-        if not entries:
-            return group
-        self._since_snapshot += len(entries)
-        self._on_disk(lambda: self.log.append(entries), group)
-        return []
-
-    def _on_disk(self, work: Callable[[], None], group: list[Item]) -> None:
-        """Have the log do something; when it is done, a group is durable."""
-        self._syncing = True
-        if self._rest is not None:
-            self._rest.cancel()
-            self._rest = None
-        self._disk.do(work, lambda error: self._synced(group, error))
-
-    def _synced(self, group: list[Item], error: BaseException | None) -> None:
-        """A group is durable, or the disk failed."""
-        self._syncing = False
-        if self._stopped:
-            return
-        if error is not None:
-            self._fail(error)
-            return
-        without_changes = self._write()  # the disk goes on while this group is applied
-        self._finish(group)
-        self._finish(without_changes)
-        if not self._syncing:
-            self._look_at_log(bool(group))
-
     def _finish(self, group: Iterable[Item]) -> None:
         """Apply and answer a group."""
         now = self.now()
         for item in group:
-            self.outstanding -= 1
-            self.outstanding_bytes -= item.size
+            self._uncount(item)
             self.latencies.add(now - item.since)
-            if item.connection is not None:
-                item.connection.waiting -= 1
             if item.entry is not None:
-                self._apply(item, item.entry)
+                self._apply(item.entry, item)
             elif item.answer is not None:
                 self._answer(item.asker, item, item.answer)
+        self._flush_group()
+
+    def _flush_group(self) -> None:
+        """Write what a group has given, and take what waited for it."""
         self.flush()
         if self._throttled and not self._is_busy():
             throttled, self._throttled = self._throttled, {}
@@ -429,25 +379,28 @@ class Service:
                 connection.parse()
             self.flush()
 
-    def _apply(self, item: Item, entry: Transaction) -> None:
+    def _apply(self, entry: Transaction, item: Item | None) -> None:
+        """Apply a change, and answer it if it came over a connection of this service."""
         applied = self.tree.apply(entry)
         if self.trace is not None and applied.code is Code.OK:
             for action, subject, parameters in traces.events(entry, applied.result):
                 self.trace.emit(action, subject, parameters)
         for event in applied.events:
             self._tell(event, entry.zxid)
-        connection, request = item.connection, entry.request
+        connection, request = None if item is None else item.connection, entry.request
         if isinstance(request, CreateSession):
-            assert isinstance(applied.result, protocol.NumberOf) and connection is not None
-            self._attach(connection, applied.result.number, request.timeout, request.password)
-            connection.parse()
+            assert isinstance(applied.result, protocol.NumberOf)
+            self._hear(applied.result.number, request.timeout)
+            if connection is not None:
+                self._attach(connection, applied.result.number, request.timeout, request.password)
+                connection.parse()
             return
         if isinstance(request, CloseSession):
             self.expiry.forget(entry.session)
             attached = self.by_session.get(entry.session)
             if attached is not None and attached is not connection:
                 attached.close()
-        if connection is not None:
+        if connection is not None and item is not None:
             connection.last_zxid = entry.zxid
             connection.send(protocol.reply(item.xid, entry.zxid, applied.code, applied.result))
             if item.last:
@@ -486,38 +439,6 @@ class Service:
                 connection.send(protocol.reply(item.xid, zxid, Code.OK, answer.result))
         if item.last:
             connection.close()
-
-    # -- log and snapshots --------------------------------------------------------------------------------------------
-
-    def _look_at_log(self, written: bool) -> None:
-        """While the disk has nothing to do: begin a snapshot if it is time, otherwise prove the last group once it is quiet."""
-        if self._since_snapshot >= self.settings.snap_count and not self._snapshotting:
-            self._since_snapshot = 0
-            number = self.log.number + 1
-            groups = snapshot.groups(self.tree, number)
-            head = next(groups)
-            self._snapshotting = self._syncing = True
-            self._disk.do(self.log.roll, lambda error: self._rolled(number, itertools.chain([head], groups), error))
-        elif written:
-            self._rest = self._loop.call_later(_REST, self._on_disk, self.log.rest, [])
-
-    def _rolled(self, number: int, groups: Iterable[bytes], error: BaseException | None) -> None:
-        """The file of the log is there at which the snapshot is to begin: without it, the snapshot would be of no use."""
-        if error is None and not self._stopped:
-            self._snapshots.do(lambda: self._write_snapshot(number, groups), self._snapshot_written)
-        self._synced([], error)
-
-    def _write_snapshot(self, number: int, groups: Iterable[bytes]) -> None:
-        for _ in self.log.write_snapshot(number, groups):
-            if self._stopped:
-                return
-            time.sleep(_BETWEEN_GROUPS)
-        self.log.purge(self.settings.snap_retain_count)
-
-    def _snapshot_written(self, error: BaseException | None) -> None:
-        self._snapshotting = False
-        if error is not None:
-            self._fail(error)
 
 
 _SEES_STATE = (Code.MARSHALLING_ERROR, Code.QUOTA_EXCEEDED)

@@ -6,7 +6,7 @@ hold sessions and znodes, a few hundred each, and the last one says how many the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -47,34 +47,54 @@ _decoder = msgspec.msgpack.Decoder(Head | Sessions | Nodes | Tail)
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def groups(tree: Tree, number: int) -> Iterator[bytes]:
-    """The bytes of a snapshot, a group at a time. The state is as it was at the first step, whatever is applied to it meanwhile."""
+def records(tree: Tree) -> Iterator[list[bytes]]:
+    """The records of a snapshot, some at a time. The state is as it was at the first step, whatever is applied to it meanwhile."""
     sessions, nodes = list(tree.sessions.items()), list(tree.nodes.items())
-    writer = journal.Writer(number)
-    yield writer.begin(0, [_encode(Head(FORMAT, tree.zxid, tree.last_session))])
+    yield [_encode(Head(FORMAT, tree.zxid, tree.last_session))]
     for first in range(0, len(sessions), _CHUNK):
-        yield writer.group([_encode(Sessions(sessions[first : first + _CHUNK]))])
+        yield [_encode(Sessions(sessions[first : first + _CHUNK]))]
     for first in range(0, len(nodes), _CHUNK):
-        yield writer.group([_encode(Nodes(nodes[first : first + _CHUNK]))])
-    yield writer.group([_encode(Tail(len(sessions), len(nodes)))])
+        yield [_encode(Nodes(nodes[first : first + _CHUNK]))]
+    yield [_encode(Tail(len(sessions), len(nodes)))]
+
+
+def groups(tree: Tree, number: int) -> Iterator[bytes]:
+    """The bytes of a snapshot, a group at a time, as :func:`records`."""
+    writer = journal.Writer(number)
+    of_tree = records(tree)
+    yield writer.begin(0, next(of_tree))
+    for some in of_tree:
+        yield writer.group(some)
 
 
 def restored(data: bytes, number: int) -> Tree:
     """The state of a snapshot; raises :class:`fencepost.store.disk.journal.Damage` for bytes that are no whole one."""
     found = journal.scan(data, number)
     try:
-        records = [_decoder.decode(record) for _, record in found.records]
+        return read([record for _, record in found.records], f"snapshot {number}")
+    except Incomplete as error:
+        raise journal.Damage(f"snapshot {number} can not be read from byte {found.end:,} on") from error
+
+
+class Incomplete(journal.Damage):
+    """The first or the last record of a snapshot is missing."""
+
+
+def read(of_tree: Sequence[bytes], name: str) -> Tree:
+    """The state of :func:`records`. Raises :class:`fencepost.store.disk.journal.Damage`, which names the snapshot, for others."""
+    try:
+        decoded = [_decoder.decode(record) for record in of_tree]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise journal.Damage(f"snapshot {number} has a record that is none: {error}") from error
-    if len(records) < 2 or not isinstance(records[0], Head) or not isinstance(records[-1], Tail):
-        raise journal.Damage(f"snapshot {number} can not be read from byte {found.end:,} on")
-    head, tail = records[0], records[-1]
+        raise journal.Damage(f"{name} has a record that is none: {error}") from error
+    if len(decoded) < 2 or not isinstance(decoded[0], Head) or not isinstance(decoded[-1], Tail):
+        raise Incomplete(f"{name} is not whole")
+    head, tail = decoded[0], decoded[-1]
     if head.format != FORMAT:
-        raise journal.Damage(f"snapshot {number} has the format {head.format}, and this version reads {FORMAT}")
-    sessions = dict(each for record in records if isinstance(record, Sessions) for each in record.sessions)
-    nodes = [each for record in records if isinstance(record, Nodes) for each in record.nodes]
+        raise journal.Damage(f"{name} has the format {head.format}, and this version reads {FORMAT}")
+    sessions = dict(each for record in decoded if isinstance(record, Sessions) for each in record.sessions)
+    nodes = [each for record in decoded if isinstance(record, Nodes) for each in record.nodes]
     if (len(sessions), len(nodes)) != (tail.sessions, tail.nodes):
-        raise journal.Damage(f"snapshot {number} has {len(nodes):,} znodes of {tail.nodes:,}")
+        raise journal.Damage(f"{name} has {len(nodes):,} znodes of {tail.nodes:,}")
     return Tree.restored(head.zxid, head.last_session, sessions, _shared(nodes))
 
 

@@ -95,7 +95,7 @@ def _mntr(service: Service) -> str:
         "\t",
         {
             "zk_version": _version(),
-            "zk_server_state": "standalone",
+            "zk_server_state": service.mode,
             "zk_avg_latency": f"{service.latencies.mean:.4f}",
             "zk_min_latency": service.latencies.least,
             "zk_max_latency": service.latencies.most,
@@ -152,7 +152,7 @@ def _statistics(service: Service) -> str:
             "Connections": len(service.connections),
             "Outstanding": service.outstanding,
             "Zxid": f"{service.tree.zxid:#x}",
-            "Mode": "standalone",
+            "Mode": service.mode,
             "Node count": len(service.tree.nodes),
         },
     )

@@ -110,6 +110,28 @@ class Files(Protocol):
         ...
 
 
+TEMPORARY = ".new"
+"""What the name of a file ends with that is not whole yet: whoever begins with a folder removes them."""
+
+
+def replace(files: Files, name: str, data: bytes) -> None:
+    """Have a file with these contents, in one step and durably, whether or not there was one with that name."""
+    if name + TEMPORARY in files.names():
+        files.remove(name + TEMPORARY)
+    file = files.create(name + TEMPORARY)
+    file.append(data)
+    file.sync()
+    files.rename(name + TEMPORARY, name)
+    files.sync()
+
+
+def remove_temporary(files: Files) -> None:
+    """Remove what a crash left of files that were not whole."""
+    for name in files.names():
+        if name.endswith(TEMPORARY):
+            files.remove(name)
+
+
 class OsFile:
     """A file of the operating system."""
 

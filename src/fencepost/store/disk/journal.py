@@ -40,6 +40,8 @@ _GROUP = struct.Struct(">4sQQQQQII")  # magic, number, mark of the file, own off
 _CHECKSUM = struct.Struct(">I")
 _LENGTH = struct.Struct(">I")
 _GROUP_SIZE = _GROUP.size + _CHECKSUM.size
+RECORDS_AT = _GROUP_SIZE
+"""Where in a group its records begin."""
 _FILE_MAGIC = b"FPJOURN2"
 _GROUP_MAGIC = b"FPJG"
 
@@ -80,7 +82,7 @@ class Scan:
     @cached_property
     def records(self) -> tuple[tuple[int, bytes], ...]:
         """The records in order, each with the offset of its group."""
-        return tuple((offset, record) for offset, group in self.groups for record in _read_records(group))
+        return tuple((offset, record) for offset, group in self.groups for record in read_records(group))
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class Recovered:
     ``groups`` are all of them in order, each its records as they lie there. A new file has the number ``number + 1``, the file before it counts up to ``end``, and its
     first group holds ``unproven``, the last records, which may not be durable. ``next_group`` is where the next group
     of the file ``number`` goes, whose length is a multiple of ``unit`` and whose groups have the ``mark``. Files with higher numbers do not count.
+    ``places`` says of each group where its records lie: the number of the file, and the offset.
     """
 
     groups: tuple[bytes, ...]
@@ -99,11 +102,12 @@ class Recovered:
     next_group: int = 0
     unit: int = 1
     mark: int = 0
+    places: tuple[tuple[int, int], ...] = ()
 
     @cached_property
     def records(self) -> tuple[bytes, ...]:
         """All records in order."""
-        return tuple(record for group in self.groups for record in _read_records(group))
+        return tuple(record for group in self.groups for record in read_records(group))
 
 
 class Writer:
@@ -194,6 +198,7 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
     durable.
     """
     found: list[bytes] = []
+    places: list[tuple[int, int]] = []
     last = Recovered((), (), start - 1, 0)
     before: Scan | None = None
     torn = -1
@@ -213,7 +218,9 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
         if before is not None:
             if before.end < seen.previous_end:
                 raise Damage(f"journal file {number - 1} was synced and can not be read from byte {before.end:,} on")
-            found += [group for offset, group in before.groups if offset < seen.previous_end]
+            kept = [(offset, group) for offset, group in before.groups if offset < seen.previous_end]
+            found += [group for _, group in kept]
+            places += [(number - 1, offset + RECORDS_AT) for offset, _ in kept]
         elif start == 1 and seen.previous_end:
             raise Damage(f"journal file {number - 1} is missing")
         before, last = seen, Recovered((), (), number, seen.synced, seen.end, seen.unit, seen.mark)
@@ -224,8 +231,11 @@ def recover(files: Iterable[tuple[int, bytes]], start: int = 1) -> Recovered:
             raise Damage(f"journal file {start} {'can not be read' if torn == start else 'is missing'}")
         return last
     found += [group for _, group in before.groups]
-    unproven = [record for offset, group in before.groups if offset >= before.synced for record in _read_records(group)]
-    return Recovered(tuple(found), tuple(unproven), last.number, last.end, last.next_group, last.unit, last.mark)
+    places += [(last.number, offset + RECORDS_AT) for offset, _ in before.groups]
+    unproven = [record for offset, group in before.groups if offset >= before.synced for record in read_records(group)]
+    return Recovered(
+        tuple(found), tuple(unproven), last.number, last.end, last.next_group, last.unit, last.mark, tuple(places)
+    )
 
 
 def _file_header(number: int, previous_end: int, unit: int, mark: int) -> bytes:
@@ -257,7 +267,7 @@ def _read_group(data: bytes, number: int, mark: int | None, start: int) -> tuple
     return (synced, following, length, checksum) if data[start : start + _GROUP_SIZE] == header else None
 
 
-def _read_records(body: bytes) -> Iterator[bytes]:
+def read_records(body: bytes) -> Iterator[bytes]:
     """The records of a group that was read whole."""
     at = 0
     while at < len(body):

@@ -117,11 +117,12 @@ class JournalFiles:
             self._last.file.sync()
             self._last.writer.synced = self._last.writer.end
 
-    def roll(self) -> int:
-        """Go on in the next file; its number. All that is in those before is durable then."""
+    def roll(self, records: Sequence[bytes] = ()) -> int:
+        """Go on in the next file, which begins with some records; its number. All that is in those before, and these records, are durable
+        then."""
         before = self._last
         before.file.sync()
-        self._begin(before.writer.number + 1, before.writer.end, (), before)
+        self._begin(before.writer.number + 1, before.writer.end, records, before)
         return self.number
 
     def remove_before(self, start: int) -> None:

@@ -1,0 +1,124 @@
+"""What operators ask of a quorum: how it stands, and that a replica is made a voter, or a voter no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TypeVar
+
+from fencepost.errors import SystemFailure
+from fencepost.quorum.driver.frames import Welcome
+from fencepost.quorum.driver.links import LinkError, Links, Respond, Return
+from fencepost.quorum.identity import Node, ReplicaKey
+from fencepost.quorum.messages import (
+    AddVoter,
+    AddVoterResponse,
+    AnyRequest,
+    AnyResponse,
+    DescribeQuorum,
+    DescribeQuorumResponse,
+    RemoveVoter,
+    RemoveVoterResponse,
+)
+from fencepost.quorum.rules import Error
+
+R = TypeVar("R")
+
+_AGAIN = 0.1
+"""Seconds after which is asked again what can not be done yet."""
+_NOT_YET = frozenset({Error.RECONFIG_IN_PROGRESS, Error.LEADER_NOT_READY, Error.NOT_CAUGHT_UP})
+
+
+class Administrator:
+    """Asks the leader, of whom any member says where it is; for at most ``patience`` seconds.
+
+    Methods raise :class:`fencepost.errors.SystemFailure`.
+    """
+
+    def __init__(self, endpoints: Sequence[str], patience: float = 30.0) -> None:
+        self.endpoints = list(endpoints)
+        self.patience = patience
+        self.links = Links(self, lambda: (None, None), connect_timeout=2.0)
+        self._problem = "nobody answers"
+
+    async def describe(self) -> tuple[str, DescribeQuorumResponse]:
+        """The id of the cluster, and the quorum as its leader sees it."""
+        endpoint, found = await self._ask(DescribeQuorum(), DescribeQuorumResponse)
+        return (await self._who(endpoint)).cluster_id, found
+
+    async def add(self, endpoint: str) -> Node:
+        """Make the replica that listens at an endpoint a voter."""
+        welcome = await self._who(endpoint)
+        if not welcome.cluster_id:
+            raise SystemFailure(f"{endpoint} belongs to no cluster yet: start it with the controllers of this one")
+        cluster_id, _ = await self.describe()
+        if welcome.cluster_id != cluster_id:
+            raise SystemFailure(f"{endpoint} belongs to the cluster {welcome.cluster_id}, and not to {cluster_id}")
+        await self._ask(AddVoter(welcome.node), AddVoterResponse)
+        return welcome.node
+
+    async def remove(self, host_id: int, directory_id: str = "") -> ReplicaKey:
+        """Make a replica a voter no more: that of a host, with a directory if that is given."""
+        _, found = await self.describe()
+        keys = [each.key for each in found.voters if each.key.host_id == host_id]
+        if not keys or directory_id not in ("", keys[0].directory_id):
+            there = ", ".join(str(each.key) for each in found.voters)
+            raise SystemFailure(f"{host_id}{directory_id and '-' + directory_id} is no voter: {there} are")
+        await self._ask(RemoveVoter(keys[0]), RemoveVoterResponse)
+        return keys[0]
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.links.close()
+
+    async def _who(self, endpoint: str) -> Welcome:
+        try:
+            return await self.links.identify(endpoint)
+        except LinkError as error:
+            raise SystemFailure(f"no replica of a quorum answers: {error}") from error
+
+    async def _ask(self, request: AnyRequest, kind: type[R]) -> tuple[str, R]:
+        """Ask whoever leads, and again what can not be done yet; where the answer came from, and the answer."""
+        try:
+            async with asyncio.timeout(self.patience):
+                while True:
+                    for endpoint in self.endpoints:
+                        answer = await self._ask_one(endpoint, request)
+                        if answer is not None and answer.error is Error.NOT_LEADER and answer.leader is not None:
+                            endpoint = answer.leader.endpoint
+                            answer = await self._ask_one(endpoint, request)
+                        if isinstance(answer, kind) and answer.error is Error.NONE:  # type: ignore[attr-defined]
+                            return endpoint, answer
+                        if answer is None:
+                            continue
+                        self._problem = answer.error.value
+                        if answer.error not in (*_NOT_YET, Error.NOT_LEADER):
+                            raise SystemFailure(f"the quorum refuses: {answer.error.value}")
+                    await asyncio.sleep(_AGAIN)
+        except TimeoutError as error:
+            raise SystemFailure(f"{self.patience:g} seconds were not enough: {self._problem}") from error
+
+    async def _ask_one(self, endpoint: str, request: AnyRequest) -> AnyResponse | None:
+        try:
+            return await self.links.ask(endpoint, request)
+        except LinkError as error:
+            self._problem = str(error)
+            return None
+
+    # -- nobody connects to an administrator ---------------------------------------------------------------------------
+
+    def welcome(self) -> Welcome:
+        """Nobody asks."""
+        return Welcome(Node(ReplicaKey(-1, ""), ""))
+
+    def asked(self, request: AnyRequest, respond: Respond) -> None:
+        """Nobody asks."""
+
+    def answered(self, response: AnyResponse) -> None:
+        """Answers go to futures."""
+
+    def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
+        """Nobody calls."""
+
+    def disconnected(self, endpoint: str) -> None:
+        """Futures are told."""

@@ -1,0 +1,118 @@
+"""What goes over connections between replicas: four bytes of length, a byte for the version, and MessagePack.
+
+The first frame of a connection is a :class:`Hello`, answered by a :class:`Welcome`; then whoever opened it asks, and the
+other answers, in any order.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import msgspec
+
+from fencepost.quorum.identity import NO_VOTERS, Node, ReplicaKey, VoterSet
+from fencepost.quorum.messages import AnyRequest, AnyResponse
+
+VERSION = 1
+_LENGTH = struct.Struct(">I")
+
+
+class FrameError(Exception):
+    """Bytes that are no frame, or one that is too large."""
+
+
+class _Frame(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
+    """One message."""
+
+
+class Hello(_Frame, frozen=True, gc=False):
+    """Who opens a connection: a replica with its cluster; both None for an administrator, or a replica that has no
+    cluster yet, which learns about the other by the answer."""
+
+    cluster_id: str | None = None
+    replica: ReplicaKey | None = None
+
+
+class Welcome(_Frame, frozen=True, gc=False):
+    """Who answers. ``cluster_id`` is empty if it belongs to none yet; ``error`` says why the connection is closed."""
+
+    node: Node
+    cluster_id: str = ""
+    voters: VoterSet = NO_VOTERS
+    error: str = ""
+
+
+class Ask(_Frame, frozen=True, gc=False):
+    """A request of the quorum."""
+
+    number: int
+    request: AnyRequest
+
+
+class Answered(_Frame, frozen=True, gc=False):
+    """The response to the request with a number."""
+
+    number: int
+    response: AnyResponse
+
+
+class Call(_Frame, frozen=True, gc=False):
+    """A request of the state machine's. No answer is expected if the number is 0."""
+
+    number: int
+    data: bytes
+
+
+class Returned(_Frame, frozen=True, gc=False):
+    """What a call gives; ``error`` says why it gives nothing."""
+
+    number: int
+    data: bytes = b""
+    error: str = ""
+
+
+Frame = Hello | Welcome | Ask | Answered | Call | Returned
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(Frame)
+
+
+def encode(frame: Frame) -> bytes:
+    """A frame as bytes."""
+    body = _encode(frame)
+    return _LENGTH.pack(len(body) + 1) + bytes([VERSION]) + body
+
+
+class FrameReader:
+    """Takes frames of at most ``limit`` bytes out of what arrives."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._input = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are whole with this data. Raises :class:`FrameError`."""
+        buffer = self._input
+        buffer += data
+        at = 0
+        try:
+            while len(buffer) - at >= _LENGTH.size:
+                (length,) = _LENGTH.unpack_from(buffer, at)
+                if not 2 <= length <= self.limit:
+                    raise FrameError(f"announced a frame of {length:,} bytes, and the limit is {self.limit:,}")
+                end = at + _LENGTH.size + length
+                if end > len(buffer):
+                    break
+                version = buffer[at + _LENGTH.size]
+                if version != VERSION:
+                    raise FrameError(f"speaks version {version}, and this one speaks {VERSION}")
+                body = bytes(buffer[at + _LENGTH.size + 1 : end])
+                at = end
+                try:
+                    frame = _decoder.decode(body)
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    raise FrameError(f"sent what is no frame: {error}") from error
+                yield frame
+        finally:
+            del buffer[:at]

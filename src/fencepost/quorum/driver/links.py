@@ -1,0 +1,374 @@
+"""Connections among replicas, within limits: those that this process opens, one to each endpoint, and those that come.
+
+A connection that does not take what is sent to it is closed. Whoever sent something over one that breaks is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from fencepost.errors import SystemFailure
+from fencepost.quorum.driver.frames import (
+    Answered,
+    Ask,
+    Call,
+    Frame,
+    FrameError,
+    FrameReader,
+    Hello,
+    Returned,
+    Welcome,
+    encode,
+)
+from fencepost.quorum.identity import ReplicaKey
+from fencepost.quorum.messages import AnyRequest, AnyResponse
+
+_logger = logging.getLogger(__name__)
+
+Respond = Callable[[AnyResponse], None]
+Return = Callable[[bytes, str], None]
+
+
+class LinkError(Exception):
+    """A connection could not be opened, was refused, or broke: nothing is known of what was sent over it."""
+
+
+class Handler(Protocol):
+    """Whoever has the connections."""
+
+    def welcome(self) -> Welcome:
+        """What is said to those that connect."""
+        ...
+
+    def asked(self, request: AnyRequest, respond: Respond) -> None:
+        """A request of the quorum came."""
+        ...
+
+    def answered(self, response: AnyResponse) -> None:
+        """A response to a request of this process came."""
+        ...
+
+    def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
+        """A replica asks something of the state machine; ``link`` is the connection by which it does."""
+        ...
+
+    def disconnected(self, endpoint: str) -> None:
+        """A connection that this process opened is gone, or never was there."""
+        ...
+
+
+class _Link(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, links: Links) -> None:
+        self.links = links
+        self.transport: asyncio.Transport | None = None
+        self.closing = False
+        self._reader = FrameReader(links.max_frame)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        sock = transport.get_extra_info("socket")
+        with contextlib.suppress(OSError, AttributeError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self.links.user_timeout)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._reader.feed(data):
+                if self.closing:
+                    return
+                self.take(frame)
+        except FrameError as error:
+            self.close(f"it {error}")
+
+    def take(self, frame: Frame) -> None:
+        """A frame came."""
+        raise NotImplementedError
+
+    def send(self, frame: Frame) -> None:
+        """Send a frame; a connection that does not take any more is closed."""
+        if self.closing or self.transport is None:
+            return
+        self.transport.write(encode(frame))
+        waiting = self.transport.get_write_buffer_size()
+        if waiting > self.links.max_waiting:
+            self.close(f"{waiting:,} bytes wait for it to read them")
+
+    def close(self, reason: str = "") -> None:
+        """End it at once."""
+        if self.closing:
+            return
+        self.closing = True
+        if reason:
+            _logger.warning("a connection with %s is closed: %s", self.peer, reason)
+        if self.transport is not None:
+            self.transport.abort()
+
+    @property
+    def peer(self) -> str:
+        """Who is at the other end, in words."""
+        return "a replica"
+
+
+class _Incoming(_Link):
+    """One that came."""
+
+    def __init__(self, links: Links) -> None:
+        super().__init__(links)
+        self.replica: ReplicaKey | None = None
+        self._greeted = False
+        self._address = ""
+
+    @property
+    def peer(self) -> str:
+        return self._address if self.replica is None else f"{self.replica} at {self._address}"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        self._address = f"{host}:{port}"
+        if len(self.links.incoming) >= self.links.max_incoming:
+            self.close(f"there are {self.links.max_incoming} of them, which is the limit")
+            return
+        self.links.incoming.add(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closing = True
+        self.links.incoming.discard(self)
+
+    def take(self, frame: Frame) -> None:
+        handler = self.links.handler
+        if not self._greeted:
+            if not isinstance(frame, Hello):
+                raise FrameError("did not say who it is")
+            welcome = handler.welcome()
+            if frame.cluster_id is not None and frame.cluster_id != welcome.cluster_id:
+                error = f"it is of the cluster {frame.cluster_id}, and this replica of {welcome.cluster_id or 'none'}"
+                self.send(Welcome(welcome.node, welcome.cluster_id, error=error))
+                assert self.transport is not None
+                self.transport.close()
+                self.closing = True
+                _logger.warning("a connection of %s is refused: %s", frame.replica or self._address, error)
+                return
+            self._greeted, self.replica = True, frame.replica
+            self.send(welcome)
+        elif isinstance(frame, Ask):
+            number = frame.number
+            handler.asked(frame.request, lambda response: self.send(Answered(number, response)))
+        elif isinstance(frame, Call) and self.replica is not None:
+            number = frame.number
+            handler.called(
+                self.replica,
+                self,
+                frame.data,
+                lambda data, error: self.send(Returned(number, data, error)) if number else None,
+            )
+        else:
+            raise FrameError(f"sent {type(frame).__name__}, which only who is asked sends")
+
+
+class _Outgoing(_Link):
+    """One that this process opens. What is sent before it is open waits for that."""
+
+    def __init__(self, links: Links, endpoint: str) -> None:
+        super().__init__(links)
+        self.endpoint = endpoint
+        self.welcome: Welcome | None = None
+        self.asked: dict[int, asyncio.Future[AnyResponse] | None] = {}
+        self.called: dict[int, asyncio.Future[bytes]] = {}
+        self.opened: asyncio.Future[Welcome] = links.loop.create_future()
+        self.opened.add_done_callback(_retrieve)
+        self._waiting: list[Frame] = []
+        self._number = 0
+        self._is_lost = False
+        self._task = links.loop.create_task(self._open())
+
+    @property
+    def peer(self) -> str:
+        return self.endpoint
+
+    async def _open(self) -> None:
+        host, _, port = self.endpoint.rpartition(":")
+        try:
+            async with asyncio.timeout(self.links.connect_timeout):
+                await self.links.loop.create_connection(lambda: self, host.strip("[]"), int(port))
+                await asyncio.shield(self.opened)
+        except TimeoutError:
+            self.lost("it did not answer in time")
+        except (OSError, LinkError, ValueError, OverflowError) as error:
+            self.lost(str(error))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.send(Hello(*self.links.hello()))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost(str(error or "it was closed"))
+
+    def take(self, frame: Frame) -> None:
+        if isinstance(frame, Welcome) and self.welcome is None:
+            if frame.error:
+                _logger.warning("%s refuses connections: %s", self.endpoint, frame.error)
+                self.lost(frame.error)
+                return
+            self.welcome = frame
+            waiting, self._waiting = self._waiting, []
+            for each in waiting:
+                self.send(each)
+            if not self.opened.done():
+                self.opened.set_result(frame)
+        elif isinstance(frame, Answered) and frame.number in self.asked:
+            future = self.asked.pop(frame.number)
+            if future is None:
+                self.links.handler.answered(frame.response)
+            elif not future.done():
+                future.set_result(frame.response)
+        elif isinstance(frame, Returned) and frame.number in self.called:
+            called = self.called.pop(frame.number)
+            if not called.done():
+                if frame.error:
+                    called.set_exception(LinkError(frame.error))
+                else:
+                    called.set_result(frame.data)
+        else:
+            raise FrameError(f"sent {type(frame).__name__} that nobody asked for")
+
+    def post(self, frame: Frame) -> None:
+        """Send it as soon as the connection is open."""
+        if self.welcome is not None:
+            self.send(frame)
+        else:
+            self._waiting.append(frame)
+
+    def next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def close(self, reason: str = "") -> None:
+        super().close(reason)
+        self.lost(reason)
+
+    def lost(self, reason: str) -> None:
+        """It is gone: whoever waits is told."""
+        self.closing = True
+        if self._is_lost:
+            return
+        self._is_lost = True
+        if self.links.outgoing.get(self.endpoint) is self:
+            del self.links.outgoing[self.endpoint]
+        if self.transport is not None:
+            self.transport.abort()
+        error = LinkError(f"{self.endpoint}: {reason}")
+        if not self.opened.done():
+            self.opened.set_exception(error)
+        for future in (*self.asked.values(), *self.called.values()):
+            if future is not None and not future.done():
+                future.set_exception(error)
+        self.asked.clear()
+        self.called.clear()
+        self.links.handler.disconnected(self.endpoint)
+
+
+class Links:
+    """All connections of a process.
+
+    ``hello``: what is said when one is opened. Limits: bytes of a frame, bytes that wait for a connection to take them,
+    connections that came; seconds to open one, and milliseconds after which one is given up that does not confirm what
+    was sent.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        hello: Callable[[], tuple[str | None, ReplicaKey | None]],
+        *,
+        max_frame: int = 32 << 20,
+        max_waiting: int = 64 << 20,
+        max_incoming: int = 1_000,
+        connect_timeout: float = 1.0,
+        user_timeout: int = 2_000,
+    ) -> None:
+        self.handler = handler
+        self.hello = hello
+        self.max_frame = max_frame
+        self.max_waiting = max_waiting
+        self.max_incoming = max_incoming
+        self.connect_timeout = connect_timeout
+        self.user_timeout = user_timeout
+        self.loop = asyncio.get_running_loop()
+        self.outgoing: dict[str, _Outgoing] = {}
+        self.incoming: set[_Incoming] = set()
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, endpoint: str) -> str:
+        """Take connections; the endpoint, with the port that it got. Raises
+        :class:`fencepost.errors.SystemFailure`."""
+        host, _, port = endpoint.rpartition(":")
+        try:
+            self._server = await self.loop.create_server(lambda: _Incoming(self), host.strip("[]"), int(port))
+        except OSError as error:
+            raise SystemFailure(f"can not listen on {endpoint}: {error.strerror or error}") from error
+        return f"{host}:{self._server.sockets[0].getsockname()[1]}"
+
+    def send(self, endpoint: str, request: AnyRequest) -> None:
+        """Send a request, whose response goes to the handler."""
+        link = self._to(endpoint)
+        number = link.next_number()
+        link.asked[number] = None
+        link.post(Ask(number, request))
+
+    def ask(self, endpoint: str, request: AnyRequest) -> asyncio.Future[AnyResponse]:
+        """Send a request, for a future with its response, or :class:`LinkError`."""
+        link = self._to(endpoint)
+        number, future = link.next_number(), self.loop.create_future()
+        link.asked[number] = future
+        link.post(Ask(number, request))
+        return future
+
+    def call(self, endpoint: str, data: bytes) -> asyncio.Future[bytes]:
+        """Ask something of another's state machine, for a future with what it gives, or :class:`LinkError`."""
+        link = self._to(endpoint)
+        number, future = link.next_number(), self.loop.create_future()
+        link.called[number] = future
+        link.post(Call(number, data))
+        return future
+
+    def tell(self, endpoint: str, data: bytes) -> None:
+        """As :meth:`call`, and nothing is expected."""
+        self._to(endpoint).post(Call(0, data))
+
+    async def identify(self, endpoint: str) -> Welcome:
+        """Who is there. Raises :class:`LinkError`."""
+        return await asyncio.shield(self._to(endpoint).opened)
+
+    def forget(self, endpoint: str) -> None:
+        """Close the connection to an endpoint, if there is one."""
+        link = self.outgoing.get(endpoint)
+        if link is not None:
+            link.close()
+
+    def _to(self, endpoint: str) -> _Outgoing:
+        link = self.outgoing.get(endpoint)
+        if link is None:
+            link = self.outgoing[endpoint] = _Outgoing(self, endpoint)
+        return link
+
+    async def close(self) -> None:
+        """Close all, and take none any more."""
+        if self._server is not None:
+            self._server.close()
+        for link in (*self.outgoing.values(), *self.incoming):
+            link.close()
+        await asyncio.sleep(0)
+
+
+def _retrieve(future: asyncio.Future[Welcome]) -> None:
+    """Nobody need wait for a connection to be opened."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,147 @@
+"""The folder of a replica: whose it is, and what is in it when a process begins.
+
+``meta.properties`` has the facts of Kafka's file of this name: ``cluster.id``, ``node.id`` and ``directory.id``; and a
+CRC32C of the lines before it. It is written once, before anything else. A folder whose replica belongs to no cluster yet
+has no ``cluster.id``, and nothing but this file.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fencepost.quorum.files.election import STATE, read_election, store_election
+from fencepost.quorum.files.log import ReplicatedLog
+from fencepost.quorum.files.snapshots import load_snapshot, remove_fetched, snapshots_in, write_snapshot
+from fencepost.quorum.identity import ReplicaKey
+from fencepost.quorum.log import EMPTY_SNAPSHOT, LogIndex, OffsetAndEpoch, Snapshot
+from fencepost.quorum.roles.interface import ElectionState
+from fencepost.store.disk.checksum import crc32c
+from fencepost.store.disk.files import Files, remove_temporary, replace
+from fencepost.store.disk.journal import Damage
+from fencepost.store.disk.journal_files import journals_in
+
+_logger = logging.getLogger(__name__)
+
+META = "meta.properties"
+_RESERVED = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"})
+"""Ids that mean something else in Kafka."""
+
+
+@dataclass(frozen=True)
+class Meta:
+    """Whose folder it is; ``cluster_id`` is empty as long as the replica belongs to no cluster."""
+
+    key: ReplicaKey
+    cluster_id: str = ""
+
+
+@dataclass
+class Contents:
+    """What a replica has kept: everything that it begins with. ``state`` are the records of the snapshot."""
+
+    meta: Meta
+    election: ElectionState
+    index: LogIndex
+    log: ReplicatedLog
+    snapshot: Snapshot
+    state: list[bytes]
+
+
+def draw_id() -> str:
+    """An id as Kafka draws them: 16 random bytes, 22 characters of URL-safe base64, no dash at its beginning."""
+    while True:
+        drawn = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if drawn not in _RESERVED and not drawn.startswith("-"):
+            return drawn
+
+
+def read_meta(files: Files) -> Meta | None:
+    """Whose folder it is; None if it is nobody's. Raises :class:`Damage`."""
+    if META not in files.names():
+        if STATE in files.names() or journals_in(files) or snapshots_in(files):
+            raise Damage(f"{META} is missing, which says whose folder it is")
+        return None
+    data = files.open(META).read(0, files.size(META))
+    *lines, checksum = data.decode("ascii", "replace").split("\n")[:-1] or [""]
+    if "".join(line + "\n" for line in [*lines, _sealed(lines)]).encode() != data:
+        raise Damage(f"{META} is not what was written: {checksum or 'it is empty'}")
+    values = dict(line.partition("=")[::2] for line in lines)
+    if values.get("version") != "1" or not values.get("node.id", "").isdecimal() or not values.get("directory.id"):
+        raise Damage(f"{META} is of a version that this one does not know")
+    return Meta(ReplicaKey(int(values["node.id"]), values["directory.id"]), values.get("cluster.id", ""))
+
+
+def write_meta(files: Files, meta: Meta) -> None:
+    """Say whose folder it is, durably."""
+    lines = ["version=1", f"node.id={meta.key.host_id}", f"directory.id={meta.key.directory_id}"]
+    if meta.cluster_id:
+        lines.insert(1, f"cluster.id={meta.cluster_id}")
+    replace(files, META, "".join(line + "\n" for line in [*lines, _sealed(lines)]).encode())
+
+
+def _sealed(lines: Sequence[str]) -> str:
+    return f"crc32c={crc32c(''.join(line + chr(10) for line in lines).encode()):08x}"
+
+
+def join_cluster(
+    files: Files,
+    meta: Meta,
+    snapshot: Snapshot = EMPTY_SNAPSHOT,
+    state: Iterable[Sequence[bytes]] = (),
+    unit: int = 1 << 16,
+) -> None:
+    """Make the files of a replica that has none, as one of ``meta.cluster_id``: with the snapshot that it begins with.
+
+    ``meta.properties`` says so when all else is durable. What an attempt that was cut short has left is made anew.
+    """
+    remove_temporary(files)
+    for name in files.names():
+        if name not in (META, "LOCK"):
+            files.remove(name)
+    for _ in write_snapshot(files, snapshot, state):
+        pass
+    ReplicatedLog.create(files, snapshot.end, unit=unit)
+    store_election(files, ElectionState(snapshot.end.epoch))
+    write_meta(files, meta)
+
+
+def open_replica(files: Files, meta: Meta, unit: int = 1 << 16, **limits: int) -> Contents:
+    """What a replica of a cluster begins with. Raises :class:`Damage` if something is missing that was durable."""
+    remove_temporary(files)
+    remove_fetched(files)
+    election = read_election(files)
+    log = ReplicatedLog.open(files, unit, **limits)
+    snapshot, state = _newest(files, log)
+    if not _reaches(log, snapshot.end):
+        # A crash came before all was stored that the snapshot has, or before the log began anew behind it.
+        log.reset(snapshot.end)
+        log.write(log.take())
+        log.written()
+    return Contents(meta, election, log.index(snapshot), log, snapshot, state)
+
+
+def _newest(files: Files, log: ReplicatedLog) -> tuple[Snapshot, list[bytes]]:
+    damage = None
+    for end in reversed(snapshots_in(files)):
+        if damage is not None and not log.start.offset <= end.offset <= log.end.offset:
+            break
+        try:
+            found = load_snapshot(files, end)
+        except Damage as error:
+            damage = damage or error
+            _logger.warning("%s; an older one and the log are tried", error)
+            continue
+        if log.start.offset > end.offset:
+            raise Damage(f"records from {end.offset:,} to {log.start.offset:,} are missing between snapshot and log")
+        return found
+    raise damage or Damage("the snapshot is missing")
+
+
+def _reaches(log: ReplicatedLog, end: OffsetAndEpoch) -> bool:
+    if not log.start.offset <= end.offset <= log.end.offset:
+        return False
+    return log.epoch_ahead_of(end.offset) == end.epoch

@@ -1,0 +1,147 @@
+"""Snapshots on disk: the state of the state machine at a place of the log, and the voters there.
+
+A snapshot is the file ``OFFSET-EPOCH.checkpoint``, as Kafka names it, laid out as a file of the journal
+(:mod:`fencepost.store.disk.journal`). Its first record says what it is of, those of the state machine follow in groups,
+and the last one says how many they are: without it the snapshot is no snapshot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from fencepost.quorum.identity import VoterSet
+from fencepost.quorum.log import OffsetAndEpoch, Snapshot
+from fencepost.store.disk import journal
+from fencepost.store.disk.files import TEMPORARY, File, Files
+from fencepost.store.disk.journal import Damage
+
+SUFFIX = ".checkpoint"
+FETCHED = ".part"
+"""What the name of a file ends with that is being fetched."""
+FORMAT = 1
+_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+
+class Head(msgspec.Struct, frozen=True, array_like=True):
+    """The first record."""
+
+    format: int
+    end: OffsetAndEpoch
+    voters: VoterSet
+
+
+class Tail(msgspec.Struct, frozen=True, array_like=True):
+    """The last record: how many records of the state machine there are."""
+
+    count: int
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_read_head = msgspec.msgpack.Decoder(Head).decode
+_read_tail = msgspec.msgpack.Decoder(Tail).decode
+
+
+def name_of(end: OffsetAndEpoch) -> str:
+    """The file of a snapshot."""
+    return f"{end.offset:020}-{end.epoch:010}{SUFFIX}"
+
+
+def snapshots_in(files: Files) -> list[OffsetAndEpoch]:
+    """The snapshots in a folder, in order."""
+    matches = map(_NAME.fullmatch, files.names())
+    return sorted(OffsetAndEpoch(int(match[1]), int(match[2])) for match in matches if match)
+
+
+def groups(snapshot: Snapshot, records: Iterable[Sequence[bytes]]) -> Iterator[bytes]:
+    """The bytes of a snapshot, a group at a time."""
+    writer = journal.Writer(snapshot.end.offset + 1)
+    yield writer.begin(0, [_encode(Head(FORMAT, snapshot.end, snapshot.voters))])
+    count = 0
+    for some in records:
+        count += len(some)
+        yield writer.group(some)
+    yield writer.group([_encode(Tail(count))])
+
+
+def write_snapshot(files: Files, snapshot: Snapshot, records: Iterable[Sequence[bytes]]) -> Iterator[None]:
+    """Write a snapshot, a group at each step. It is there, and durable, when the last step is done."""
+    temporary = name_of(snapshot.end) + TEMPORARY
+    file = files.create(temporary)
+    for group in groups(snapshot, records):
+        file.append(group)
+        yield
+    file.sync()
+    files.rename(temporary, name_of(snapshot.end))
+    files.sync()
+
+
+def read_snapshot(data: bytes, end: OffsetAndEpoch) -> tuple[Snapshot, list[bytes]]:
+    """A snapshot, and the records of the state machine. Raises :class:`Damage` for bytes that are no whole one."""
+    name = name_of(end)
+    found = journal.scan(data, end.offset + 1)
+    records = [record for _, record in found.records]
+    try:
+        if len(records) < 2 or found.end != len(data):
+            raise Damage(f"{name} can not be read from byte {found.end:,} on")
+        head, tail = _read_head(records[0]), _read_tail(records[-1])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Damage(f"{name} can not be read: {error}") from error
+    if head.format != FORMAT:
+        raise Damage(f"{name} has the format {head.format}, and this version reads {FORMAT}")
+    if head.end != end or tail.count != len(records) - 2:
+        raise Damage(f"{name} is not what was written")
+    return Snapshot(head.end, head.voters), records[1:-1]
+
+
+def load_snapshot(files: Files, end: OffsetAndEpoch) -> tuple[Snapshot, list[bytes]]:
+    """A snapshot of a folder. Raises :class:`Damage` and ``OSError``."""
+    name = name_of(end)
+    return read_snapshot(files.open(name).read(0, files.size(name)), end)
+
+
+def purge_snapshots(files: Files, keep: int) -> None:
+    """Remove all snapshots but the newest ones."""
+    for end in snapshots_in(files)[:-keep]:
+        files.remove(name_of(end))
+
+
+class Fetched:
+    """A snapshot that comes from the leader piece by piece."""
+
+    def __init__(self, files: Files, end: OffsetAndEpoch) -> None:
+        self.files = files
+        self.end = end
+        self._name = name_of(end) + FETCHED
+        if self._name in files.names():
+            files.remove(self._name)
+        self._file: File = files.create(self._name)
+
+    def write(self, position: int, data: bytes) -> None:
+        """Bytes from a position on, which is not behind the end of those before."""
+        if position > self._file.end:
+            raise ValueError(f"{self._name} has {self._file.end} bytes, and none at {position}")
+        if position < self._file.end:
+            self._file.truncate(position)
+        self._file.append(data)
+
+    def install(self) -> tuple[Snapshot, list[bytes]]:
+        """It is whole: make it durable. Raises :class:`Damage`, and then it is gone."""
+        try:
+            found = read_snapshot(self._file.read(0, self._file.end), self.end)
+        except Damage:
+            self.files.remove(self._name)
+            raise
+        self._file.sync()
+        self.files.rename(self._name, name_of(self.end))
+        self.files.sync()
+        return found
+
+
+def remove_fetched(files: Files) -> None:
+    """Remove what was being fetched when the process ended."""
+    for name in files.names():
+        if name.endswith(FETCHED):
+            files.remove(name)

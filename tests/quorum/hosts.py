@@ -1,0 +1,184 @@
+"""Hosts of tests: replicas of a log of plain records, in this process, on folders and ports of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fencepost.quorum.driver.host import QuorumHost
+from fencepost.quorum.driver.links import LinkError
+from fencepost.quorum.driver.node import Limits, NotLeader, OutcomeUnknown
+from fencepost.quorum.identity import Node, ReplicaKey
+from fencepost.quorum.log import Batch
+from fencepost.quorum.roles.interface import Settings
+from fencepost.store.disk.files import OsFiles
+
+FAST = Settings(
+    election_timeout=150_000,
+    fetch_timeout=400_000,
+    election_backoff=150_000,
+    request_timeout=300_000,
+    retry_backoff=5_000,
+    fetch_max_wait=100_000,
+    records_kept=20,
+)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class Records:
+    """A state machine: the records themselves, each once, though it may be proposed again and again."""
+
+    def __init__(self, records: Sequence[bytes]) -> None:
+        self.records = list(records)
+        self.leaders: list[tuple[int, Node | None, bool]] = []
+        self.up: list[int] = []
+        self.failure: BaseException | None = None
+
+    def apply(self, batch: Batch) -> None:
+        self.records += [each for each in batch.records if each not in self.records]
+
+    def snapshot(self) -> Iterator[Sequence[bytes]]:
+        records = self.records[:]
+        for first in range(0, len(records), 10):
+            yield records[first : first + 10]
+
+    def restore(self, records: Sequence[bytes]) -> None:
+        self.records = list(records)
+
+    def leader_changed(self, epoch: int, leader: Node | None, mine: bool) -> None:
+        self.leaders.append((epoch, leader, mine))
+
+    def became_leader(self, epoch: int) -> None:
+        self.up.append(epoch)
+
+    def called(self, source: ReplicaKey, link: object, data: bytes, answer: Any) -> None:
+        answer(data[::-1], "")
+
+    def link_lost(self, endpoint: str) -> None:
+        pass
+
+    def failed(self, error: BaseException) -> None:
+        self.failure = error
+
+
+class TestHost:
+    """One host: it is started, ended, killed, and may lose its disk."""
+
+    __test__ = False
+
+    def __init__(self, cluster: TestCluster, host_id: int) -> None:
+        self.cluster = cluster
+        self.host_id = host_id
+        self.path = cluster.path / str(host_id)
+        self.host: Any = None
+        self.machine: Any = None
+
+    async def start(self) -> None:
+        cluster = self.cluster
+        files = OsFiles(str(self.path))
+        self.host = QuorumHost(files, self.host_id, cluster.endpoints, cluster.settings, cluster.limits)
+        contents = await self.host.open()
+        self.machine = Records(contents.state)
+        self.host.begin(contents, self.machine)
+
+    @property
+    def node(self) -> Any:
+        return self.host.node
+
+    async def kill(self) -> None:
+        """End at once: nothing is said to anybody, and nothing more is written."""
+        host, self.host = self.host, None
+        node = host.node
+        node.stopped = True
+        for timer in node._timers.values():
+            timer.cancel()
+        await host.close()
+
+    async def stop(self) -> None:
+        host, self.host = self.host, None
+        await host.close()
+
+    def wipe(self) -> None:
+        shutil.rmtree(self.path)
+
+
+class TestCluster:
+    """Some hosts."""
+
+    __test__ = False
+
+    def __init__(self, path: Path, count: int, **limits: Any) -> None:
+        self.path = path
+        self.settings = FAST
+        self.limits = Limits(**limits)
+        ports = free_ports(count)
+        self.endpoints = {1 + number: f"127.0.0.1:{port}" for number, port in enumerate(ports)}
+        self.hosts = {host_id: TestHost(self, host_id) for host_id in self.endpoints}
+
+    def __getitem__(self, host_id: int) -> TestHost:
+        return self.hosts[host_id]
+
+    async def start(self, *host_ids: int) -> None:
+        await asyncio.gather(*(self.hosts[each].start() for each in host_ids or self.hosts))
+
+    async def close(self) -> None:
+        for each in self.hosts.values():
+            if each.host is not None:
+                await each.stop()
+
+    @property
+    def running(self) -> list[TestHost]:
+        return [each for each in self.hosts.values() if each.host is not None and each.node is not None]
+
+    async def leader(self) -> TestHost:
+        """The host that leads, and whose state is up to date."""
+        found: list[TestHost] = []
+
+        def leads() -> bool:
+            found[:] = [each for each in self.running if each.node.leads and each.machine.up[-1:] == [each.node.replica.epoch]]
+            return bool(found)
+
+        await until(leads, "a leader")
+        return found[0]
+
+    async def propose(self, *records: bytes) -> None:
+        """Have records committed, by whoever leads; again and again, so they may be there more than once."""
+        while True:
+            try:
+                await (await self.leader()).node.propose(records)
+                return
+            except (NotLeader, OutcomeUnknown, LinkError):
+                await asyncio.sleep(0.01)
+
+    async def have(self, records: Sequence[bytes]) -> None:
+        """Wait until all that run have these records and no others."""
+        await until(lambda: all(each.machine.records == list(records) for each in self.running), f"{len(records)} records")
+
+
+async def until(condition: Any, what: str) -> None:
+    """Wait until something is so."""
+    import patience
+
+    async with asyncio.timeout(patience.PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def replaced(settings: Settings, **changes: Any) -> Settings:
+    return msgspec.structs.replace(settings, **changes)

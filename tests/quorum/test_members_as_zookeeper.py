@@ -1,0 +1,31 @@
+"""What ZooKeeper 3.9.3 answered to random work is what a member of a quorum answers, be it the leader or a follower."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from members import Members
+
+OTHERS = Path(__file__).parents[1] / "metadata_service"
+sys.path.append(str(OTHERS))
+
+from workload import Run, read  # noqa: E402
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_every_answer_and_event_is_zookeepers(tmp_path, role):
+    members = Members(tmp_path, 3, tickTime=500, minSessionTimeout=1_000)
+    members.be_patient()
+    try:
+        members.start()
+        member = members.leader if role == "leader" else members.followers[0]
+        steps, reports = zip(*map(read, (OTHERS / "zookeeper-3.9.3.jsonl").read_text().splitlines()), strict=True)
+        run = Run(members.ports[member])
+        for step, expected, found in zip(steps, reports, run.run(steps), strict=True):
+            assert found == expected, step
+        run.close()
+        members.agree()
+    finally:
+        members.close()

@@ -1,0 +1,110 @@
+"""``fencepost metadata --controllers`` and ``fencepost quorum``, as processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError
+
+from fencepost import cli
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from bench.quorum import Processes
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Callable[[int], Processes]]:
+    made: list[Processes] = []
+
+    def started(count: int) -> Processes:
+        made.append(Processes(tmp_path, count))
+        made[-1].start()
+        return made[-1]
+
+    yield started
+    for each in made:
+        for member in list(each.running):
+            each.kill(member)
+
+
+@pytest.fixture
+def quorum(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Runs ``fencepost quorum`` in this process: exit code, output, complaints."""
+
+    def ran(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main(["quorum", *arguments])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return ran
+
+
+def certainly(client: KazooClient, path: str) -> None:
+    try:
+        client.retry(client.create, path, b"")
+    except NodeExistsError:
+        pass
+
+
+def test_members_are_killed_wiped_removed_and_added(processes, quorum):
+    members = processes(3)
+    client = members.client()
+    client.create("/mine", b"", ephemeral=True)
+    code, out, _ = quorum("status", "--controllers", members.controllers, "--json")
+    status = json.loads(out)
+    assert code == 0 and [each["id"] for each in status["voters"]] == [1, 2, 3] and not status["observers"]
+    leader = status["leader_id"]
+    for each in range(20):
+        certainly(client, f"/{each}")
+    members.kill(leader)
+    certainly(client, "/without the leader")
+    members.wipe(leader)
+    members.start(leader)
+    code, out, err = quorum("add", members.endpoints[leader], "--controllers", members.controllers)
+    assert code != 0 and "a replica of this host is a voter" in err and err.count("\n") == 1
+    assert quorum("remove", str(leader), "--controllers", members.controllers)[0] == 0
+    code, out, _ = quorum("add", members.endpoints[leader], "--controllers", members.controllers, "--json")
+    assert code == 0 and json.loads(out)["added"].startswith(f"{leader}-")
+    code, out, _ = quorum("status", "--controllers", members.endpoints[leader])
+    assert code == 0 and len([line for line in out.splitlines() if " follower   " in line and "127.0.0.1" in line]) == 2
+    client.sync("/")
+    assert {str(each) for each in range(20)} | {"mine", "without the leader"} <= set(client.get_children("/"))
+    client.stop()
+    client.close()
+    assert [members.kill(member, signal.SIGTERM) for member in list(members.running)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["metadata", "x", "--controllers", "1@h"], "1@h is no controller"),
+        (["metadata", "x", "--controllers", "1@h:1,1@h:2"], "two controllers have the id 1"),
+        (["metadata", "x", "--controllers", "1@h:1,2@h:2"], "the id says which one this is"),
+        (["metadata", "x", "--controllers", "1@h:1", "--id", "2"], "the id 2 is that of none"),
+        (["metadata", "x", "--id", "2"], "none are given"),
+        (["quorum", "status", "--controllers", "here"], "here is no endpoint"),
+        (["quorum", "remove", "x", "--controllers", "h:1"], "x is no replica"),
+        (["quorum", "status", "--controllers", "127.0.0.1:1", "--timeout", "0.2"], "0.2 seconds were not enough: 127.0.0.1:1"),
+        (["quorum", "add", "127.0.0.1:1", "--controllers", "127.0.0.1:1"], "no replica of a quorum answers"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(arguments, complaint, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(arguments) != 0
+    said = capsys.readouterr().err
+    assert complaint in said and "Traceback" not in said
+
+
+def test_a_folder_of_a_member_is_not_served_alone(tmp_path, capsys):
+    (tmp_path / "quorum").mkdir()
+    (tmp_path / "quorum" / "meta.properties").write_text("version=1\n")
+    assert cli.main(["metadata", str(tmp_path)]) != 0
+    assert "that of a member of a quorum" in capsys.readouterr().err

@@ -1,0 +1,326 @@
+"""Replicas with sockets, clocks and disks: what is committed is kept through all that happens to hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hosts import TestCluster, replaced, until
+
+from fencepost.errors import SystemFailure
+from fencepost.quorum.driver.frames import Ask, Call, FrameError, FrameReader, Hello, Welcome, encode
+from fencepost.quorum.driver.host import QuorumHost
+from fencepost.quorum.driver.links import LinkError
+from fencepost.quorum.driver.node import NotLeader, OutcomeUnknown
+from fencepost.quorum.files.election import read_election
+from fencepost.quorum.identity import Node, ReplicaKey
+from fencepost.quorum.messages import AddVoter, DescribeQuorum, RemoveVoter
+from fencepost.quorum.rules import Error
+from fencepost.store.disk.files import OsFiles
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., None]:
+    """Runs a test on a cluster."""
+
+    def started(test: Callable[[TestCluster], Coroutine[Any, Any, None]], count: int = 3, **limits: Any) -> None:
+        async def whole() -> None:
+            cluster = TestCluster(tmp_path, count, **limits)
+            try:
+                await test(cluster)
+            finally:
+                await cluster.close()
+
+        asyncio.run(whole())
+
+    return started
+
+
+def numbered(first: int, last: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, last)]
+
+
+async def ask(cluster: TestCluster, request: Any) -> Any:
+    """Ask the leader, of whom any host says where it is."""
+    host = await cluster.leader()
+    return await host.host.links.ask(host.host.me.endpoint, request)
+
+
+def test_three_hosts_make_a_cluster_and_have_the_same_records(run):
+    async def test(cluster):
+        await cluster.start()
+        assert {each.host.meta.cluster_id for each in cluster.running} == {cluster[1].host.meta.cluster_id}
+        await asyncio.gather(*(cluster.propose(each) for each in numbered(0, 200)))
+        await until(lambda: all(len(each.machine.records) == 200 for each in cluster.running), "records")
+        assert cluster[1].machine.records == cluster[2].machine.records == cluster[3].machine.records
+        assert sorted(cluster[1].machine.records) == sorted(numbered(0, 200))
+        leader = await cluster.leader()
+        follower = next(each for each in cluster.running if each is not leader)
+        try:
+            await follower.node.propose([b"no"])
+        except NotLeader:
+            pass
+        else:
+            assert b"no" in leader.machine.records or follower.node.leads  # it leads meanwhile
+        assert await follower.host.links.call(leader.host.me.endpoint, b"abc") == b"cba"
+
+    run(test)
+
+
+def test_what_was_committed_outlives_its_leaders(run):
+    async def test(cluster):
+        await cluster.start()
+        acknowledged = []
+        for round_ in range(4):
+            for each in numbered(round_ * 10, round_ * 10 + 10):
+                await cluster.propose(each)
+                acknowledged.append(each)
+            leader = await cluster.leader()
+            await leader.kill()
+            await cluster.propose(b"without %d" % round_)
+            acknowledged.append(b"without %d" % round_)
+            await leader.start()
+        await until(lambda: len({tuple(each.machine.records) for each in cluster.running}) == 1, "the same records")
+        assert [each for each in dict.fromkeys(cluster[1].machine.records) if each in acknowledged] == acknowledged
+
+    run(test)
+
+
+def test_everything_is_there_when_all_start_again(run):
+    async def test(cluster):
+        await cluster.start()
+        await cluster.propose(*numbered(0, 50))
+        await cluster.have(numbered(0, 50))
+        epochs = {}
+        for each in cluster.running:
+            replica = each.node.replica
+            epochs[each.host_id] = replica.epoch, replica.voted
+            await each.kill()
+            stored = read_election(OsFiles(str(each.path)))
+            assert (stored.epoch, stored.voted) == epochs[each.host_id]
+        assert any(voted is not None for _, voted in epochs.values())
+        await cluster.start()
+        await cluster.have(numbered(0, 50))
+
+    run(test)
+
+
+def test_nothing_is_acknowledged_before_the_disk_has_it_and_what_waits_is_one_group(run):
+    async def test(cluster):
+        await cluster.start(1)
+        await cluster.propose(b"first")
+        node = cluster[1].node
+        await until(lambda: not node._syncing, "the disk to rest")
+        free, groups, write = threading.Event(), [], node.log.write
+
+        def slow(writes):
+            free.wait()
+            groups.append(len(writes))
+            write(writes)
+
+        node.log.write = slow
+        futures = [node.propose([each]) for each in numbered(0, 40)]
+        await until(lambda: node._syncing, "the disk to begin")
+        futures += [node.propose([each]) for each in numbered(40, 80)]
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert not any(each.done() for each in futures) and cluster[1].machine.records == [b"first"]
+        free.set()
+        ends = [end.offset for end in await asyncio.gather(*futures)]
+        assert ends == list(range(ends[0], ends[0] + 80)) and groups == [1, 1]
+        assert cluster[1].machine.records == [b"first", *numbered(0, 80)]
+
+    run(test, count=1)
+
+
+def test_a_leader_that_ends_cleanly_hands_over_at_once(run):
+    async def test(cluster):
+        cluster.settings = replaced(cluster.settings, fetch_timeout=60_000_000, fetch_max_wait=1_000_000, request_timeout=60_000_000)
+        await cluster.start()
+        await cluster.propose(b"a")
+        leader = await cluster.leader()
+        await leader.stop()
+        await cluster.propose(b"b")
+        await cluster.have([b"a", b"b"])
+
+    run(test)
+
+
+def test_a_follower_that_was_away_too_long_gets_the_snapshot(run):
+    async def test(cluster):
+        await cluster.start()
+        await cluster.propose(b"first")
+        await cluster.have([b"first"])
+        leader = await cluster.leader()
+        away = next(each for each in cluster.running if each is not leader)
+        await away.kill()
+        for each in numbered(0, 300):
+            await cluster.propose(each + b"." * 100)
+        leader = await cluster.leader()
+        await until(lambda: leader.node.replica.log.start_offset > 100, "a snapshot")
+        await away.start()
+        await cluster.have(leader.machine.records)
+        assert len(away.machine.records) == 301
+        await away.kill()
+        await away.start()
+        await cluster.have(leader.machine.records)
+
+    run(test, snapshot_records=50, piece=100)
+
+
+def test_one_host_grows_to_three_while_it_serves(run):
+    async def test(cluster):
+        cluster.endpoints, all_endpoints = {1: cluster.endpoints[1]}, cluster.endpoints
+        await cluster.start(1)
+        await cluster.propose(*numbered(0, 20))
+        cluster.endpoints = all_endpoints
+        for host_id in (2, 3):
+            await cluster.start(host_id)
+            new = cluster[host_id]
+            assert not new.node.replica.is_voter
+            while (answer := await ask(cluster, AddVoter(new.host.me))).error is not Error.NONE:
+                assert answer.error in (Error.NOT_CAUGHT_UP, Error.RECONFIG_IN_PROGRESS, Error.LEADER_NOT_READY), answer
+                await asyncio.sleep(0.01)
+        await cluster.have(numbered(0, 20))
+        await cluster[1].kill()
+        await cluster.propose(b"without the first")
+        described = await ask(cluster, DescribeQuorum())
+        assert [each.key.host_id for each in described.voters] == [1, 2, 3] and not described.observers
+
+    run(test)
+
+
+def test_a_host_whose_disk_was_lost_is_another_replica(run):
+    async def test(cluster):
+        await cluster.start()
+        await cluster.propose(*numbered(0, 20))
+        leader = await cluster.leader()
+        lost = next(each for each in cluster.running if each is not leader)
+        before = lost.host.me
+        await lost.kill()
+        lost.wipe()
+        await lost.start()
+        after = lost.host.me
+        assert before.key.host_id == after.key.host_id and before.key.directory_id != after.key.directory_id
+        await cluster.have(numbered(0, 20))
+        assert not lost.node.replica.is_voter
+        assert (await ask(cluster, AddVoter(after))).error is Error.ALREADY_MEMBER
+        assert (await ask(cluster, RemoveVoter(before.key))).error is Error.NONE
+        while (answer := await ask(cluster, AddVoter(after))).error is not Error.NONE:
+            assert answer.error is Error.NOT_CAUGHT_UP
+            await asyncio.sleep(0.01)
+        await until(lambda: lost.node.replica.is_voter, "the new voter")
+        await leader.kill()
+        await cluster.propose(b"with the new one")
+        await cluster.have([*numbered(0, 20), b"with the new one"])
+
+    run(test)
+
+
+def test_proposals_of_a_leader_without_followers_are_not_acknowledged(run):
+    async def test(cluster):
+        await cluster.start()
+        leader = await cluster.leader()
+        others = [each for each in cluster.running if each is not leader]
+        for each in others:
+            await each.kill()
+        with pytest.raises((OutcomeUnknown, NotLeader)):
+            await leader.node.propose([b"alone"])
+        assert leader.machine.records == []
+        await others[0].start()
+        await cluster.propose(b"after")
+        assert leader.machine.records[-1] == b"after"
+
+    run(test)
+
+
+def test_a_disk_that_fails_ends_the_replica_alone(run):
+    async def test(cluster):
+        await cluster.start()
+        leader = await cluster.leader()
+
+        def fails(writes):
+            raise OSError(28, "No space left on device")
+
+        leader.node.log.write = fails
+        with pytest.raises((OutcomeUnknown, NotLeader)):
+            await leader.node.propose([b"lost"])
+        await until(lambda: isinstance(leader.machine.failure, OSError), "the end of the replica")
+        await leader.host.links.close()
+        leader.host = None
+        await cluster.propose(b"kept")
+
+    run(test)
+
+
+def test_replicas_of_other_clusters_are_refused(run, caplog):
+    async def test(cluster):
+        await cluster.start()
+        host = cluster[1].host
+        host.links.hello = lambda: ("another", host.meta.key)
+        with pytest.raises(LinkError, match="it is of the cluster another"):
+            await host.links.call(cluster[2].host.me.endpoint, b"")
+        host.links.hello = lambda: (None, None)
+        assert isinstance(await host.links.ask(cluster[2].host.me.endpoint, DescribeQuorum()), msgspec.Struct)
+        with pytest.raises(LinkError):  # administrators have nothing to say to state machines
+            await host.links.call(cluster[2].host.me.endpoint, b"")
+
+    run(test)
+
+
+def test_a_folder_is_one_hosts(tmp_path):
+    async def test():
+        files = OsFiles(str(tmp_path))
+        QuorumHost(files, 1, {1: "127.0.0.1:1"})
+        with pytest.raises(SystemFailure, match="host 1, and not of 2"):
+            QuorumHost(files, 2, {2: "127.0.0.1:1"})
+        with pytest.raises(SystemFailure, match="not among the controllers"):
+            QuorumHost(files, 3, {2: "127.0.0.1:1"})
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\0\0\0\0",
+        b"\xff\xff\xff\xff",
+        b"\0\0\0\2\2\xc0",
+        b"\0\0\0\2\1\xc0",
+        encode(Ask(1, DescribeQuorum())),
+        encode(Call(1, b"")),
+        encode(Hello()) + encode(Hello()),
+        encode(Hello()) + encode(Welcome(Node(ReplicaKey(1, "a"), "b"))),
+    ],
+)
+def test_hostile_bytes_end_their_connection_alone(run, data):
+    async def test(cluster):
+        await cluster.start(1)
+        host, _, port = cluster[1].host.me.endpoint.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(data)
+        try:
+            async with asyncio.timeout(60):
+                await reader.read()
+        except ConnectionError:
+            pass
+        writer.close()
+        await cluster.propose(b"still")
+
+    run(test, count=1)
+
+
+def test_frames_come_in_any_pieces():
+    frames = [Hello("c", ReplicaKey(1, "d")), Ask(3, DescribeQuorum()), Call(4, b"x" * 500)]
+    data = b"".join(map(encode, frames))
+    for size in (1, 2, 3, 7, 100, 1_000):
+        reader = FrameReader(1_000)
+        found = [frame for at in range(0, len(data), size) for frame in reader.feed(data[at : at + size])]
+        assert found == frames
+    with pytest.raises(FrameError, match="the limit is 100"):
+        list(FrameReader(100).feed(data))
