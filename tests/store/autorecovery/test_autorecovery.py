@@ -142,7 +142,8 @@ def test_what_was_on_a_bookie_that_is_killed_is_on_others(tmp_path: Path, uri: s
                 await striped.close()
                 empty = await store.create_ledger()
                 await empty.close()
-                left = await written(store, 50, ensemble=4, write_quorum=3)
+                # All three confirm each entry: an owner that waits for one of them would replace it.
+                left = await written(store, 50, ensemble=4, write_quorum=3, ack_quorum=3)
                 (lost,) = several(standing, {gone})
                 lost.kill()
                 for each in (closed, striped, empty, left):
