@@ -21,9 +21,12 @@ from fencepost.log import chain as chains
 from fencepost.log import rules
 from fencepost.log.chain import Batch, Chain
 from fencepost.log.entries import framed, time_of
-from fencepost.log.errors import LogFullError, LogSealedError, NotLeaderError
+from fencepost.log.errors import LogFullError, LogSealedError, NoSuchLogError, NotLeaderError
 from fencepost.log.metadata import Election, Pending, checked_name
+from fencepost.log.roles.attacher import Attacher, PendingRead, ReadPending
+from fencepost.log.roles.leader import ChainRead, ChainWritten, CloseLedger, Closing, LedgerClosed, ReadChain, WriteChain
 from fencepost.log.rules import Attaching
+from fencepost.log.traces import seen_fields
 from fencepost.store.client.store import Store
 from fencepost.store.client.writer import LedgerWriter
 from fencepost.store.errors import (
@@ -34,6 +37,7 @@ from fencepost.store.errors import (
     NoSuchLedgerError,
     StoreError,
 )
+from fencepost.store.roles.interface import Effect, Event, Outcome, Trace
 
 if TYPE_CHECKING:
     from fencepost.log.log import Log
@@ -72,6 +76,11 @@ class Batches:
         self.remembered = remembered
         self._nodes = log._nodes
         self._store: Store = log.store
+        self._trace = log.store._driver.trace
+        self._name = log.store._driver.name_in_trace("batches") if self._trace is not None else ""
+        """What a trace calls whoever attaches."""
+        self._last_time = 0
+        """The time of the last entry of the ledger that was closed last, in milliseconds since 1970."""
 
     def part(self, number: int, ledger_bytes: int = 1 << 30) -> PartWriter:
         """Write a part of a batch, to another ledger after so many bytes."""
@@ -92,14 +101,22 @@ class Batches:
         :class:`IllegalOperationError` if the batch was withdrawn meanwhile.
         """
         ledgers = tuple(ledger for part in parts for ledger in part.ledgers)
-        batch = Batch(self.writer, number) if self.remembered else None
-        end = asyncio.get_running_loop().time() + wait
         is_new = bool(ledgers)
         if ledgers:
+            attacher = Attacher(Batch(self.writer, number) if self.remembered else None, ledgers, traces=self._trace is not None)
+            end = asyncio.get_running_loop().time() + wait
             async with self._leading(wait, name or f"{socket.gethostname()}:{os.getpid()}"):
-                while (attached := await self._attached(batch, ledgers, end)) is None:
-                    await asyncio.sleep(PAUSE)
-                is_new = attached
+                try:
+                    await self._run(attacher, end)
+                finally:
+                    self._traced(attacher.give_up())
+            if attacher.found is Attaching.SEALED:
+                raise LogSealedError(f"the log {self.log.name} is sealed: it takes nothing more")
+            if attacher.found is Attaching.WITHDRAWN:
+                raise IllegalOperationError(
+                    f"a batch of {self.writer} for the log {self.log.name} was withdrawn before it was in the log: write it again"
+                )
+            is_new = attacher.is_in_log
         with suppress(StoreError):  # what is left over is deleted with the next batch
             await self._delete_superseded()
         return is_new
@@ -125,47 +142,63 @@ class Batches:
             with suppress(MetadataServiceError):
                 await election.resign()
 
-    async def _attached(self, batch: Batch | None, ledgers: tuple[int, ...], end: float) -> bool | None:
-        """Whether these ledgers are in the log now; None if that is to be looked at again."""
-        try:
-            found = await self._nodes.read()
-            chain = chains.chain_of(found.data)
-            pending = {each.ledger for each in await self._nodes.pending(self.writer) if not each.withdrawn}
-            step = rules.before_attaching(chain, batch, ledgers, pending.issuperset(ledgers))
-            if step is Attaching.THERE:
-                return chain.index(ledgers[0]) is not None
-            if step is Attaching.SEALED:
-                raise LogSealedError(f"the log {self.log.name} is sealed: it takes nothing more")
-            if step is Attaching.WITHDRAWN:
-                raise IllegalOperationError(
-                    f"a batch of {self.writer} for the log {self.log.name} was withdrawn before it was in the log: write it again"
-                )
-            now = max(time.time_ns() // 1_000_000, await self._close_last(chain))
-            updated = chains.bytes_of(rules.with_batch(chain, batch, ledgers, now))
-            if len(updated) > LARGEST_LIST:
-                raise LogFullError(
-                    f"the log {self.log.name} has {len(chain.links):,} ledgers, and its list has no room for {len(ledgers):,} more: trim the log"
-                )
-            await self._nodes.write(updated, found.version)
-            return True
-        except BadVersionError:  # somebody has trimmed it, or leads in vain
-            return None
-        except (LogSealedError, LogFullError, IllegalOperationError):
-            raise
-        except StoreError:
-            if asyncio.get_running_loop().time() > end:
+    async def _run(self, attacher: Attacher, end: float) -> None:
+        """Do what it asks for until it is over. Raises what keeps it from being done after the time ``end``."""
+        asked = self._traced(attacher.begin())
+        while asked is not None:
+            try:
+                asked = self._traced(attacher.receive(await self._answer(attacher, asked)))
+            except BadVersionError:  # somebody has trimmed it, or leads in vain
+                assert isinstance(asked, WriteChain)
+                asked = self._traced(attacher.receive(ChainWritten(asked.txn, Outcome.BAD_VERSION)))
+                await asyncio.sleep(PAUSE)
+            except (LogFullError, NoSuchLogError):
                 raise
-            return None
+            except StoreError:
+                asked = self._traced(attacher.receive(_failed(asked)))
+                if asyncio.get_running_loop().time() > end:
+                    raise
+                await asyncio.sleep(PAUSE)
 
-    async def _close_last(self, chain: Chain) -> int:
-        """Close the last ledger of the log; gives the time of its last entry, 0 if there is none."""
-        if chain.last is None:
-            return 0
+    async def _answer(self, attacher: Attacher, asked: Effect) -> Event:
+        match asked:
+            case ReadChain():
+                found = await self._nodes.read()
+                return ChainRead(asked.txn, Outcome.OK, chains.chain_of(found.data), found.version)
+            case CloseLedger():
+                return await self._close_last(asked)
+            case ReadPending():
+                pending = {each.ledger for each in await self._nodes.pending(self.writer) if not each.withdrawn}
+                return PendingRead(asked.txn, pending.issuperset(asked.ledgers), max(time.time_ns() // 1_000_000, self._last_time))
+            case WriteChain():
+                updated = chains.bytes_of(asked.chain)
+                if len(updated) > LARGEST_LIST:
+                    raise LogFullError(
+                        f"the log {self.log.name} has {len(attacher.chain.links):,} ledgers, "
+                        f"and its list has no room for {len(attacher.ledgers):,} more: trim the log"
+                    )
+                return ChainWritten(asked.txn, Outcome.OK, await self._nodes.write(updated, asked.version))
+        raise AssertionError(asked)
+
+    async def _close_last(self, asked: CloseLedger) -> LedgerClosed:
+        """Close the last ledger of the log, and keep the time of its last entry."""
+        self._last_time = 0
         try:
-            metadata = await self._store.recover_ledger(chain.last, password=self.log._password)
+            metadata = await self._store.recover_ledger(asked.ledger, password=self.log._password)
         except NoSuchLedgerError:  # deleted by hand
-            return 0
-        return await time_of_last_entry(self._store, chain.last, metadata.last_entry, self.log._password)
+            return LedgerClosed(asked.txn, Closing.GONE)
+        self._last_time = await time_of_last_entry(self._store, asked.ledger, metadata.last_entry, self.log._password)
+        return LedgerClosed(asked.txn, Closing.CLOSED, metadata.last_entry)
+
+    def _traced(self, effects: Sequence[Effect]) -> Effect | None:
+        """Trace what is to be traced; gives what is asked for besides, if anything is."""
+        asked = None
+        for effect in effects:
+            if isinstance(effect, Trace):
+                self._nodes.trace(self._trace, effect.action, effect.fields, self._name)
+            else:
+                asked = effect
+        return asked
 
     # -- what is not attached ------------------------------------------------------------------------------------------
 
@@ -180,24 +213,35 @@ class Batches:
             return
         for each in some:
             await self._nodes.withdraw(self.writer, each)
+        ledgers = [each.ledger for each in some]
+        self._nodes.trace(self._trace, "withdraw_batch", {"ledgers": ledgers}, self._name)
         while True:
             found = await self._nodes.read()
             with suppress(BadVersionError):
-                await self._nodes.write(found.data, found.version)
+                version = await self._nodes.write(found.data, found.version)
                 break
         chain = chains.chain_of(found.data)
+        told = {**seen_fields(chain, found.version), "ledgers": ledgers, "made": version}
+        self._nodes.trace(self._trace, "delete_withdrawn_batch", told, self._name)
         for each in some:
             await self._drop(each.ledger, is_in_log=chain.index(each.ledger) is not None)
 
     async def _delete_superseded(self) -> None:
         """Delete the ledgers that are not in the log, and will not be since their batches are: of tasks that were tried twice, and of processes that
         were killed."""
-        chain = await self.log.chain()
-        for each in await self._nodes.pending(self.writer):
-            is_in_log = chain.index(each.ledger) is not None
-            batch = Batch(self.writer, each.number)
-            if is_in_log or rules.never_attached(chain, batch, each.ledger) or not self.remembered:
-                await self._drop(each.ledger, is_in_log)
+        pending = await self._nodes.pending(self.writer)
+        found = await self._nodes.read()
+        chain = chains.chain_of(found.data)
+        for number in sorted({each.number for each in pending}):
+            over = [each.ledger for each in pending if each.number == number]
+            superseded = [each for each in over if rules.never_attached(chain, Batch(self.writer, number), each)]
+            if superseded:
+                told = {**seen_fields(chain, found.version), "ledgers": superseded, "writer": self.writer, "number": number}
+                self._nodes.trace(self._trace, "delete_superseded_batch", told, self._name)
+            for ledger in over:
+                is_in_log = chain.index(ledger) is not None
+                if is_in_log or ledger in superseded or not self.remembered:
+                    await self._drop(ledger, is_in_log)
 
     async def _drop(self, ledger: int, is_in_log: bool) -> None:
         """Forget a ledger, and delete it if it is not in the log and was created for a batch of this writer."""
@@ -212,6 +256,20 @@ class Batches:
         new = self.log._new_ledger(chain)
         new["custom_metadata"] |= {_WRITER: self.writer.encode(), _NUMBER: b"%d" % number}
         return new
+
+
+def _failed(asked: Effect) -> Event:
+    """What is told of something that could not be done."""
+    match asked:
+        case ReadChain():
+            return ChainRead(asked.txn, Outcome.UNKNOWN)
+        case CloseLedger():
+            return LedgerClosed(asked.txn, Closing.FAILED)
+        case ReadPending():
+            return PendingRead(asked.txn, None)
+        case WriteChain():
+            return ChainWritten(asked.txn, Outcome.UNKNOWN)
+    raise AssertionError(asked)
 
 
 async def delete_given_up(log: Log, now: int) -> int:

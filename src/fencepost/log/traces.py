@@ -9,7 +9,7 @@ from fencepost.log.chain import Chain
 SUBJECT = "log/"
 """What the subjects of traces begin with that are logs. The name of the log follows."""
 
-SENDS = ("sends_update", "sends_trim")
+SENDS = ("sends_update", "sends_trim", "sends_batch")
 """The actions that tell that an update of the list of ledgers is sent."""
 
 

@@ -4,8 +4,9 @@ The protocol is :class:`fencepost.log.checked.running.RunningLog`. A client of i
 run of appends that have gone the same way: that were written, acknowledged, and closed in or out together. So a trace of millions of entries is one of
 some hundred for each ledger.
 
-Three things are not told when they happen, and known from what is told later: which of the updates that were not answered were carried out, which
-entries had come to a ledger when it was fenced, and who has recovered a ledger that no leader of the trace has.
+Some things are not told when they happen, and known from what is told later: which of the updates that were not answered were carried out, which
+entries had come to a ledger when it was fenced, who has recovered a ledger that no leader of the trace has, and that somebody who does not trace has
+attached ledgers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import msgspec
 from fencepost.conform.conformance import Conformance, Event, NotCovered, Step
 from fencepost.log.checked.log import Becomes
 from fencepost.log.checked.running import RunningLog
-from fencepost.log.rules import Status, Update
+from fencepost.log.rules import Attaching, Status, Update
 from fencepost.log.traces import SUBJECT
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import ModelValue
@@ -54,6 +55,7 @@ class _Ledger(msgspec.Struct):
     fenced: bool = False
     found_fenced: bool = False
     found_closed: bool = False
+    is_of_batch: bool = False
     ends: set[int] = set()
 
     @property
@@ -98,15 +100,28 @@ class LogConformance(Conformance):
         """By the version of the chain that was read, one event that tells of it."""
         self.fences: dict[int, list[Place]] = defaultdict(list)
         """The events that tell of fences of a ledger."""
+        self.changed: set[int] = set()
+        """The versions that were made to withdraw batches."""
+        self.sealed_before: set[Place] = set()
+        """The looks at batches of clients that have found the log sealed."""
+        self.untold: dict[int, tuple[int | None, tuple[int, ...]]] = {}
+        """The versions of which nobody tells: the last ledger before each, and the ledgers that it has added, those that are not known by negative ids."""
+        self.batches: dict[str, list[int]] = defaultdict(list)
+        """The numbers of the batches of each writer."""
+        self.attempts: set[tuple[object, ...]] = set()
         self.deleted = False
         self.written_by: dict[int, str | None] = {}
         """The versions of which the metadata service tells, and by which client of a simulator, or session, they were written."""
         pending: dict[Writer, _Update] = {}
+        self._found_sealed: set[Writer] = set()
         for event in events:
             if event.subject is not None:
                 self._look(event, pending)
         self.first = min(self.reads, default=0)
         self._settle_updates()
+        for last, ledgers in self.untold.values():
+            if last is not None and ledgers:
+                self.ledgers[last].fenced = True
         self.cuts = {writer: self._cuts(writer) for writer in self.writers}
         self.offsets: dict[Writer, int] = {}
         entries = 0
@@ -130,17 +145,29 @@ class LogConformance(Conformance):
             return
         if action not in _STEPS:
             return
-        if "trim" not in action:
+        if action not in _BY_SOMEBODY:
             self.writers.setdefault(writer, len(self.writers))
+        for each in parameters.get("ledgers", ()):
+            self.ledgers[each].is_of_batch = True
+        if parameters.get("writer") is not None:
+            self.batches[parameters["writer"]].append(parameters["number"])
         number: int = parameters.get("ledger", -1)
         ledger = self.ledgers[number] if number is not None and number >= 0 else None
         match action:
-            case "sends_update" | "sends_trim":
+            case "sends_update" | "sends_trim" | "sends_batch":
                 pending[writer] = self.updates[_place(event)] = _Update(event)
                 if action == "sends_trim":
                     self.reads.setdefault(parameters["version"], event)
-            case "get_last_ledger" | "look_up_chain":
+            case "get_last_ledger" | "look_up_chain" | "delete_superseded_batch" | "delete_withdrawn_batch":
                 self.reads.setdefault(parameters["version"], event)
+                if action == "delete_withdrawn_batch":
+                    self.changed.add(parameters["made"])
+                elif action == "get_last_ledger":
+                    (self._found_sealed.add if parameters["status"] is None else self._found_sealed.discard)(writer)
+            case "look_up_batch":
+                self.attempts.add((parameters["writer"], parameters["number"], *parameters["ledgers"]))
+                if writer in self._found_sealed:
+                    self.sealed_before.add(_place(event))
             case "create_ledger" if ledger is not None:
                 ledger.owner = writer
             case "write_entry" if ledger is not None:
@@ -171,11 +198,12 @@ class LogConformance(Conformance):
     def _settle_updates(self) -> None:
         """Know which updates without an answer were carried out: every version of the chain was made by somebody."""
         of_version: dict[int, list[_Update]] = defaultdict(list)
-        known, last = set(), max((self.first, *self.reads, *self.written_by))
+        made, last = dict.fromkeys(self.changed), max((self.first, *self.reads, *self.changed, *self.written_by))
+        known: dict[int, _Update | None] = {**made}
         for update in self.updates.values():
             if update.answer is not None and update.answer.parameters.get("version") is not None:
                 update.made = update.answer.parameters["version"]
-                known.add(update.made)
+                known[update.made] = update
                 last = max(last, update.made)
             elif update.is_unanswered:
                 of_version[update.event.parameters["version"] + 1].append(update)
@@ -185,11 +213,46 @@ class LogConformance(Conformance):
             candidates = of_version.get(version, [])
             if not candidates:  # an update that should have been refused, by its version
                 candidates = [update for early, updates in of_version.items() if early < version for update in updates if update.made is None]
-            if not candidates:
-                if self.deleted:
-                    raise NotCovered("the log was deleted, and another one of its name was made: they are told of as if they were one")
-                raise NotCovered(f"version {version} of the list of ledgers was written by somebody of whom the trace does not tell")
-            max(candidates, key=lambda update: self._evidence(update, version)).made = version
+            best = max(candidates, key=lambda update: self._evidence(update, version), default=None)
+            if best is not None and self._evidence(best, version) >= 0:
+                best.made = version
+                known[version] = best
+        self._settle_untold(known)
+
+    def _settle_untold(self, known: Mapping[int, _Update | None]) -> None:
+        """Know what was done by the versions of which nobody tells, between the lists that were read before and after: ledgers were attached."""
+        told = self.reads[self.first].parameters if self.first else {"length": 0, "trimmed": 0, "sealed": False, "last": None}
+        length, trimmed, sealed, end = told["length"], told["trimmed"], told["sealed"], told["last"]
+        untold: list[int] = []
+        before: int | None = None
+        for version in range(self.first + 1, max(self.reads, default=0) + 1):
+            update = known.get(version)
+            if version not in known:
+                untold.append(version)
+                before = end
+            elif update is not None:
+                parameters = update.event.parameters
+                number, trims, ledgers = parameters.get("ledger"), parameters.get("trims", 0), parameters.get("ledgers", ())
+                added = (*ledgers, *([] if number is None else [number]))
+                sealed = sealed or not (added or trims)
+                length, trimmed, end = length + len(added), trimmed + trims, added[-1] if added else end
+            if version not in self.reads:
+                continue
+            found = self.reads[version].parameters
+            count = found["length"] - length
+            if untold:
+                if (found["trimmed"], found["sealed"]) != (trimmed, sealed) or count < 0:
+                    if self.deleted:
+                        raise NotCovered("the log was deleted, and another one of its name was made: they are told of as if they were one")
+                    raise NotCovered(f"version {untold[-1]} of the list of ledgers was written by somebody of whom the trace does not tell")
+                for each in untold[:-1]:
+                    self.untold[each] = (None, ())
+                ids = (*(-len(self.ledgers) - place - 1 for place in range(count - 1)), found["last"])
+                self.untold[untold[-1]] = (before, ids if count else ())
+                for number in self.untold[untold[-1]][1]:
+                    self.ledgers[number].is_of_batch = True
+                untold = []
+            length, trimmed, sealed, end = found["length"], found["trimmed"], found["sealed"], found["last"]
 
     def _evidence(self, update: _Update, version: int) -> int:
         """How much speaks for an update without an answer being the one that has made a version."""
@@ -197,6 +260,8 @@ class LogConformance(Conformance):
         if by is not None and by not in (update.event.node, parameters.get("session")):
             return -2
         number, trims = parameters.get("ledger"), parameters.get("trims", 0)
+        if "ledgers" in parameters:
+            number = parameters["last"]
         if number is None and not trims:  # a seal, which stays
             return 2 if all(event.parameters["sealed"] for read, event in self.reads.items() if read >= version) else -1
         earlier = max((read for read in self.reads if read < version), default=None)
@@ -231,6 +296,17 @@ class LogConformance(Conformance):
                 self.fences[number].append(add("ledger_is_fenced", ledger=number))
             if ledger.found_closed and not ledger.owner_closed:
                 add("ledger_is_closed", ledger=number, last_entry=ledger.last_entry)
+        for version, (last, ledgers) in self.untold.items():
+            if not ledgers:
+                add("delete_withdrawn_batch", made=version, ledgers=())
+                continue
+            if last is not None and not self.ledgers[last].is_of_batch and not self.ledgers[last].owner_closed:
+                self.fences[last].append(add("ledger_is_fenced", ledger=last, attaches=version))
+                end = self.ledgers[last].last_entry
+                add("ledger_is_closed", ledger=last, last_entry=self.ledgers[last].kept - 1 if end is None else end, attaches=version)
+            place = add("batch_is_attached", version=version, ledgers=ledgers, last=last)
+            if last is not None:
+                self.fences[last].append(place)
         return unseen
 
     def _cuts(self, writer: Writer) -> list[int]:
@@ -265,6 +341,9 @@ class LogConformance(Conformance):
             "next_ledger_limit": _rounded(self.older + len(self.ledgers) + 2),
             "entries": _rounded(self.runs + 1),
             "remembers": False,
+            "most_attempts": len(self.attempts) and _rounded(len(self.attempts)),
+            "batch_writers": _rounded(len(self.batches)),
+            "batch_numbers": _rounded(max((len({*numbers}) for numbers in self.batches.values()), default=0)),
         }
 
     def bind(self, protocol: Protocol) -> None:
@@ -273,11 +352,15 @@ class LogConformance(Conformance):
         self.c = {writer: protocol.clients[place] for writer, place in self.writers.items()}
         self.acknowledged.clear()
         spare = self.older
-        for event in sorted(self.events, key=lambda event: event.action != "create_ledger"):
-            number = event.parameters.get("ledger") if event.subject is not None and event.action in _STEPS else None
-            if number is not None and number not in self.numbers:
-                spare += 1
-                self.numbers[number] = spare
+        for event in sorted([*self.events, *self.unseen], key=lambda event: event.action != "create_ledger"):
+            if event.subject is None or event.action not in _STEPS:
+                continue
+            for number in (event.parameters.get("ledger"), *event.parameters.get("ledgers", ())):
+                if number is not None and number not in self.numbers:
+                    spare += 1
+                    self.numbers[number] = spare
+        self.writers_of_batches = {name: place for place, name in enumerate(self.batches)}
+        self.ranks = {name: sorted({*numbers}) for name, numbers in self.batches.items()}
 
     def names(self) -> Mapping[str, str]:
         """See :class:`Conformance`."""
@@ -363,12 +446,19 @@ class LogConformance(Conformance):
     def _unseen_fence(self, event: Event) -> Iterator[Step]:
         number = event.parameters["ledger"]
         yield from self._after_entries(event, number)
-        yield Step(event.action, (("ledger", self.numbers[number]),))
+        attaches = event.parameters.get("attaches")
+        sends = () if attaches is None else (("fenced", attaches),)
+        yield Step(event.action, (("ledger", self.numbers[number]),), sends=sends)
 
     def _unseen_close(self, event: Event) -> Iterator[Step]:
         number = event.parameters["ledger"]
         last = self._runs_to(number, event.parameters["last_entry"])
-        yield Step(event.action, (("ledger", self.numbers[number]),), (last,))
+        attaches = event.parameters.get("attaches")
+        about = (("ledger", self.numbers[number]),)
+        if attaches is None:
+            yield Step(event.action, about, (last,))
+        else:
+            yield Step(event.action, about, (last,), receives=("fenced", attaches), sends=(("ended", attaches),))
 
     def _is_older(self, event: Event) -> Iterator[Step]:
         told = self.reads[self.first].parameters
@@ -384,7 +474,10 @@ class LogConformance(Conformance):
         """An update is sent. If nothing is told of an answer, this is all that its client had to do with it."""
         update = self.updates[_place(event)]
         if update.answer is None and update.made is not None:
-            action = "append_ledger_unanswered" if event.parameters["ledger"] is not None else "seal_unanswered"
+            if event.action == "sends_batch":
+                action = "attach_batch_unanswered"
+            else:
+                action = "append_ledger_unanswered" if event.parameters["ledger"] is not None else "seal_unanswered"
             yield self._unanswered(event, action, update)
 
     def _unanswered(self, event: Event, action: str, update: _Update) -> Step:
@@ -397,7 +490,8 @@ class LogConformance(Conformance):
         if update is None:
             raise NotCovered(f"{event.node} {event.seq} tells of an answer to nothing")
         step = self._unanswered(event, event.action, update)
-        step.after = (self._is(event, Status(event.parameters["status"])),)
+        if "status" in event.parameters:
+            step.after = (self._is(event, Status(event.parameters["status"])),)
         yield step
 
     def _is_done(self, event: Event) -> Iterator[Step]:
@@ -423,6 +517,62 @@ class LogConformance(Conformance):
 
     def _trim(self, sent: Event, version: int) -> Step:
         return Step("trim", (), (sent.parameters["trims"],), writes=(CHAIN, version), after=((("version",), version),))
+
+    # -- batches -------------------------------------------------------------------------------------------------------
+
+    def _some(self, ledgers: Sequence[int]) -> tuple[int, ...]:
+        return (len(ledgers), *[self.numbers[ledger] for ledger in ledgers])
+
+    def _batch(self, event: Event) -> tuple[int, int]:
+        """The writer and the number of a batch, as the protocol has them."""
+        writer, number = event.parameters["writer"], event.parameters["number"]
+        return (0, 0) if writer is None else (self.writers_of_batches[writer], self.ranks[writer].index(number))
+
+    @property
+    def _has_untold(self) -> bool:
+        """Whether the log may have batches of which the trace does not tell."""
+        return self.first > 0 or any(ledgers for _, ledgers in self.untold.values())
+
+    def _looks_up_batch(self, event: Event) -> Iterator[Step]:
+        """A client has a batch, and sees whether it may be attached."""
+        parameters, c = event.parameters, self.c[_writer(event)]
+        found = Attaching(parameters["found"])
+        if _place(event) in self.sealed_before:
+            is_over = found in (Attaching.SEALED, Attaching.THERE)
+            yield Step(None, after=((("client", c, "ended"), is_over),))
+            return
+        is_remembered = parameters["writer"] is not None
+        yield Step("write_batch", self._who(event), (is_remembered, *self._batch(event), *self._some(parameters["ledgers"])))
+        picks = (found is Attaching.THERE and self._has_untold, found is Attaching.WITHDRAWN)
+        after = (("attachment", c, "version"), parameters["version"]) if found is Attaching.ATTACH else (("attachment", c, "attempt"), 0)
+        yield Step(event.action, self._who(event), picks, after=(after,))
+
+    def _attaches(self, event: Event) -> Iterator[Step]:
+        update, version = self.answers.get(_place(event)), event.parameters["version"]
+        if update is None:
+            raise NotCovered(f"{event.node} {event.seq} tells of an answer to nothing")
+        last = self.numbers[update.event.parameters["last"]]
+        yield Step(event.action, self._who(event), (last,), writes=(CHAIN, version), after=((("version",), version),))
+
+    def _withdraws(self, event: Event) -> Iterator[Step]:
+        version = event.parameters["made"]
+        yield Step(event.action, (), self._some(event.parameters["ledgers"]), writes=(CHAIN, version), after=((("version",), version),))
+
+    def _deletes_superseded(self, event: Event) -> Iterator[Step]:
+        if not self._has_untold:
+            picks = (*self._batch(event), *self._some(event.parameters["ledgers"]))
+            yield Step(event.action, (), picks, reads=(CHAIN, event.parameters["version"]))
+
+    def _untold_batch(self, event: Event) -> Iterator[Step]:
+        """Ledgers were attached by somebody who does not trace, and has seen to it that the last one was closed."""
+        version, last = event.parameters["version"], event.parameters["last"]
+        receives = None
+        if last is not None and self.ledgers[last].owner_closed:
+            receives = ("closed", last, _place(event))
+        elif last is not None and not self.ledgers[last].is_of_batch:
+            receives = ("ended", version)
+        picks = self._some(event.parameters["ledgers"])
+        yield Step(event.action, (), picks, receives=receives, writes=(CHAIN, version), after=((("version",), version),))
 
     # -- entries -------------------------------------------------------------------------------------------------------
 
@@ -499,7 +649,13 @@ _ANSWERS = (
     "trim",
     "trim_bad_version",
     "trim_unanswered",
+    "attach_batch",
+    "attach_batch_bad_version",
+    "attach_batch_unanswered",
 )
+
+_BY_SOMEBODY = ("sends_trim", "trim", "trim_bad_version", "trim_unanswered", "withdraw_batch", "delete_withdrawn_batch", "delete_superseded_batch")
+"""The actions of those who do not lead."""
 
 _STEPS: Mapping[str, Callable[[LogConformance, Event], Iterable[Step]]] = {
     "become_leader": LogConformance._alone,
@@ -521,6 +677,15 @@ _STEPS: Mapping[str, Callable[[LogConformance, Event], Iterable[Step]]] = {
     "trim": LogConformance._trims,
     "trim_bad_version": lambda self, event: (),
     "trim_unanswered": lambda self, event: (),
+    "look_up_batch": LogConformance._looks_up_batch,
+    "sends_batch": LogConformance._sends,
+    "attach_batch": LogConformance._attaches,
+    "attach_batch_bad_version": LogConformance._alone,
+    "attach_batch_unanswered": LogConformance._is_unanswered,
+    "withdraw_batch": lambda self, event: (),
+    "delete_withdrawn_batch": LogConformance._withdraws,
+    "delete_superseded_batch": LogConformance._deletes_superseded,
+    "batch_is_attached": LogConformance._untold_batch,
     "write_entry": LogConformance._writes,
     "acknowledge_entry": LogConformance._acknowledges,
     "close_own_ledger": LogConformance._closes_own,

@@ -16,6 +16,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from fencepost import (
@@ -97,12 +98,16 @@ class Ledger(Record):
     fenced: bool = False
 
 
+BATCH = Batch("q", 0)
+
+
 class Attempt(Record):
-    """The batch was written, to these ledgers. ``withdrawn``: they are to be deleted, and may not be attached. ``over``: nobody does anything to them any more."""
+    """A batch was written, to these ledgers. ``withdrawn``: they are to be deleted, and may not be attached. ``over``: nobody does anything to them any more."""
 
     ledgers: tuple[int, ...] = ()
     withdrawn: bool = False
     over: bool = False
+    batch: Batch | None = BATCH
 
 
 class Attachment(Record):
@@ -112,9 +117,6 @@ class Attachment(Record):
     attempt: int = 0
     chain: Chain = Chain()
     version: int = -1
-
-
-BATCH = Batch("q", 0)
 
 
 class Becomes(enum.Enum):
@@ -755,7 +757,7 @@ class Log(Protocol):
         require(attachment.version < 0)
         attempt = self.attempts[attachment.attempt - 1]
         are_pending = not attempt.withdrawn
-        step = before_attaching(client.chain, BATCH, attempt.ledgers, are_pending, self.protections)
+        step = before_attaching(client.chain, attempt.batch, attempt.ledgers, are_pending, self.protections)
         if step is Attaching.ATTACH:
             attachment.chain, attachment.version = client.chain, client.version
         else:
@@ -797,7 +799,8 @@ class Log(Protocol):
         self._read_again(c)
 
     def _with_batch(self, attachment: Attachment) -> Chain:
-        return with_batch(attachment.chain, BATCH, self.attempts[attachment.attempt - 1].ledgers, 0, self.protections)
+        attempt = self.attempts[attachment.attempt - 1]
+        return with_batch(attachment.chain, attempt.batch, attempt.ledgers, 0, self.protections)
 
     def _read_again(self, c: ModelValue) -> None:
         client = self.client[c]
@@ -906,13 +909,14 @@ class Log(Protocol):
 
     @invariant
     def the_batch_is_in_the_log_once_and_whole(self) -> bool:
-        """Of one attempt at most there are ledgers in the log, and then all of them, one after another."""
+        """Of one attempt at a batch at most there are ledgers in the log, and then all of them, one after another."""
         log = self.all_ledgers()
-        there = [attempt.ledgers for attempt in self.attempts if any(ledger in log for ledger in attempt.ledgers)]
-        if not there:
-            return True
-        first = there[0][0]
-        return len(there) == 1 and first in log and tuple(log[log.index(first) :][:2]) == there[0]
+        there = [attempt for attempt in self.attempts if any(ledger in log for ledger in attempt.ledgers)]
+        remembered = [attempt.batch for attempt in there if attempt.batch is not None]
+        if len({*remembered}) != len(remembered):
+            return False
+        places = [[log.index(ledger) if ledger in log else -2 * len(log) for ledger in attempt.ledgers] for attempt in there]
+        return all(second == first + 1 for each in places for first, second in pairwise(each))
 
     @invariant
     def ledgers_of_the_log_are_there(self) -> bool:

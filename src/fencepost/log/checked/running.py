@@ -9,6 +9,9 @@ things happen, and that nothing is asked which only a run can tell:
 - An update of the chain, a seal too, may go unanswered, be lost, or be carried out late.
 - A ledger is recovered by somebody who is no leader, too, which fences it and closes it. Whoever closes a ledger may find that this was done.
 - Several of the oldest ledgers are trimmed at once.
+- Batches have any writers, numbers and ledgers. A note that a ledger is withdrawn may be seen or not, by whoever has read the chain before its version
+  was changed for that; later it is.
+- Somebody of whom the trace does not tell attaches a batch, or changes the version of the chain alone.
 - The log may be older than the trace: then it begins with ledgers of which the trace does not tell.
 """
 
@@ -17,9 +20,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from fencepost import ModelValue, PerKey, action, configuration, constant, constraint, one_of, per_key, require
-from fencepost.log.chain import Chain, Link
-from fencepost.log.checked.log import Becomes, Client, Log
-from fencepost.log.rules import Status, fences, takes_unanswered_for_done, takes_update
+from fencepost.log.chain import Batch, Chain, Link
+from fencepost.log.checked.log import Attempt, Becomes, Client, Log
+from fencepost.log.rules import Attaching, Status, before_attaching, fences, never_attached, takes_unanswered_for_done, takes_update
 from fencepost.store.rules.metadata import LedgerStatus
 
 SMALL: dict[str, Any] = {"entries": 1, "next_ledger_limit": 3}
@@ -39,12 +42,27 @@ class RunningLog(Log):
     remembers: bool = constant(True, "whether it is kept what clients were told, and which ledgers were trimmed, for the properties")
     versions: int = constant(0, "versions of the chain up to which behaviours are explored; 0: as many as come")
 
+    batch_writers: int = constant(1, "writers of batches")
+    batch_numbers: int = constant(1, "numbers that batches may have")
+
     newest: PerKey[ModelValue, int] = per_key(lambda protocol: protocol.clients, 0)
     """The highest number that a client has given to an entry."""
+    withdrawn_at: PerKey[int, int] = per_key(lambda protocol: range(1, protocol.next_ledger_limit), 0)
+    """The version of the chain that was made so that everybody notices that a ledger is withdrawn; 0: it is not."""
 
     configurations = {
         "default": configuration(**SMALL, clients=1, versions=2, doc="one client, two ledgers and one entry"),
         "two-clients": configuration(**SMALL, clients=2, versions=2, sealing=False, doc="two clients, and nobody seals the log"),
+        "batches": configuration(
+            clients=1,
+            entries=0,
+            next_ledger_limit=4,
+            versions=2,
+            sealing=False,
+            trims=False,
+            most_attempts=2,
+            doc="one client that attaches batches of any ledgers, or finds them withdrawn or attached",
+        ),
         "not-fenced": configuration(
             **SMALL,
             clients=2,
@@ -148,6 +166,7 @@ class RunningLog(Log):
         client = self._leading(c, Status.PENDING_CREATE_LEDGER)
         ledger = one_of(range(1, self.next_ledger_limit))
         require(self.ledgers[ledger].status is None)
+        require(not self.withdrawn_at[ledger])
         self.ledgers[ledger].status = LedgerStatus.OPEN
         client.ledger, client.saw_open = ledger, True
         client.status = Status.PENDING_APPEND_LEDGER
@@ -231,6 +250,120 @@ class RunningLog(Log):
         if self.remembers:
             self.trimmed = (*self.trimmed, *[link.ledger for link in self.chain.links[:count]])
         self._replace_chain(self.chain.without_first(count))
+
+    # -- batches -------------------------------------------------------------------------------------------------------
+
+    @action(c=Log.clients)
+    def write_batch(self, c: ModelValue) -> None:
+        """A client is to attach a batch: ledgers that are closed and in no log, which it has written, or others have. It may have been told so before."""
+        attachment = self.attachment[c]
+        require(attachment.version < 0)
+        is_remembered = one_of((True, False))
+        batch = Batch(f"q{one_of(range(self.batch_writers))}", one_of(range(self.batch_numbers)))
+        attempt = Attempt(self._some_ledgers(), batch=batch if is_remembered else None)
+        require(len(attempt.ledgers) > 0)
+        if attempt not in self.attempts:
+            require(len(self.attempts) < self.most_attempts)
+            if self.remembers:
+                require(all(self.ledgers[each].status is None and not self.withdrawn_at[each] for each in attempt.ledgers))
+            self.attempts = (*self.attempts, attempt)
+            for ledger in attempt.ledgers:
+                self.ledgers[ledger].status = LedgerStatus.CLOSED
+        attachment.attempt = self.attempts.index(attempt) + 1
+
+    def _some_ledgers(self) -> tuple[int, ...]:
+        count = one_of(range(self.next_ledger_limit))
+        ledgers = tuple([one_of(range(1, self.next_ledger_limit)) for _ in range(count)])
+        require(len({*ledgers}) == count)
+        return ledgers
+
+    @action(c=Log.clients)
+    def look_up_batch(self, c: ModelValue) -> None:
+        """A leader that has closed the last ledger sees whether its batch is in the log, by an untold update perhaps, or withdrawn. If it is neither, the
+        update is sent."""
+        client = self._leading(c, Status.PENDING_CREATE_LEDGER)
+        attachment = self.attachment[c]
+        require(attachment.attempt > 0)
+        require(attachment.version < 0)
+        is_untold, is_noticed = one_of((False, True)), one_of((False, True))
+        require(not (is_untold and self.remembers))
+        attempt = self.attempts[attachment.attempt - 1]
+        must_be_noticed = any(0 < self.withdrawn_at[ledger] <= client.version for ledger in attempt.ledgers)
+        are_pending = not (is_noticed or must_be_noticed)
+        step = before_attaching(client.chain, attempt.batch, attempt.ledgers, are_pending, self.protections)
+        if step is Attaching.ATTACH and not is_untold:
+            attachment.chain, attachment.version = client.chain, client.version
+        else:
+            attachment.attempt = 0
+
+    @action(c=Log.clients)
+    def attach_batch(self, c: ModelValue) -> None:
+        """The chain is as the client has seen it: the ledgers of the batch go to its end, up to the last of them."""
+        attachment = self.attachment[c]
+        require(attachment.version >= 0)
+        require(takes_update(attachment.version, self.version, self.protections))
+        updated, last = self._with_batch(attachment), one_of(range(1, self.next_ledger_limit))
+        require(updated.last == last)
+        self._replace_chain(updated)
+        attachment.attempt, attachment.chain, attachment.version = 0, Chain(), -1
+        self._read_again(c)
+
+    @action(c=Log.clients)
+    def attach_batch_unanswered(self, c: ModelValue) -> None:
+        """The update is not answered, whether it was done, is lost, or is yet to be done: the client reads the chain again, or fails."""
+        attachment = self.attachment[c]
+        require(attachment.version >= 0)
+        updated, version = self._with_batch(attachment), attachment.version
+        self._unanswered(self.client[c], updated, version)
+        attachment.chain, attachment.version = Chain(), -1
+        self._read_again(c)
+
+    @action(by="somebody")
+    def batch_is_attached(self) -> None:
+        """Somebody of whom nothing else is told attaches ledgers, and has closed the last one before."""
+        require(not self.remembers)
+        ledgers = self._some_ledgers()
+        require(len(ledgers) > 0)
+        require(not self.chain.sealed)
+        require(all(self.ledgers[ledger].status is None for ledger in ledgers))
+        last = self.chain.last
+        require(last is None or self.ledgers[last].status is LedgerStatus.CLOSED)
+        chain = self.chain
+        for ledger in ledgers:
+            self.ledgers[ledger].status = LedgerStatus.CLOSED
+            chain = chain.appended(ledger, 0)
+        self._replace_chain(chain)
+
+    @action(by="somebody")
+    def withdraw_batch(self) -> None:
+        """A note says nothing until the version of the chain is changed."""
+        require(False)
+
+    @action(by="somebody")
+    def delete_withdrawn_batch(self) -> None:
+        """Somebody who has noted that ledgers are withdrawn changes the version of the chain. Those that are not in the chain then are deleted."""
+        require(not self.remembers or self.attempts)
+        ledgers = self._some_ledgers()
+        require(not self.remembers or any(attempt.ledgers == ledgers for attempt in self.attempts))
+        self.version += 1
+        for ledger in ledgers:
+            if not self.withdrawn_at[ledger]:
+                self.withdrawn_at[ledger] = self.version
+            if self.remembers and ledger not in self.all_ledgers():
+                self.ledgers[ledger].status = None
+
+    @action(by="somebody")
+    def delete_superseded_batch(self) -> None:
+        """A batch is in the log, by other ledgers than these, which are deleted."""
+        require(not self.remembers or self.attempts)
+        batch = Batch(f"q{one_of(range(self.batch_writers))}", one_of(range(self.batch_numbers)))
+        ledgers = self._some_ledgers()
+        require(not self.remembers or any((each.ledgers, each.batch) == (ledgers, batch) for each in self.attempts))
+        require(all(never_attached(self.chain, batch, ledger) for ledger in ledgers))
+        if self.remembers:
+            for ledger in ledgers:
+                self.withdrawn_at[ledger] = self.version
+                self.ledgers[ledger].status = None
 
     # -- logs that are older than their traces -------------------------------------------------------------------------
 
