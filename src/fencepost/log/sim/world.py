@@ -15,6 +15,7 @@ from itertools import count, pairwise
 from fencepost.log import cursors
 from fencepost.log.chain import Chain, bytes_of, chain_of
 from fencepost.log.position import Position
+from fencepost.log.roles.attacher import PendingRead, ReadPending
 from fencepost.log.roles.leader import (
     Abandon,
     Acknowledged,
@@ -58,6 +59,7 @@ from fencepost.log.rules import (
     is_through,
     takes_update,
 )
+from fencepost.log.sim.batches import AttachingNode, Batches
 from fencepost.log.traces import SUBJECT, seen_fields
 from fencepost.store.roles.interface import Effect, Event, Outcome, SetTimer, TimerFired, Trace
 from fencepost.store.rules.metadata import LedgerStatus
@@ -79,6 +81,7 @@ PROMISES = {
     "order": "A writer's entries are in the order of its appends, and after all that was acknowledged before them.",
     "answers": "Every append has one answer, and a writer that is asked to end does.",
     "one open": "Of the ledgers of the log only the last one may be open.",
+    "batches": "A batch is in the log once and whole, or not at all; if somebody was told that it is there, it is.",
     "seal": "Nothing is appended to a log that is sealed.",
     "readers": "Every reader sees the same entries in the same order, and none that goes away again.",
     "cursors": "What was acknowledged with a cursor is acknowledged, and nothing else.",
@@ -271,6 +274,7 @@ class World:
         if trace is not None:
             trace.started(OPERATOR, "client")
             trace.started(METADATA, "metadata")
+        self.subject = LOG
         self.seed = seed
         self.rng = random.Random(seed)
         self.protections = protections
@@ -295,6 +299,7 @@ class World:
         self.readers = [Reader(self) for _ in range(2)]
         self.cursor = (cursors.Acknowledged(Position(0, 0)), 0)
         self.consumers = [Consumer(self) for _ in range(2)]
+        self.batches = Batches(self)
         self.seen: set[Status] = set()
         self.happened: set[object] = set()
         rng = self.rng
@@ -306,6 +311,8 @@ class World:
         self.slowness = rng.choice((2, 20, 200)) * MS
         self.loss = rng.choice((0.0, 0.05, 0.3))
         self.trouble = rng.choice((0.0, 0.02, 0.2))
+        self.batching = rng.choice((0.0, 0.02, 0.1))
+        """How often something is done to a batch."""
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -328,7 +335,7 @@ class World:
 
     # -- what effects do ----------------------------------------------------------------------------------------------
 
-    def carry_out(self, node: Node, effect: Effect) -> None:
+    def carry_out(self, node: Node | AttachingNode, effect: Effect) -> None:
         if isinstance(effect, SetTimer):
             delay = effect.delay + self.rng.randint(0, effect.jitter)
             self.at(self.now + delay, lambda: node.give(TimerFired(effect.key)))
@@ -336,6 +343,7 @@ class World:
             assert self.trace is not None
             self.trace.node_did(node.name, effect.action, effect.fields, LOG)
         elif isinstance(effect, Write):
+            assert isinstance(node, Node)
             self.write(node, effect)
         elif isinstance(effect, ReadChain):
             self.ask(
@@ -345,7 +353,10 @@ class World:
             )
         elif isinstance(effect, WriteChain):
             self.ask(node, lambda: self.update(node, effect), ChainWritten(effect.txn, Outcome.UNKNOWN))
+        elif isinstance(effect, ReadPending):
+            self.ask(node, lambda: self.batches.pending(effect.txn, effect.ledgers), PendingRead(effect.txn, None))
         elif isinstance(effect, CreateLedger):
+            assert isinstance(node, Node)
             self.ask(node, lambda: self.create(node, effect), LedgerCreated(effect.txn, None))
         elif isinstance(effect, CloseLedger) and effect.is_own:
             self.ask(node, lambda: self.close_own(effect), LedgerClosed(effect.txn, Closing.FAILED))
@@ -369,14 +380,12 @@ class World:
             self.happened.add(effect.reason)
         elif isinstance(effect, DeleteLedger):
             self.happened.add(DeleteLedger)
-            if effect.ledger in self.all_ledgers():
-                raise Broken("no loss", f"ledger {effect.ledger} of the log was deleted as one that is not in it")
-            self.ledgers[effect.ledger].is_deleted = True
+            self.delete(effect.ledger)
         else:
             assert isinstance(effect, (Leads, Abandon)), effect
 
     def ask(
-        self, node: Node, does: Callable[[], Event | None], unanswered: Event, then: Callable[[], Event] | None = None
+        self, node: Node | AttachingNode, does: Callable[[], Event | None], unanswered: Event, then: Callable[[], Event] | None = None
     ) -> None:
         """Have something done later, in one step or two, and answered later still; or lose the request or the answer, or do it when the request
         was given up."""
@@ -405,13 +414,16 @@ class World:
 
         self.later(first)
 
-    def update(self, node: Node, effect: WriteChain) -> ChainWritten:
+    def update(self, node: Node | AttachingNode, effect: WriteChain) -> ChainWritten:
         if not takes_update(effect.version, self.version, self.protections):
             self.happened.add(Outcome.BAD_VERSION)
             return ChainWritten(effect.txn, Outcome.BAD_VERSION)
         if self.chain.sealed and effect.chain.links != self.chain.links:
             raise Broken("seal", "a ledger is appended to a log that is sealed")
         self.replace(effect.chain, node.name)
+        gone = [number for number in self.all_ledgers() if self.ledgers[number].is_deleted]
+        if gone:
+            raise Broken("no loss", f"ledger {gone[0]} was deleted, and is in the log")
         if any(self.ledgers[number].status is not LedgerStatus.CLOSED for number in self.all_ledgers()[:-1]):
             raise Broken("one open", "a ledger follows one that is open")
         return ChainWritten(effect.txn, Outcome.OK, self.version)
@@ -423,10 +435,19 @@ class World:
             self.trace.node_did(METADATA, "metadata_written", {"version": self.version, "client": by}, LOG)
 
     def create(self, node: Node, effect: CreateLedger) -> LedgerCreated:
-        ids = [each for each in range(1, 300) if each not in self.ledgers]
+        ledger = self.new_ledger(node.name)
+        return LedgerCreated(effect.txn, ledger.number, ledger.created)
+
+    def new_ledger(self, owner: str) -> Ledger:
+        ids = [each for each in range(1, len(self.ledgers) + 7) if each not in self.ledgers]
         number = self.rng.choice(ids[:6])
-        self.ledgers[number] = Ledger(number, node.name, self.now // MS)
-        return LedgerCreated(effect.txn, number, self.now // MS)
+        self.ledgers[number] = Ledger(number, owner, self.now // MS)
+        return self.ledgers[number]
+
+    def delete(self, number: int) -> None:
+        if number in (link.ledger for link in self.chain.links):
+            raise Broken("no loss", f"ledger {number} of the log was deleted as one that is not in it")
+        self.ledgers[number].is_deleted = number not in self.trimmed
 
     def close_own(self, effect: CloseLedger) -> LedgerClosed:
         ledger = self.ledgers[effect.ledger]
@@ -500,13 +521,15 @@ class World:
         before, self.elected = self.nodes.get(self.elected), name
         if before is not None:
             self.notify(before, NotElected())
-        self.notify(self.nodes[name], Elected())
+        if name in self.nodes:  # else it attaches a batch
+            self.notify(self.nodes[name], Elected())
 
     def expire(self) -> None:
         """The session of the writer that is elected is over earlier than anybody thought; it is elected again with the next."""
-        node = self.nodes[self.elected]
-        self.notify(node, NotElected())
-        self.notify(node, Elected())
+        node = self.nodes.get(self.elected)
+        if node is not None:
+            self.notify(node, NotElected())
+            self.notify(node, Elected())
 
     def notify(self, node: Node, event: Event) -> None:
         late = self.rng.random() < 0.3 and not self.is_calm
@@ -543,6 +566,8 @@ class World:
             sealer = self.start()
             sealer.give(Seal())
             sealer.give(Elected())
+        elif chance < 0.549 + self.batching:
+            self.batches.disturb()
         else:
             node.append(rng.randint(1, 4))
 
@@ -628,6 +653,9 @@ class World:
                 latest[before] = max((places[each] for each in before), default=-1)
             if latest[before] > place:
                 raise Broken("order", f"{name} was appended after another was acknowledged, and comes first in the log")
+        what = self.batches.broken(names)
+        if what:
+            raise Broken("batches", what)
         for reader in (*self.readers, *self.consumers):
             reader.judge(log)
         self.judge_cursor(log)

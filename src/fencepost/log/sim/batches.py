@@ -1,0 +1,245 @@
+"""Writers of batches in simulated logs: parts are written aside, often twice, attached by processes that believe that they lead, and withdrawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fencepost.log.chain import Batch, bytes_of, chain_of
+from fencepost.log.position import Position
+from fencepost.log.roles.attacher import Attacher, PendingRead
+from fencepost.log.rules import Attaching, never_attached, takes_update
+from fencepost.log.traces import seen_fields
+from fencepost.store.roles.interface import Event
+from fencepost.store.rules.metadata import LedgerStatus
+
+if TYPE_CHECKING:
+    from fencepost.log.sim.world import World
+
+
+@dataclass
+class Written:
+    """A batch: its entries, and the ledgers of each time that it was written. ``is_told``: somebody was told that it is in the log."""
+
+    batch: Batch
+    entries: list[str]
+    attempts: list[tuple[int, ...]] = field(default_factory=list)
+    is_told: bool = False
+
+
+@dataclass
+class Note:
+    """What is noted of a ledger of a batch."""
+
+    batch: Batch
+    is_withdrawn: bool = False
+
+
+class AttachingNode:
+    """A process that attaches an attempt at a batch. Answers come late, and none once it is killed."""
+
+    def __init__(self, world: World, name: str, written: Written, ledgers: tuple[int, ...]) -> None:
+        self.world = world
+        self.name = name
+        self.written = written
+        self.works = True
+        self.stopped_until = 0
+        self.role = Attacher(written.batch, ledgers, world.protections, traces=world.trace is not None)
+        if world.trace is not None:
+            world.trace.started(name, "client")
+
+    def begin(self) -> None:
+        """It is elected, or believes so."""
+        world = self.world
+        for name in self.written.entries:
+            world.appends.setdefault(name, {*world.acknowledged})
+        for effect in self.role.begin():
+            world.carry_out(self, effect)
+
+    def give(self, event: Event) -> None:
+        """Give the role an event now, or once the process goes on."""
+        world = self.world
+        if not self.works:
+            return
+        if world.now < self.stopped_until:
+            world.at(self.stopped_until, lambda: self.give(event))
+            return
+        for effect in self.role.receive(event):
+            world.carry_out(self, effect)
+        if self.role.found is not None:
+            self.works = False
+            self.over(self.role.found)
+
+    def over(self, found: Attaching) -> None:
+        """Tell the caller what came of it, and delete what is left over."""
+        world, written = self.world, self.written
+        world.happened.add(found)
+        world.batches.resign(self.name)
+        if found in (Attaching.ATTACH, Attaching.THERE):
+            written.is_told = True
+            world.batches.delete_superseded(self.name, written.batch)
+        if self.role.is_in_log:
+            names = iter(written.entries)
+            for ledger in self.role.ledgers:
+                for entry, _ in enumerate(world.ledgers[ledger].entries):
+                    world.acknowledged[next(names)] = Position(ledger, entry)
+
+
+class Withdrawal:
+    """A process that withdraws what was written of a batch. It may be killed between any two steps."""
+
+    def __init__(self, world: World, name: str, batch: Batch) -> None:
+        self.world = world
+        self.name = name
+        if world.trace is not None:
+            world.trace.started(name, "client")
+        self.ledgers = [ledger for ledger, note in world.batches.notes.items() if note.batch == batch]
+        self.steps = self._steps()
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Take the next step, unless it is killed."""
+        world = self.world
+        if (world.is_calm or world.rng.random() >= world.loss / 2) and next(self.steps, False):
+            world.later(self.go_on)
+
+    def _steps(self) -> Iterator[bool]:
+        world, notes = self.world, self.world.batches.notes
+        for ledger in self.ledgers:
+            if ledger in notes:
+                notes[ledger].is_withdrawn = True
+            yield True
+        self._trace("withdraw_batch", ledgers=self.ledgers)
+        while True:
+            chain, version = chain_of(bytes_of(world.chain)), world.version
+            yield True
+            if takes_update(version, world.version, world.protections):
+                world.replace(chain, self.name)
+                break
+        made = world.version
+        yield True
+        self._trace("delete_withdrawn_batch", **seen_fields(chain, version), ledgers=self.ledgers, made=made)
+        for ledger in self.ledgers:
+            world.batches.drop(ledger, is_in_log=chain.index(ledger) is not None)
+            yield True
+
+    def _trace(self, action: str, **fields: object) -> None:
+        self.world.batches.trace(self.name, action, **fields)
+
+
+class Batches:
+    """The batches of a world: two writers of them, what they have written, and what is noted of its ledgers."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.written: dict[str, list[Written]] = {"q0": [], "q1": []}
+        self.notes: dict[int, Note] = {}
+        self.nodes: list[AttachingNode] = []
+        self.processes = 0
+
+    def disturb(self) -> None:
+        """Something happens to a batch: it is written, perhaps once more, attached by one or two processes, or withdrawn, or one of them is killed."""
+        rng = self.world.rng
+        batches = self.written[rng.choice([*self.written])]
+        chance = rng.random()
+        running = [node for node in self.nodes if node.works]
+        if chance < 0.2 and running:
+            node = rng.choice(running)
+            if rng.random() < 0.5:
+                node.stopped_until = self.world.now + rng.randint(0, 500_000)
+            else:
+                node.works = False
+                self.resign(node.name)
+        elif chance < 0.4 and batches and not batches[-1].is_told:
+            Withdrawal(self.world, self._name(), batches[-1].batch)
+            if rng.random() < 0.7:  # somebody does not know
+                self.attach(batches[-1], rng.choice(batches[-1].attempts))
+        elif chance < 0.6 and batches:
+            written = rng.choice(batches[-2:])
+            self.attach(written, rng.choice(written.attempts))
+        else:
+            written = self.write(batches)
+            for _ in range(rng.choice((0, 1, 2))):
+                self.attach(written, written.attempts[-1])
+
+    def write(self, batches: list[Written]) -> Written:
+        """Write the last batch again, or the next one if somebody was told that the last one is in the log."""
+        world, rng = self.world, self.world.rng
+        if not batches or (batches[-1].is_told and rng.random() < 0.7):
+            writer = next(name for name, some in self.written.items() if some is batches)
+            number = len(batches)
+            batches.append(Written(Batch(writer, number), [f"{writer}.{number}.{place}" for place in range(rng.randint(2, 5))]))
+        written = batches[-1]
+        cuts = sorted(rng.randint(0, len(written.entries)) for _ in range(rng.randint(1, 2)))
+        ledgers = []
+        for start, stop in zip([0, *cuts], [*cuts, len(written.entries)], strict=True):
+            ledger = world.new_ledger(written.batch.writer)
+            ledger.entries = written.entries[start:stop]
+            ledger.committed = len(ledger.entries)
+            ledger.last_entry = ledger.committed - 1
+            ledger.status, ledger.takes_adds = LedgerStatus.CLOSED, False
+            self.notes[ledger.number] = Note(written.batch)
+            ledgers.append(ledger.number)
+        written.attempts.append(tuple(ledgers))
+        return written
+
+    def attach(self, written: Written, ledgers: tuple[int, ...]) -> None:
+        """A process attaches an attempt some time from now. Mostly it is elected."""
+        node = AttachingNode(self.world, self._name(), written, ledgers)
+        self.nodes.append(node)
+        if self.world.rng.random() < 0.7:
+            self.world.elect(node.name)
+        self.world.at(self.world.now + self.world.rng.randint(0, 20_000), node.begin)
+
+    def _name(self) -> str:
+        self.processes += 1
+        return f"b{self.processes}"
+
+    def resign(self, name: str) -> None:
+        """A process that attached a batch has ended: a writer is elected."""
+        world = self.world
+        if world.elected == name and not world.is_calm:
+            world.elect(world.rng.choice([node.name for node in world.nodes.values() if node.works]))
+
+    def pending(self, txn: int, ledgers: tuple[int, ...]) -> PendingRead:
+        """What is noted of ledgers."""
+        notes = [self.notes.get(ledger) for ledger in ledgers]
+        return PendingRead(txn, all(note is not None and not note.is_withdrawn for note in notes), self.world.now // 1000)
+
+    def delete_superseded(self, name: str, batch: Batch) -> None:
+        """Delete, a while later, what was written of the writer's batches and is not in the log."""
+        world = self.world
+        chain, version = chain_of(bytes_of(world.chain)), world.version
+        for number in range(batch.number + 1):
+            each = Batch(batch.writer, number)
+            noted = [ledger for ledger, note in self.notes.items() if note.batch == each]
+            over = [ledger for ledger in noted if never_attached(chain, each, ledger)]
+            if over:
+                self.trace(name, "delete_superseded_batch", **seen_fields(chain, version), ledgers=over, writer=each.writer, number=number)
+            for ledger in noted:
+                is_in_log = chain.index(ledger) is not None
+                if is_in_log or ledger in over:
+                    world.later(lambda ledger=ledger, is_in_log=is_in_log: self.drop(ledger, is_in_log))  # type: ignore[misc]
+
+    def drop(self, ledger: int, is_in_log: bool) -> None:
+        """Forget a ledger, and delete it if it is not in the log."""
+        self.notes.pop(ledger, None)
+        if not is_in_log:
+            self.world.delete(ledger)
+
+    def trace(self, name: str, action: str, **fields: object) -> None:
+        """Tell of something that a process has done to the log."""
+        if self.world.trace is not None:
+            self.world.trace.node_did(name, action, fields, self.world.subject)
+
+    def broken(self, names: list[str]) -> str:
+        """What is wrong with a batch, given all entries of the log in their order; empty if nothing is."""
+        places = {name: place for place, name in enumerate(names)}
+        for written in (each for some in self.written.values() for each in some):
+            there = [places[name] for name in written.entries if name in places]
+            if there and there != [*range(there[0], there[0] + len(written.entries))]:
+                return f"batch {written.batch.number} of {written.batch.writer} is not whole"
+            if written.is_told and not there:
+                return f"batch {written.batch.number} of {written.batch.writer} is said to be in the log, and is not"
+        return ""
