@@ -6,7 +6,7 @@ import pytest
 
 from fencepost.log.roles import leader as role
 from fencepost.log.roles.leader import DeleteLedger, Leader, Reason
-from fencepost.log.rules import ALL, Protections, Status
+from fencepost.log.rules import ALL, Attaching, Protections, Status
 from fencepost.log.sim.world import Broken, World
 from fencepost.store.roles.interface import Outcome, TimerFired
 
@@ -28,6 +28,7 @@ def test_what_is_acknowledged_is_in_the_log_once_and_in_order() -> None:
         acknowledged += len(world.acknowledged)
     assert acknowledged > 20 * SEEDS
     assert seen >= set(Status) | {Outcome.BAD_VERSION, DeleteLedger, *Reason} - {Reason.NO_LOG, Reason.NO_ROOM}
+    assert seen >= {*Attaching}
     assert {(Reason.FENCED, True), (Reason.FENCED, False), (Reason.NOT_ELECTED, False), (Reason.NO_ROOM, True)} <= seen
 
 
@@ -46,11 +47,7 @@ def is_found(protections: Protections = ALL, seeds: int = SEEDS_OF_FAULTS) -> st
     return ""
 
 
-OF_BATCHES = {"batches_are_remembered", "batches_are_whole", "withdrawals_are_noticed"}
-"""Protections of what a leader that writes entries has no part in."""
-
-
-@pytest.mark.parametrize("name", [name for name in Protections._fields if name not in OF_BATCHES])
+@pytest.mark.parametrize("name", Protections._fields)
 def test_without_a_protection_the_log_breaks(name: str) -> None:
     assert is_found(Protections(**{name: False}))
 

@@ -9,14 +9,18 @@ from typing import Any
 import pytest
 from log.standing_logs import Standing, run
 
+from fencepost.conform.traces import Traces
+from fencepost.conform.validate import Validator
 from fencepost.log import batches as module
 from fencepost.log.batches import GIVEN_UP, Batches, Part, delete_given_up
 from fencepost.log.chain import chain_of
+from fencepost.log.checked.conformance import LogConformance
 from fencepost.log.errors import LogFullError, LogSealedError, NotLeaderError
 from fencepost.log.metadata import Pending
 from fencepost.log.position import EARLIEST, Position
 from fencepost.store.client.store import Store
 from fencepost.store.errors import BadVersionError, IllegalOperationError, NoSuchLedgerError
+from fencepost.tracing import read
 
 
 async def part(batches: Batches, number: int, *data: bytes, ledger_bytes: int = 1 << 30) -> Part:
@@ -32,6 +36,47 @@ async def entries(log: Any) -> list[bytes]:
 
 async def ledgers(store: Store) -> set[int]:
     return {ledger async for ledger in store.list_ledgers()}
+
+
+def is_a_behaviour(folder: Path) -> None:
+    """What was traced of the log is a behaviour of its protocol."""
+    traces = Traces(read(folder), kind=LogConformance.subjects)
+    (name,) = traces.names()
+    verdict = Validator(LogConformance, keep_path=False).validate(name[1], traces.events(name))
+    assert verdict.accepted, (verdict.problem, [f"{each.event}: {each.why}" for each in verdict.refusals])
+
+
+@pytest.mark.parametrize("is_traced", [True, False])
+def test_traces_in_which_batches_come_between_writers_are_behaviours(tmp_path: Path, is_traced: bool) -> None:
+    """Those of writers alone, too, if nothing is told of whoever attaches."""
+
+    async def test(made: Standing) -> None:
+        store = await made.connect(tmp_path / "traces")
+        other = store if is_traced else await made.connect()
+        log, batches = store.log("orders"), other.log("orders").batches("q")
+        await log.create()
+        for number in range(3):
+            async with log.writer() as writer:
+                await writer.append(b"first")
+            parts = [await part(batches, number, b"a", b"b"), await part(batches, number, b"c")]
+            assert await batches.attach(number, parts)
+            assert not await batches.attach(number, [await part(batches, number, b"a", b"b", b"c")])
+        withdrawn = await part(batches, 3, b"d")
+        await batches.withdraw(3)
+        with pytest.raises(IllegalOperationError, match="was withdrawn"):
+            await batches.attach(3, [withdrawn])
+        async with log.writer() as writer:
+            await writer.append(b"last")
+        await log.trim(keep=2)
+        await log.seal()
+        assert not await batches.attach(2, [await part(batches, 2, b"c")])
+        with pytest.raises(LogSealedError):
+            await batches.attach(3, [await part(batches, 3, b"d")])
+
+    run(tmp_path, test)
+    is_a_behaviour(tmp_path / "traces")
+    actions = {event.action for event in read(tmp_path / "traces")}
+    assert ({"attach_batch", "delete_withdrawn_batch", "delete_superseded_batch"} <= actions) == is_traced
 
 
 def test_a_batch_is_in_the_log_once_and_whole(tmp_path: Path) -> None:

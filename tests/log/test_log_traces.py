@@ -22,20 +22,19 @@ VALIDATOR = Validator(LogConformance, keep_path=False)
 SEEDS = 150
 
 FAULTS: list[tuple[str, int, str, str]] = [
-    ("last_ledger_is_closed", 1, "get_last_ledger", "is CLOSE_LAST_LEDGER then, and the trace says PENDING_CREATE_LEDGER"),
+    ("last_ledger_is_closed", 0, "get_last_ledger", "is CLOSE_LAST_LEDGER then, and the trace says PENDING_CREATE_LEDGER"),
     ("closing_fences", 3, "acknowledge_entry", "require(not ledger.fenced or ledger.status"),
-    ("chain_precedes_entries", 1, "write_entry", "require(may_write("),
-    ("updates_are_conditional", 1, "append_ledger", "require(takes_update("),
-    ("rivals_prevail", 3, "look_up_chain", "is WAITING then, and the trace says PENDING_APPEND_LEDGER"),
-    ("unanswered_is_looked_up", 2, "append_ledger_unanswered", "is LOOK_UP_CHAIN then, and the trace says HAS_OPEN_LEDGER"),
-    ("last_entry_decides", 2, "close_own_ledger", "confirmed is 1 then, and the trace says 0"),
-    ("seal_is_final", 1, "get_last_ledger", "is GET_MD_FOR_CLOSING then, and the trace says CLOSE_LAST_LEDGER"),
+    ("chain_precedes_entries", 0, "write_entry", "require(may_write("),
+    ("updates_are_conditional", 0, "append_ledger", "require(takes_update("),
+    ("rivals_prevail", 0, "look_up_chain", "is WAITING then, and the trace says PENDING_APPEND_LEDGER"),
+    ("unanswered_is_looked_up", 1, "append_ledger_unanswered", "is LOOK_UP_CHAIN then, and the trace says HAS_OPEN_LEDGER"),
+    ("last_entry_decides", 17, "close_own_ledger", "confirmed is 1 then, and the trace says 0"),
+    ("seal_is_final", 4, "get_last_ledger", "is GET_MD_FOR_CLOSING then, and the trace says CLOSE_LAST_LEDGER"),
+    ("batches_are_remembered", 3, "look_up_batch", "version is -1 then, and the trace says 7"),
+    ("batches_are_whole", 1, "attach_batch", "require(updated.last == last)"),
+    ("withdrawals_are_noticed", 21, "look_up_batch", "version is -1 then, and the trace says 4"),
 ]
 """The protection that is off, a seed, the step that is told, and why it can not be taken."""
-
-
-OF_BATCHES = {"batches_are_remembered", "batches_are_whole", "withdrawals_are_noticed"}
-"""Of whoever writes batches, who does not trace: the protocol `log` tells these."""
 
 
 @cache
@@ -68,6 +67,7 @@ def test_traces_of_leaders_are_accepted() -> None:
         assert verdict.accepted, (seed, said(verdict))
         taken |= {event.action for event in traced(seed)}
     assert taken >= {"append_ledger_bad_version", "append_ledger_unanswered", "close_own_ledger_bad_version", "ledger_fenced", "look_up_chain", "seal", "trim"}
+    assert taken >= {"attach_batch", "attach_batch_bad_version", "attach_batch_unanswered", "delete_withdrawn_batch", "delete_superseded_batch"}
 
 
 def test_another_order_that_causes_allow_is_accepted_too() -> None:
@@ -84,7 +84,7 @@ def test_a_protection_that_is_switched_off_is_told(name: str, seed: int, step: s
 
 
 def test_every_protection_is_accounted_for() -> None:
-    assert {name for name, *_ in FAULTS} | OF_BATCHES == {*Protections._fields}
+    assert {name for name, *_ in FAULTS} == {*Protections._fields}
 
 
 def without(events: Sequence[Event], action: str) -> list[Event]:
@@ -93,9 +93,15 @@ def without(events: Sequence[Event], action: str) -> list[Event]:
     return [event for place, event in enumerate(events) if place != last]
 
 
-@pytest.mark.parametrize("action", ["become_leader", "create_ledger", "append_ledger_bad_version", "look_up_chain"])
+def goes_on_after(events: Sequence[Event], action: str) -> bool:
+    """Whether a node has done something after the last event of an action."""
+    last = max((place for place, event in enumerate(events) if event.action == action), default=-1)
+    return 0 <= last < len(events) - 1 and events[last + 1].node == events[last].node and events[last + 1].action != "abdicate"
+
+
+@pytest.mark.parametrize("action", ["become_leader", "create_ledger", "append_ledger_bad_version", "look_up_chain", "look_up_batch"])
 def test_a_trace_that_lacks_an_event_is_rejected(action: str) -> None:
-    events = next(traced(seed) for seed in range(SEEDS) if any(event.action == action for event in traced(seed)))
+    events = next(traced(seed) for seed in range(SEEDS) if goes_on_after(traced(seed), action))
     assert not validated(without(events, action)).accepted
 
 
@@ -117,10 +123,40 @@ def test_a_trace_that_was_altered_is_rejected() -> None:
             assert not validated([*traced(5)[:place], wrong, *traced(5)[place + 1 :]]).accepted, wrong
 
 
-def test_an_update_by_somebody_who_does_not_tell_is_not_covered() -> None:
-    event = Event("metadata", 1, 99, "metadata_written", LOG, {"version": 99, "client": "stranger"})
-    verdict = validated([*traced(5), event])
+def strangers(events: Sequence[Event], *nodes: str) -> list[Event]:
+    """Events without those of some nodes, which are told by how their names begin."""
+    return [event for event in events if not event.node.startswith(nodes)]
+
+
+def test_batches_of_those_who_do_not_trace_are_seen_by_what_they_have_attached() -> None:
+    attached = 0
+    for seed in range(SEEDS):
+        events = traced(seed)
+        attached += any(event.action == "attach_batch" for event in events)
+        for rest in (strangers(events, "b"), strangers(events, "b", "metadata")):
+            verdict = validated(rest)
+            assert verdict.accepted, (seed, said(verdict))
+    assert attached > 20
+
+
+def test_a_seal_or_a_trim_by_somebody_who_does_not_tell_is_not_covered() -> None:
+    """A trace of all that the operator has not done: somebody who goes on after a trim has seen what is missing."""
+    for seed in range(SEEDS):
+        verdict = validated(strangers(traced(seed), "operator"))
+        if not verdict.accepted:
+            break
     assert not verdict.covered and "by somebody of whom the trace does not tell" in verdict.problem
+
+
+def test_a_batch_that_is_said_to_be_there_and_is_not_is_rejected() -> None:
+    """The log is empty, and a batch is said to be there."""
+    looks = (event for seed in range(SEEDS) for event in traced(seed) if event.action == "look_up_batch")
+    look = next(event for event in looks if event.parameters["version"] == 0 and event.parameters["found"] == "attach")
+    seed = next(seed for seed in range(SEEDS) if look in traced(seed))
+    before = [event for event in traced(seed) if event.node == look.node and event.seq < look.seq]
+    assert validated([*before, look]).accepted
+    verdict = validated([*before, changed(look, found="there")])
+    assert not verdict.accepted and any(each.event.action == "look_up_batch" for each in verdict.refusals), said(verdict)
 
 
 def test_a_log_that_is_older_than_its_trace_is_followed_from_there() -> None:
@@ -139,6 +175,11 @@ def test_a_log_that_was_made_and_never_written_is_untouched() -> None:
 
 
 def test_the_protocol_that_traces_are_held_to_keeps_what_it_promises() -> None:
-    assert check(RunningLog).holds
+    assert check(RunningLog).holds and check(RunningLog, configuration="batches").holds
+    for protection, violated in (("remembered", "the_batch_is_in_the_log_once_and_whole"), ("whole", "the_batch_is_in_the_log_once_and_whole")):
+        result = check(RunningLog, configuration="batches", constants={f"batches_are_{protection}": False})
+        assert result.violation is not None and result.violation.name == violated
+    result = check(RunningLog, configuration="batches", constants={"withdrawals_are_noticed": False})
+    assert result.violation is not None and result.violation.name in ("ledgers_of_the_log_are_there", "only_the_last_ledger_is_open")
     result = check(RunningLog, configuration="not-fenced")
     assert result.violation is not None and result.violation.name == "acknowledged_entries_are_in_the_log"

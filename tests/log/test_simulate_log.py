@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fencepost.cli import main
 from fencepost.log import cursors
+from fencepost.log.chain import Chain
+from fencepost.log.roles.attacher import Attacher
+from fencepost.log.roles.leader import ChainWritten
 from fencepost.log.rules import Protections
 from fencepost.log.sim import world
 from fencepost.log.sim.campaign import simulated
 from fencepost.log.sim.world import Reader, World
+from fencepost.store.roles.interface import Outcome
 
-MOST = 10
+MOST = 30
 """Seeds within which each protection that is off is noticed."""
-
-
-OF_BATCHES = {"batches_are_remembered", "batches_are_whole", "withdrawals_are_noticed"}
-"""Nobody writes batches there: the protocol `log` tells these."""
 
 
 def first_broken(seeds: range, **off: bool) -> str:
@@ -27,9 +28,30 @@ def first_broken(seeds: range, **off: bool) -> str:
     return next((told.promise for seed in seeds if (told := simulated(World(seed, Protections(**off)))).promise), "")
 
 
-@pytest.mark.parametrize("name", sorted({*Protections._fields} - OF_BATCHES))
+@pytest.mark.parametrize("name", Protections._fields)
 def test_each_protection_that_is_off_is_noticed_within_a_few_seeds(name: str) -> None:
     assert first_broken(range(1, MOST + 1), **{name: False})
+
+
+def test_a_batch_that_is_told_of_before_it_is_there_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an update that was refused, or not answered, the role believes that it was done."""
+    written = Attacher._chain_written
+    monkeypatch.setattr(Attacher, "_chain_written", lambda role, event, effects: written(role, ChainWritten(event.txn, Outcome.OK, 0), effects))
+    assert first_broken(range(1, 60)) in ("no loss", "batches", "order")
+
+
+def test_a_withdrawal_that_does_not_change_the_version_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An update that is under way comes after it."""
+    monkeypatch.setattr(World, "replace", replaces_without_withdrawals(World.replace))
+    assert first_broken(range(1, 150)) == "no loss"
+
+
+def replaces_without_withdrawals(replace: Callable[[World, Chain, str], None]) -> Callable[[World, Chain, str], None]:
+    def replaces(world: World, chain: Chain, by: str) -> None:
+        if chain != world.chain:
+            replace(world, chain, by)
+
+    return replaces
 
 
 def test_a_reader_that_skips_to_the_next_ledger_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

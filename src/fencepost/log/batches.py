@@ -24,7 +24,15 @@ from fencepost.log.entries import framed, time_of
 from fencepost.log.errors import LogFullError, LogSealedError, NoSuchLogError, NotLeaderError
 from fencepost.log.metadata import Election, Pending, checked_name
 from fencepost.log.roles.attacher import Attacher, PendingRead, ReadPending
-from fencepost.log.roles.leader import ChainRead, ChainWritten, CloseLedger, Closing, LedgerClosed, ReadChain, WriteChain
+from fencepost.log.roles.leader import (
+    ChainRead,
+    ChainWritten,
+    CloseLedger,
+    Closing,
+    LedgerClosed,
+    ReadChain,
+    WriteChain,
+)
 from fencepost.log.rules import Attaching
 from fencepost.log.traces import seen_fields
 from fencepost.store.client.store import Store
@@ -146,18 +154,17 @@ class Batches:
         """Do what it asks for until it is over. Raises what keeps it from being done after the time ``end``."""
         asked = self._traced(attacher.begin())
         while asked is not None:
+            failure: StoreError | None = None
             try:
-                asked = self._traced(attacher.receive(await self._answer(attacher, asked)))
-            except BadVersionError:  # somebody has trimmed it, or leads in vain
-                assert isinstance(asked, WriteChain)
-                asked = self._traced(attacher.receive(ChainWritten(asked.txn, Outcome.BAD_VERSION)))
-                await asyncio.sleep(PAUSE)
+                answer = await self._answer(attacher, asked)
             except (LogFullError, NoSuchLogError):
                 raise
-            except StoreError:
-                asked = self._traced(attacher.receive(_failed(asked)))
-                if asyncio.get_running_loop().time() > end:
-                    raise
+            except StoreError as error:
+                answer, failure = _failed(asked, error), error
+            asked = self._traced(attacher.receive(answer))
+            if failure is not None:
+                if asyncio.get_running_loop().time() > end and not isinstance(failure, BadVersionError):
+                    raise failure
                 await asyncio.sleep(PAUSE)
 
     async def _answer(self, attacher: Attacher, asked: Effect) -> Event:
@@ -258,7 +265,7 @@ class Batches:
         return new
 
 
-def _failed(asked: Effect) -> Event:
+def _failed(asked: Effect, error: StoreError) -> Event:
     """What is told of something that could not be done."""
     match asked:
         case ReadChain():
@@ -268,7 +275,8 @@ def _failed(asked: Effect) -> Event:
         case ReadPending():
             return PendingRead(asked.txn, None)
         case WriteChain():
-            return ChainWritten(asked.txn, Outcome.UNKNOWN)
+            refused = isinstance(error, BadVersionError)  # somebody has trimmed it, or leads in vain
+            return ChainWritten(asked.txn, Outcome.BAD_VERSION if refused else Outcome.UNKNOWN)
     raise AssertionError(asked)
 
 

@@ -79,6 +79,14 @@ class _Update(msgspec.Struct):
     def is_unanswered(self) -> bool:
         return self.answer is None or self.answer.action.endswith("_unanswered")
 
+    @property
+    def what(self) -> Any:
+        """What is done once, however often it is tried: a ledger or a batch is put into the log, or the log is sealed (None). A trim is each its own."""
+        parameters = self.event.parameters
+        if self.event.action == "sends_trim":
+            return _place(self.event)
+        return tuple(parameters["ledgers"]) if "ledgers" in parameters else parameters["ledger"]
+
 
 class LogConformance(Conformance):
     """One log in one run."""
@@ -198,8 +206,8 @@ class LogConformance(Conformance):
     def _settle_updates(self) -> None:
         """Know which updates without an answer were carried out: every version of the chain was made by somebody."""
         of_version: dict[int, list[_Update]] = defaultdict(list)
-        made, last = dict.fromkeys(self.changed), max((self.first, *self.reads, *self.changed, *self.written_by))
-        known: dict[int, _Update | None] = {**made}
+        known: dict[int, _Update | None] = dict.fromkeys(self.changed)
+        last = max((self.first, *self.reads, *self.changed, *self.written_by))
         for update in self.updates.values():
             if update.answer is not None and update.answer.parameters.get("version") is not None:
                 update.made = update.answer.parameters["version"]
@@ -207,22 +215,27 @@ class LogConformance(Conformance):
                 last = max(last, update.made)
             elif update.is_unanswered:
                 of_version[update.event.parameters["version"] + 1].append(update)
+        done = {update.what for update in known.values() if update is not None}
         for version in range(self.first + 1, last + 1):
             if version in known:
                 continue
-            candidates = of_version.get(version, [])
-            if not candidates:  # an update that should have been refused, by its version
-                candidates = [update for early, updates in of_version.items() if early < version for update in updates if update.made is None]
+            candidates, least = of_version.get(version, []), 0
+            if not candidates:  # an update that should have been refused, by its version, or else somebody who does not trace
+                lost = [update for early, updates in of_version.items() if early < version for update in updates if update.made is None]
+                candidates = [update for update in lost if update.what not in done]
+                least = 3
             best = max(candidates, key=lambda update: self._evidence(update, version), default=None)
-            if best is not None and self._evidence(best, version) >= 0:
+            if best is not None and self._evidence(best, version) >= least:
                 best.made = version
                 known[version] = best
+                done.add(best.what)
         self._settle_untold(known)
 
     def _settle_untold(self, known: Mapping[int, _Update | None]) -> None:
         """Know what was done by the versions of which nobody tells, between the lists that were read before and after: ledgers were attached."""
         told = self.reads[self.first].parameters if self.first else {"length": 0, "trimmed": 0, "sealed": False, "last": None}
-        length, trimmed, sealed, end = told["length"], told["trimmed"], told["sealed"], told["last"]
+        length: Any = told["length"]
+        trimmed, sealed, end = told["trimmed"], told["sealed"], told["last"]
         untold: list[int] = []
         before: int | None = None
         for version in range(self.first + 1, max(self.reads, default=0) + 1):
@@ -263,7 +276,7 @@ class LogConformance(Conformance):
         if "ledgers" in parameters:
             number = parameters["last"]
         if number is None and not trims:  # a seal, which stays
-            return 2 if all(event.parameters["sealed"] for read, event in self.reads.items() if read >= version) else -1
+            return 3 if all(event.parameters["sealed"] for read, event in self.reads.items() if read >= version) else -1
         earlier = max((read for read in self.reads if read < version), default=None)
         later = min((read for read in self.reads if read >= version), default=None)
         if earlier is None or later is None:
@@ -273,7 +286,7 @@ class LogConformance(Conformance):
             return 1 if after["trimmed"] - before["trimmed"] >= trims else -1
         if after["last"] == number:
             return 3
-        if after["length"] == before["length"]:
+        if after["length"] == before["length"] or later == version:
             return -1
         return 2 if self.fences[number] or self.ledgers[number].written else 0
 
@@ -566,7 +579,7 @@ class LogConformance(Conformance):
     def _untold_batch(self, event: Event) -> Iterator[Step]:
         """Ledgers were attached by somebody who does not trace, and has seen to it that the last one was closed."""
         version, last = event.parameters["version"], event.parameters["last"]
-        receives = None
+        receives: tuple[Any, ...] | None = None
         if last is not None and self.ledgers[last].owner_closed:
             receives = ("closed", last, _place(event))
         elif last is not None and not self.ledgers[last].is_of_batch:

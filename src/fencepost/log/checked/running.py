@@ -22,7 +22,15 @@ from typing import Any, ClassVar
 from fencepost import ModelValue, PerKey, action, configuration, constant, constraint, one_of, per_key, require
 from fencepost.log.chain import Batch, Chain, Link
 from fencepost.log.checked.log import Attempt, Becomes, Client, Log
-from fencepost.log.rules import Attaching, Status, before_attaching, fences, never_attached, takes_unanswered_for_done, takes_update
+from fencepost.log.rules import (
+    Attaching,
+    Status,
+    before_attaching,
+    fences,
+    never_attached,
+    takes_unanswered_for_done,
+    takes_update,
+)
 from fencepost.store.rules.metadata import LedgerStatus
 
 SMALL: dict[str, Any] = {"entries": 1, "next_ledger_limit": 3}
@@ -56,7 +64,7 @@ class RunningLog(Log):
         "batches": configuration(
             clients=1,
             entries=0,
-            next_ledger_limit=4,
+            next_ledger_limit=3,
             versions=2,
             sealing=False,
             trims=False,

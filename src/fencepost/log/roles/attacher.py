@@ -10,8 +10,25 @@ from __future__ import annotations
 from typing import Any
 
 from fencepost.log.chain import Batch, Chain
-from fencepost.log.roles.leader import ChainRead, ChainWritten, CloseLedger, Closing, LedgerClosed, ReadChain, WriteChain
-from fencepost.log.rules import ALL, Attaching, Protections, Status, after_closing, after_reading, before_attaching, with_batch
+from fencepost.log.roles.leader import (
+    ChainRead,
+    ChainWritten,
+    CloseLedger,
+    Closing,
+    LedgerClosed,
+    ReadChain,
+    WriteChain,
+)
+from fencepost.log.rules import (
+    ALL,
+    Attaching,
+    Protections,
+    Status,
+    after_closing,
+    after_reading,
+    before_attaching,
+    with_batch,
+)
 from fencepost.log.traces import seen_fields
 from fencepost.store.roles.interface import Effect, Event, Outcome, Trace
 
@@ -52,7 +69,8 @@ class Attacher:
         """What came of it, once it is over. ``ATTACH``: it has put the ledgers into the log."""
         self.is_in_log = False
         """Whether these ledgers are in the log, once it is over: perhaps by an update that was not answered."""
-        self._txn = 0
+        self.txn = 0
+        """The number of what it waits for."""
 
     def begin(self) -> list[Effect]:
         """It is elected: what is to be done first."""
@@ -64,7 +82,7 @@ class Attacher:
     def receive(self, event: Event, now: int = 0) -> list[Effect]:
         """Take an answer; what is to be done next, nothing once it is over."""
         effects: list[Effect] = []
-        if getattr(event, "txn", None) != self._txn:
+        if getattr(event, "txn", None) != self.txn:
             return effects
         match event:
             case ChainRead():
@@ -91,8 +109,8 @@ class Attacher:
     # -- the steps ----------------------------------------------------------------------------------------------------
 
     def _next(self) -> int:
-        self._txn += 1
-        return self._txn
+        self.txn += 1
+        return self.txn
 
     def _trace(self, effects: list[Effect], action: str, **fields: Any) -> None:
         if self.traces:

@@ -96,7 +96,6 @@ class Withdrawal:
             world.trace.started(name, "client")
         self.ledgers = [ledger for ledger, note in world.batches.notes.items() if note.batch == batch]
         self.steps = self._steps()
-        self.go_on()
 
     def go_on(self) -> None:
         """Take the next step, unless it is killed."""
@@ -152,8 +151,9 @@ class Batches:
                 node.works = False
                 self.resign(node.name)
         elif chance < 0.4 and batches and not batches[-1].is_told:
-            Withdrawal(self.world, self._name(), batches[-1].batch)
-            if rng.random() < 0.7:  # somebody does not know
+            withdrawal = Withdrawal(self.world, self._name(), batches[-1].batch)
+            self.world.at(self.world.now + rng.randint(0, 20_000), withdrawal.go_on)
+            for _ in range(rng.choice((0, 1, 2))):  # somebody does not know
                 self.attach(batches[-1], rng.choice(batches[-1].attempts))
         elif chance < 0.6 and batches:
             written = rng.choice(batches[-2:])

@@ -368,9 +368,11 @@ class World:
                 lambda: self.recover(effect),
             )
         elif isinstance(effect, Acknowledged):
+            assert isinstance(node, Node)
             for place, name in enumerate(node.answer(effect.first, effect.count)):
                 self.acknowledged[name] = Position(effect.position.ledger, effect.position.entry + place)
         elif isinstance(effect, Failed):
+            assert isinstance(node, Node)
             self.happened.add((effect.reason, effect.is_known))
             self.failed.update(dict.fromkeys(node.answer(effect.first, effect.count), effect.is_known))
         elif isinstance(effect, Refused):
