@@ -211,7 +211,7 @@ class Batches:
         """Delete, a while later, what was written of the writer's batches and is not in the log."""
         world = self.world
         chain, version = chain_of(bytes_of(world.chain)), world.version
-        for number in range(batch.number + 1):
+        for number in sorted({note.batch.number for note in self.notes.values() if note.batch.writer == batch.writer}):
             each = Batch(batch.writer, number)
             noted = [ledger for ledger, note in self.notes.items() if note.batch == each]
             over = [ledger for ledger in noted if never_attached(chain, each, ledger)]

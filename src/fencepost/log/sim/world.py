@@ -1,6 +1,7 @@
 """Leaders of one log in a world that one seed makes: stand-in ledgers and metadata, late and lost answers, crashes, pauses and elections.
 
-Whatever happens, what was acknowledged is in the log once, where it was said to be, and in order; what is said not to be in it is not; and when
+Whatever happens, what was acknowledged is in the log once, where it was said to be, and in order; what is said not to be in it is not; a batch is
+in it once and whole, or not at all; and when
 the faults are over, the writer that is elected gets to append. :class:`Broken` says what is not so.
 """
 
