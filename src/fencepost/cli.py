@@ -43,6 +43,7 @@ APART = {
     "ledger": "create, write, read and recover ledgers",
     "log": "write, follow, trim, seal and delete logs of many ledgers",
     "simulate-log": "run worlds of writers and readers of one log under seeded faults, on virtual time",
+    "simulate-quorum": "run whole quorums under seeded faults, on virtual time",
     "record": "stand between clients and bookies, write down what passes, and make faults",
     "drive": "drive the roles of the ledger store along behaviours of their protocol",
 }

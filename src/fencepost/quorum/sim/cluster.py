@@ -16,6 +16,7 @@ from fencepost.quorum.sim.disk import SimDisk
 from fencepost.quorum.sim.host import SimHost
 from fencepost.quorum.sim.judge import Judge, Violation
 from fencepost.quorum.sim.network import SimNetwork
+from fencepost.quorum.sim.story import Tell
 from fencepost.schedule import Schedule
 
 SECOND = 1_000_000
@@ -42,10 +43,11 @@ class Outcome:
 
 
 class Cluster:
-    """One run. ``protections`` are left out in the roles, to see that the judge notices."""
+    """One run. ``protections`` are left out in the roles, to see that the judge notices. ``tell`` hears every step."""
 
-    def __init__(self, case: Case, protections: Protections = ALL) -> None:
+    def __init__(self, case: Case, protections: Protections = ALL, tell: Tell | None = None) -> None:
         self.case = case
+        self.tell = tell
         self.protections = protections
         self.schedule = Schedule()
         self.judge = Judge()
@@ -101,6 +103,9 @@ class Cluster:
             self.judge.at_the_end()
         except Violation as violation:
             promise, details = violation.promise, str(violation)
+        except Exception as error:
+            promise = "no role raises an exception"
+            details = f"{promise}: {type(error).__name__}: {error}"
         return Outcome(
             self.case,
             promise,
@@ -116,6 +121,11 @@ class Cluster:
             self.wipes,
             self.crashes,
         )
+
+    def happened(self, where: str, what: str) -> None:
+        """Tell of a step, if somebody listens."""
+        if self.tell is not None:
+            self.tell(self.schedule.now, where, what)
 
     def _again(self, rate: float, call: Any) -> None:
         """Call something now and then, so often in a second, until the faults are over."""
@@ -145,6 +155,7 @@ class Cluster:
         self.faulty = False
         self.network.heal()
         self.slow_syncs = 0.0
+        self.happened("network", "heals: nothing goes wrong from now on")
         for host in self.hosts:
             if not host.alive:
                 host.start()
@@ -190,6 +201,7 @@ class Cluster:
     def acknowledged(self, record: bytes, end_offset: int) -> None:
         """A client hears that its record is committed."""
         self.judge.acknowledges(record, end_offset)
+        self.happened("client", f"hears that {record.decode()} is committed, ahead of {end_offset}")
         if record == self.final:
             self.final_end = end_offset
 
@@ -242,6 +254,10 @@ class Cluster:
 
     def _administer(self, host: SimHost, request: AddVoter | RemoveVoter) -> None:
         if host.alive and self._may_change(host, request):
+            if isinstance(request, AddVoter):
+                self.happened(host.endpoint, f"is asked to add voter {request.voter.key}")
+            else:
+                self.happened(host.endpoint, f"is asked to remove voter {request.voter}")
             host.asked(request, self._answered)
 
     def _answered(self, response: Response) -> None:
@@ -309,6 +325,8 @@ class Cluster:
             if (one.endpoint in side) != (other.endpoint in side) and (both or one.endpoint in side)
         }
         self.network.cut = cut
+        ways = "between {} and the others" if both else "on the way from {} to the others"
+        self.happened("network", f"is cut {ways.format(' '.join(sorted(side)) or 'nobody')}")
 
         def over() -> None:
             if self.network.cut is cut:

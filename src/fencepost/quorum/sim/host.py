@@ -47,6 +47,7 @@ from fencepost.quorum.roles.replica import QuorumError, Replica
 from fencepost.quorum.rules import Error
 from fencepost.quorum.sim.disk import SimDisk
 from fencepost.quorum.sim.judge import Violation
+from fencepost.quorum.sim.story import step_of
 from fencepost.quorum.transitions import IllegalTransition
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class SimHost:
         """Begin the process with what is on the disk."""
         self.alive = True
         self.starts += 1
+        self.cluster.happened(self.endpoint, f"starts as {self.key}")
         self.queue: deque[Effect] = deque()
         self.blocked = self.syncing = False
         self.storing: StoreState | None = None
@@ -135,6 +137,7 @@ class SimHost:
 
     def crash(self, *, wipe: bool = False) -> None:
         """End the process: what is not durable is lost, and (``wipe``) what is."""
+        self.cluster.happened(self.endpoint, f"loses its disk, with {self.key}" if wipe else "crashes")
         self.alive = False
         if self.blocked and self.storing is not None and self.random() < 0.5:
             self.disk.election = self.storing.election  # it had just been written
@@ -167,6 +170,8 @@ class SimHost:
     def _drain(self) -> None:
         while self.queue and not self.blocked:
             effect = self.queue.popleft()
+            if self.cluster.tell is not None and (step := step_of(effect)):
+                self.cluster.happened(self.endpoint, step)
             self._carry_out[type(effect)](effect)
 
     def _sync_time(self) -> float:

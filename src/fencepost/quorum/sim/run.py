@@ -5,8 +5,10 @@ from __future__ import annotations
 from fencepost.quorum.rules import ALL, Protections
 from fencepost.quorum.sim.case import Case, drawn
 from fencepost.quorum.sim.cluster import Cluster, Outcome
+from fencepost.quorum.sim.story import Tell
 
 
-def simulate(case: Case | int, protections: Protections = ALL) -> Outcome:
-    """Run a case, or the one that a seed draws, to its end. The same case has the same outcome in every process."""
-    return Cluster(drawn(case) if isinstance(case, int) else case, protections).run()
+def simulate(case: Case | int, protections: Protections = ALL, tell: Tell | None = None) -> Outcome:
+    """Run a case, or the one that a seed draws, to its end. ``tell`` hears every step. The same case has the same
+    outcome in every process."""
+    return Cluster(drawn(case) if isinstance(case, int) else case, protections, tell).run()
