@@ -7,66 +7,13 @@ from random import Random
 from typing import Any
 
 import pytest
+from power_loss import FailingDisk, PowerLoss
 
 from fencepost.metadata_service import snapshot
 from fencepost.metadata_service.acl import OPEN
 from fencepost.metadata_service.log import Log, encode
 from fencepost.metadata_service.protocol import CREATE, Create, CreateSession, Delete, SetData
 from fencepost.metadata_service.tree import Transaction, Tree
-from fencepost.store.sim.disk import SimDisk, SimHandle
-
-
-class PowerLoss(Exception):
-    pass
-
-
-class Handle:
-    """An open file whose every use may be the last thing before power is lost."""
-
-    def __init__(self, disk: Disk, handle: SimHandle) -> None:
-        self.disk = disk
-        self.handle = handle
-
-    def append(self, data: Any) -> None:
-        self.handle.append(data)
-        self.disk.use()
-
-    def sync(self) -> None:
-        self.disk.use()
-        self.handle.sync()
-        self.disk.use()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.handle, name)
-
-
-class Disk(SimDisk):
-    """A disk that loses power after so many uses."""
-
-    left = 1 << 60
-
-    def use(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise PowerLoss
-
-    def create(self, name: str) -> Any:
-        handle = Handle(self, super().create(name))
-        self.use()
-        return handle
-
-    def rename(self, name: str, new: str) -> None:
-        super().rename(name, new)
-        self.use()
-
-    def remove(self, name: str) -> None:
-        super().remove(name)
-        self.use()
-
-    def sync(self) -> None:
-        self.use()
-        super().sync()
-        self.use()
 
 
 class Writer:
@@ -79,7 +26,7 @@ class Writer:
         self.durable = 0
         self.snapshots = 0
 
-    def live(self, disk: Disk) -> None:
+    def live(self, disk: FailingDisk) -> None:
         """From a start to a clean end."""
         random = self.random
         log, tree = Log.open(disk, keep=random.choice((1, 2)))
@@ -125,7 +72,7 @@ class Writer:
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_was_synced_is_there_after_any_loss_of_power(seed):
     random = Random(seed)
-    disk, writer = Disk(), Writer(random)
+    disk, writer = FailingDisk(), Writer(random)
     for _ in range(12):
         disk.left = random.randrange(1, 120)
         try:

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from power_loss import FailingDisk, PowerLoss
 
 from fencepost.quorum.files import directory, snapshots
 from fencepost.quorum.files.directory import META, Meta, join_cluster, open_replica, read_meta, write_meta
@@ -16,64 +17,10 @@ from fencepost.quorum.log import Batch, OffsetAndEpoch, Snapshot, VotersRecord
 from fencepost.quorum.roles.interface import ElectionState
 from fencepost.store.disk.files import OsFiles
 from fencepost.store.disk.journal import SECTOR, Damage
-from fencepost.store.sim.disk import SimDisk, SimHandle
 
 ME = Node(ReplicaKey(1, "AdisksAdisksAdisksAdis"), "127.0.0.1:9191")
 VOTERS = VoterSet.of([ME, Node(ReplicaKey(2, "Bdisk"), "127.0.0.1:9192")])
 META_OF_ME = Meta(ME.key, "cluster")
-
-
-class PowerLoss(Exception):
-    pass
-
-
-class Handle:
-    """An open file whose every use may be the last thing before power is lost."""
-
-    def __init__(self, disk: Disk, handle: SimHandle) -> None:
-        self.disk = disk
-        self.handle = handle
-
-    def append(self, data: Any) -> None:
-        self.handle.append(data)
-        self.disk.use()
-
-    def sync(self) -> None:
-        self.disk.use()
-        self.handle.sync()
-        self.disk.use()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.handle, name)
-
-
-class Disk(SimDisk):
-    """A disk that loses power after so many uses."""
-
-    left = 1 << 60
-
-    def use(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise PowerLoss
-
-    def create(self, name: str) -> Any:
-        handle = Handle(self, super().create(name))
-        self.use()
-        return handle
-
-    def rename(self, name: str, new: str) -> None:
-        super().rename(name, new)
-        self.use()
-
-    def remove(self, name: str) -> None:
-        super().remove(name)
-        self.use()
-
-    def sync(self) -> None:
-        self.use()
-        super().sync()
-        self.use()
 
 
 class Model:
@@ -132,7 +79,7 @@ class Model:
         self.kept_start, self.kept = self.start, list(self.batches)
         self.under_way = []
 
-    def live(self, disk: Disk) -> None:
+    def live(self, disk: FailingDisk) -> None:
         """A process, up to its end."""
         random = self.random
         if read_meta(disk) is None or not (read_meta(disk) or META_OF_ME).cluster_id:
@@ -204,7 +151,7 @@ class Model:
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_was_synced_is_there_after_any_loss_of_power(seed):
     random = Random(seed)
-    disk, model = Disk(), Model(random)
+    disk, model = FailingDisk(), Model(random)
     for _ in range(12):
         disk.left = random.randrange(1, 200)
         try:
