@@ -17,7 +17,7 @@ from fencepost import cli
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from bench.quorum import Processes
+from bench.quorum.campaign import Processes
 
 
 @pytest.fixture
