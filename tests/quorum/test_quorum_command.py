@@ -90,6 +90,8 @@ def test_members_are_killed_wiped_removed_and_added(processes, quorum):
         (["metadata", "x", "--controllers", "1@h:1,2@h:2"], "the id says which one this is"),
         (["metadata", "x", "--controllers", "1@h:1", "--id", "2"], "the id 2 is that of none"),
         (["metadata", "x", "--id", "2"], "none are given"),
+        (["metadata", "x", "--listen", "h:1"], "no controllers are given"),
+        (["metadata", "x", "--controllers", "1@h:1", "--listen", "here"], "here is no endpoint"),
         (["quorum", "status", "--controllers", "here"], "here is no endpoint"),
         (["quorum", "remove", "x", "--controllers", "h:1"], "x is no replica"),
         (["quorum", "status", "--controllers", "127.0.0.1:1", "--timeout", "0.2"], "0.2 seconds were not enough: 127.0.0.1:1"),

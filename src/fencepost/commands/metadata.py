@@ -30,6 +30,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " when all folders are empty are its first voters; others join as observers (fencepost quorum add)",
     )
     parser.add_argument("--id", metavar="ID", type=int, help="which of the controllers this one is; not needed if there is one")
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        type=_listener,
+        help="where it listens to the other members, if that is not the endpoint by which they reach it: there is a proxy or a forwarded port between",
+    )
     parser.add_argument("--trace", metavar="DIR", type=Path, help="write a trace of what it does to a folder of traces (docs/traces.md)")
     parser.add_argument("--settings", metavar="FILE", type=Path, help="a TOML file of settings")
     parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
@@ -62,6 +68,13 @@ def _port(text: str) -> int:
     return 0 if text == "0" else arguments.port(text)
 
 
+def _listener(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise argparse.ArgumentTypeError(f"{text} is no endpoint: HOST:PORT is, as 0.0.0.0:9093")
+    return text
+
+
 def controllers(text: str) -> dict[int, str]:
     """Members of a quorum as they are typed: ``ID@HOST:PORT,...``."""
     found: dict[int, str] = {}
@@ -81,6 +94,8 @@ def _quorum(given: argparse.Namespace) -> service.Quorum | None:
     if hosts is None:
         if given.id is not None:
             raise errors.OptionError("an id is that of one of the controllers, and none are given")
+        if given.listen is not None:
+            raise errors.OptionError("only a member of a quorum listens to others, and no controllers are given")
         return None
     if given.trace is not None:
         raise errors.OptionError("a member of a quorum writes no trace yet: trace a service that is alone")
@@ -91,4 +106,4 @@ def _quorum(given: argparse.Namespace) -> service.Quorum | None:
         (host_id,) = hosts
     if host_id not in hosts:
         raise errors.OptionError(f"the id {host_id} is that of none of the controllers")
-    return service.Quorum(host_id, hosts)
+    return service.Quorum(host_id, hosts, given.listen or "")

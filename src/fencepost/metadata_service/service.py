@@ -35,10 +35,12 @@ QUORUM = "quorum"
 
 @dataclass(frozen=True)
 class Quorum:
-    """The quorum that a service is a member of: its id, and the endpoints of the members that are known, by their ids."""
+    """The quorum that a service is a member of: its id, and the endpoints of the members that are known, by their ids. ``listen``: where it
+    listens to them, if that is not its endpoint."""
 
     host_id: int
     hosts: Mapping[int, str]
+    listen: str = ""
 
 
 def run(
@@ -129,6 +131,7 @@ async def _serve_member(
         quorum.hosts,
         limits=limits,
         max_frame=2 * settings.jute_maxbuffer + (8 << 20),
+        listen=quorum.listen,
     )
     member = Member(settings, host, end)
 
