@@ -1,10 +1,89 @@
-"""``python -m bench.quorum``: see :mod:`bench.quorum.campaign`."""
+"""``python -m bench.quorum``: a quorum of metadata services is hurt while clients work, and what they did and saw is judged.
+
+    python -m bench.quorum [campaign] --seconds 60 --seed 1
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
+import random
+import shutil
 import sys
+import tempfile
+from pathlib import Path
 
-from bench.quorum.campaign import main
+from bench.quorum.campaign import Campaign, Options, Outcome, median
+from bench.quorum.planted import FAULTS
+from interop.processes import clean_up_when_ended
+
+
+def main() -> int:
+    """The command line: exit code 0 if nothing is wrong, 1 otherwise."""
+    parser = argparse.ArgumentParser(prog="python -m bench.quorum", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    campaign = verbs.add_parser("campaign", help="members are processes that are hurt, clients write down what they see")
+    campaign.add_argument("--seconds", type=float, default=60.0)
+    campaign.add_argument("--clients", type=int, default=4)
+    campaign.add_argument("--members", type=int, default=3)
+    campaign.add_argument("--timeout", type=int, default=6_000, help="of sessions, in milliseconds")
+    campaign.add_argument("--rest", type=float, default=0.01, help="mean seconds that a client rests between two calls")
+    campaign.add_argument("--harm", action="append", default=[], help="this kind alone; repeatable")
+    campaign.add_argument("--fault", choices=FAULTS, default="none", help="plant a fault, which is to be noticed")
+    campaign.set_defaults(run=_campaign)
+    for verb in (campaign,):
+        verb.add_argument("--seed", type=int, help="by default any")
+        verb.add_argument("--keep", type=Path, metavar="DIR", help="a new directory for all that is written, which is then not removed")
+        verb.add_argument("--json", action="store_true", help="the outcome as JSON")
+    given = parser.parse_args()
+    clean_up_when_ended()
+    if given.seed is None:
+        given.seed = random.randrange(1 << 32)
+    path = given.keep or Path(tempfile.mkdtemp(prefix="fencepost-quorum-"))
+    path.mkdir(exist_ok=True)
+    code: int = given.run(given, path)
+    if not code and given.keep is None:
+        shutil.rmtree(path)
+    return code
+
+
+def _campaign(given: argparse.Namespace, path: Path) -> int:
+    out = sys.stderr if given.json else sys.stdout
+    print(f"seed {given.seed}, in {path}", file=out, flush=True)
+    options = Options(path, given.seed, given.seconds, given.members, given.clients, given.timeout, given.rest, tuple(given.harm), given.fault)
+    outcome = Campaign(options, lambda line: print(line, file=out, flush=True)).run()
+    print(json.dumps(_data(outcome, given.seed)) if given.json else _summary(outcome, given.seed), flush=True)
+    return int(bool(outcome.wrong))
+
+
+def _data(outcome: Outcome, seed: int) -> dict[str, object]:
+    return {
+        "seed": seed,
+        "seconds": round(outcome.seconds, 1),
+        "wrong": outcome.wrong,
+        "harms": dict(sorted(outcome.harms.items())),
+        "counts": dict(sorted(outcome.counts.items())),
+        "seconds until a new leader acknowledged": [round(each, 2) for each in outcome.waits],
+        "longest pause": round(outcome.longest_pause, 2),
+    }
+
+
+def _summary(outcome: Outcome, seed: int) -> str:
+    counts = outcome.counts
+    lines = [
+        f"BROKEN: {len(outcome.wrong)} things are wrong" if outcome.wrong else "HELD  nothing acknowledged was lost, and all saw what they may",
+        *(f"  {each}" for each in outcome.wrong[:30]),
+        f"seed {seed}, {outcome.seconds:.0f} s",
+        "harms    " + ", ".join(f"{count} x {how}" for how, count in sorted(outcome.harms.items())),
+        "clients  " + ", ".join(f"{count:,} {what}" for what, count in sorted(counts.items())),
+    ]
+    if outcome.waits:
+        lines.append(
+            f"after the leader was killed, a change was acknowledged within {median(outcome.waits):.2f} s in the middle, {max(outcome.waits):.2f} s at most"
+        )
+    lines.append(f"longest time without an acknowledged change: {outcome.longest_pause:.1f} s")
+    return "\n".join(lines)
+
 
 if __name__ == "__main__":
     sys.exit(main())

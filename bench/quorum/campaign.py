@@ -1,343 +1,353 @@
-"""``python -m bench.quorum``: a quorum of metadata services whose members are killed, stopped, wiped and replaced while clients work.
-
-Every member is a process, every client is kazoo's. What has to hold: whatever was acknowledged is there at the end, with the version that was told;
-values are read and written as if one after another (a version is one write; whoever begins after another has ended sees at least its version);
-nobody's ephemerals vanish while its session is there. Printed: how long clients waited after a leader was killed, and how many operations a second.
-
-    python -m bench.quorum [--seconds 60] [--clients 4] [--seed 1] [--members 3]
-"""
+"""One campaign: members are hurt as a schedule says while clients work, everything is healed, and what clients did and saw is judged."""
 
 from __future__ import annotations
 
-import argparse
+import contextlib
+import heapq
 import json
-import shutil
 import signal
-import socket
 import statistics
-import subprocess
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from typing import Any
 
-PATIENCE = 600.0
+from bench.quorum.clients import FOLDERS, SHARED, Client, Record, clock, zk
+from bench.quorum.harm import (
+    ALL,
+    ANY,
+    CUT,
+    DEAF,
+    FREEZE,
+    ISOLATE,
+    KILL,
+    LEADER,
+    MUTE,
+    SLOW,
+    STOP,
+    VOTERS,
+    WIPE,
+    Harm,
+    Schedule,
+)
+from bench.quorum.judge import judge
+from bench.quorum.network import Network, Pair
+from bench.quorum.planted import program
+from bench.quorum.processes import Processes
+
+TOLD_EVERY = 10.0
+"""Seconds between two lines that say how it goes."""
+
+PATIENCE = 120.0
+"""Seconds that all has to be well again, once nobody is hurt any more."""
+
+SETTINGS = "tickTime = 1000\nminSessionTimeout = 1000\nmaxSessionTimeout = 60000\nsnapCount = 1500\n"
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports: list[int] = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+@dataclass(frozen=True)
+class Options:
+    """What a campaign is like."""
+
+    path: Path
+    seed: int
+    seconds: float = 60.0
+    members: int = 3
+    clients: int = 4
+    timeout: int = 6_000
+    """Of sessions, in milliseconds."""
+    rest: float = 0.01
+    """Mean seconds that a client rests between two turns."""
+    kinds: tuple[str, ...] = ()
+    """Of harm; all, if none are given."""
+    fault: str = "none"
 
 
-class Processes:
-    """Members of a quorum, each a process."""
+@dataclass
+class Outcome:
+    """What became of it."""
 
-    def __init__(self, path: Path, count: int, settings: Sequence[str] = ()) -> None:
-        self.path = path
-        self.settings = settings
-        ports = free_ports(2 * count)
-        self.endpoints = {1 + number: f"127.0.0.1:{port}" for number, port in enumerate(ports[:count])}
-        self.ports = {1 + number: port for number, port in enumerate(ports[count:])}
-        self.running: dict[int, subprocess.Popen[str]] = {}
-
-    @property
-    def controllers(self) -> str:
-        """What a command is given."""
-        return ",".join(f"{number}@{endpoint}" for number, endpoint in self.endpoints.items())
-
-    @property
-    def addresses(self) -> str:
-        """What a client is given."""
-        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
-
-    def start(self, *members: int) -> None:
-        """Start some, or all, and wait until they serve."""
-        members = members or tuple(self.endpoints)
-        for member in members:
-            command = [sys.executable, "-m", "fencepost", "metadata", str(self.path / str(member)), "--id", str(member)]
-            options = ["--port", str(self.ports[member]), "--controllers", self.controllers, *self.settings]
-            with open(self.path / f"{member}.log", "ab") as log:
-                self.running[member] = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=log, text=True)
-        for member in members:
-            stdout = self.running[member].stdout
-            assert stdout is not None
-            line = stdout.readline()
-            expected = f"metadata service zk://127.0.0.1:{self.ports[member]} serves\n"
-            assert line == expected, line + (self.path / f"{member}.log").read_text()
-
-    def kill(self, member: int, number: int = signal.SIGKILL) -> int:
-        """Have one end; its exit code."""
-        process = self.running.pop(member)
-        process.send_signal(number)
-        process.communicate()
-        return process.returncode
-
-    def wipe(self, member: int) -> None:
-        """Its disk is lost."""
-        shutil.rmtree(self.path / str(member))
-
-    def ask(self, *words: str, timeout: float = 60.0) -> dict[str, Any]:
-        """``fencepost quorum``, of any member; raises ``RuntimeError`` if it says no."""
-        command = [sys.executable, "-m", "fencepost", "quorum", *words, "--controllers", self.controllers, "--timeout", str(timeout), "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(done.stderr.strip())
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
-
-    def leader(self) -> int:
-        """Who leads."""
-        return int(self.ask("status")["leader_id"])
-
-    def close(self) -> None:
-        """End all."""
-        for member in list(self.running):
-            self.kill(member)
-
-    def client(self, timeout: float = 20.0) -> Any:
-        """A client of all members, which tries again and again."""
-        from kazoo.client import KazooClient
-        from kazoo.retry import KazooRetry
-
-        retry = KazooRetry(max_tries=-1, delay=0.02, max_delay=0.1)
-        client = KazooClient(self.addresses, timeout=timeout, connection_retry=retry, command_retry=retry)
-        client.start(PATIENCE)
-        return client
+    seconds: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+    harms: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    waits: list[float] = field(default_factory=list)
+    """Seconds from a kill of the leader until a change was acknowledged."""
+    longest_pause: float = 0.0
+    """The longest time without an acknowledged change."""
 
 
-class Worker(threading.Thread):
-    """One client: it writes and reads some znodes that all share, and creates some of its own."""
+class Campaign:
+    """One campaign. ``told`` is called with a line every few seconds."""
 
-    def __init__(self, members: Processes, number: int, seed: int) -> None:
-        super().__init__(daemon=True)
-        self.client = members.client()
-        self.number = number
-        self.random = Random(f"{seed} {number}")
-        self.ended = threading.Event()
-        self.created: list[str] = []
-        self.calls: list[tuple[float, float, str, bool, int, bytes]] = []
-        """Begin and end, path, whether it wrote, the version and the value that it wrote or saw."""
-        self.last = time.monotonic()
-        self.gaps: list[float] = []
-        self.expired = 0
-        """How often it was told that its session is over, although it had an answer less than 15 seconds before."""
-        self.failure = ""
-
-    def run(self) -> None:
-        from kazoo.exceptions import (
-            ConnectionLoss,
-            KazooException,
-            NodeExistsError,
-            OperationTimeoutError,
-            SessionExpiredError,
+    def __init__(self, options: Options, told: Callable[[str], None]) -> None:
+        self.options = options
+        self.outcome = Outcome()
+        self._told = told
+        settings = options.path / "settings.toml"
+        settings.write_text(SETTINGS)
+        self.network = Network()
+        self.members = Processes(
+            options.path, options.members, ["--settings", str(settings), "--verbose"], self.network, program(options.fault)
         )
+        self.clients: list[Client] = []
+        self._hurt: dict[int, str] = {}
+        """Who is hurt at the moment, and how."""
+        self._heals: list[tuple[float, int, Callable[[], None]]] = []
+        self._kills: list[float] = []
+        self._changing: threading.Thread | None = None
+        self._log = open(options.path / "harm.log", "w")  # noqa: SIM115  # closed in run
+        self._began = clock()
 
-        client = self.client
-        client.ensure_path("/ephemerals")
-        mine, session = f"/ephemerals/{self.number}", None
-        count = 0
-        while not self.ended.is_set():
-            count += 1
-            path = f"/shared/{self.random.randrange(3)}"
-            begin = time.monotonic()
-            try:
-                dice = self.random.random()
-                known = client.client_id
-                if known is None:
-                    raise ConnectionLoss  # it is not connected
-                if session != known[0]:
-                    session = known[0]
-                    try:
-                        client.create(mine, b"", ephemeral=True)
-                    except NodeExistsError:
-                        stat = client.exists(mine)
-                        if stat is None or stat.ephemeralOwner != session:
-                            session = None  # the one of the session before is still there
-                elif dice < 0.4:
-                    value = b"%d %d" % (self.number, count)
-                    version = client.set(path, value).version
-                    self.calls.append((begin, time.monotonic(), path, True, version, value))
-                elif dice < 0.7:
-                    client.sync(path)
-                    value, stat = client.get(path)
-                    self.calls.append((begin, time.monotonic(), path, False, stat.version, value))
-                elif dice < 0.95:
-                    client.create(f"/own/{self.number}-{count}", b"x" * self.random.randrange(2_000))
-                    self.created.append(f"{self.number}-{count}")
-                else:
-                    client.sync(mine)
-                    if client.exists(mine) is None and session == client.client_id[0] and client.connected:
-                        self.failure = f"{mine} is gone, and its session {session:#x} is there"
-                        return
-            except (ConnectionLoss, OperationTimeoutError):
-                time.sleep(0.02)
-                continue
-            except SessionExpiredError:
-                self.expired += time.monotonic() < self.last + 15.0
-                time.sleep(0.02)
-                continue
-            except KazooException as error:
-                if "losed" not in type(error).__name__:
-                    self.failure = f"{type(error).__name__} {error}"
-                    return
-                time.sleep(0.02)
-                continue
-            now = time.monotonic()
-            self.gaps.append(now - self.last)
-            self.last = now
+    def run(self) -> Outcome:
+        """Do all of it."""
+        try:
+            self.members.start()
+            self._prepare()
+            self._began = clock()
+            self._harm()
+            self._heal_all()
+            self._end_clients()
+            self.outcome.seconds = clock() - self._began
+            self._judge()
+        finally:
+            self._log.close()
+            for client in self.clients:
+                client.ended.set()
+            self.members.close()
+            self.network.close()
+        return self.outcome
 
+    def _prepare(self) -> None:
+        options, ports = self.options, list(self.members.ports.values())
+        session = zk.Client(ports[0])
+        session.connect(10_000)
+        for path in (*FOLDERS, *SHARED):
+            session.call([zk.CREATE, [path, b"", zk.OPEN, 0]])
+        session.call([zk.CLOSE, []])
+        session.drop()
+        self.clients = [
+            Client(number, ports, options.seed, options.timeout, options.rest, options.clients) for number in range(options.clients)
+        ]
+        for client in self.clients:
+            client.start()
 
-def judge(workers: Sequence[Worker], members: Processes) -> list[str]:
-    """What is wrong."""
-    wrong = [f"client {each.number}: {each.failure}" for each in workers if each.failure]
-    wrong += [f"client {each.number}: its session was over too early" for each in workers if each.expired]
-    client = members.client()
-    client.sync("/own")
-    there = set(client.get_children("/own"))
-    for each in workers:
-        missing = [name for name in each.created if name not in there]
-        if missing:
-            wrong.append(f"client {each.number}: {len(missing)} acknowledged znodes are gone, {missing[:3]}")
-    calls = sorted(call for each in workers for call in each.calls)
-    for path in sorted({call[2] for call in calls}):
-        of_path = [call for call in calls if call[2] == path]
-        values: dict[int, bytes] = {}
-        written: set[int] = set()
-        for _, _, _, writes, version, value in of_path:
-            if values.setdefault(version, value) != value:
-                wrong.append(f"{path} has two values of version {version}: {values[version]!r} and {value!r}")
-            if writes and version in written:
-                wrong.append(f"{path}: two writes were given version {version}")
-            if writes:
-                written.add(version)
-        ends = sorted((call[1], call[4]) for call in of_path)
-        most, place = -1, 0
-        for begin, _, _, writes, version, _ in of_path:
-            while place < len(ends) and ends[place][0] < begin:
-                most = max(most, ends[place][1])
-                place += 1
-            if version < most or (writes and version == most):
-                wrong.append(f"{path}: an operation saw version {version} after version {most} was told")
-        final = client.get(path)[1].version
-        if final < max(values):
-            wrong.append(f"{path} has version {final}, and {max(values)} was told")
-    states = []
-    for port in members.ports.values():
-        from kazoo.client import KazooClient
+    # -- harm ---------------------------------------------------------------------------------------------------------
 
-        each_client = KazooClient(f"127.0.0.1:{port}", timeout=20.0)
-        each_client.start(PATIENCE)
-        each_client.sync("/")
-        states.append((sorted(each_client.get_children("/own")), [each_client.get(f"/shared/{n}")[:2] for n in range(3)]))
-        each_client.stop()
-        each_client.close()
-    if any(state != states[0] for state in states):
-        wrong.append("members have different states")
-    client.stop()
-    client.close()
-    return wrong
+    def _harm(self) -> None:
+        schedule, end = Schedule(self.options.seed, self.options.kinds), self._began + self.options.seconds
+        told, nth = self._began, 0
+        harm = schedule.next()
+        due = clock() + harm.after
+        while (now := clock()) < end and not self._is_lost():
+            if now - told >= TOLD_EVERY:
+                told = now
+                self._told(self._progress())
+            while self._heals and self._heals[0][0] <= now:
+                heapq.heappop(self._heals)[2]()
+            if now >= due:
+                heal = self._hurt_by(harm)
+                if heal is not None:
+                    nth += 1
+                    heapq.heappush(self._heals, (clock() + harm.lasts, nth, heal))
+                harm = schedule.next()
+                due = clock() + harm.after
+            time.sleep(0.02)
 
+    def _is_lost(self) -> bool:
+        """Whether it makes no sense to go on."""
+        died = [member for member in self.members.died() if member not in self._hurt]
+        for member in died:
+            last = (self.options.path / f"{member}.log").read_text(errors="replace").strip().splitlines()[-1:]
+            self.outcome.wrong.append(f"member {member} ended by itself with {self.members.running[member].returncode}: {''.join(last)}")
+        return bool(died) or all(not client.is_alive() for client in self.clients)
 
-def campaign(seconds: float, clients: int, seed: int, count: int, path: Path) -> int:
-    """Hurt members for a while; the exit code."""
-    random = Random(seed)
-    settings = path / "settings.toml"
-    settings.write_text("snapCount = 2000\n")
-    members = Processes(path, count, ["--settings", str(settings), "--verbose"])
-    members.start()
-    setup = members.client()
-    for name in ("/own", "/shared", *(f"/shared/{number}" for number in range(3))):
-        setup.create(name, b"")
-    setup.stop()
-    setup.close()
-    workers = [Worker(members, number, seed) for number in range(clients)]
-    for each in workers:
-        each.start()
-    begin = time.monotonic()
-    waits: list[float] = []
-    done: dict[str, int] = {}
-    while time.monotonic() < begin + seconds and not any(each.failure for each in workers):
-        time.sleep(1 + 2 * random.random())
-        dice = random.random()
-        if dice < 0.4:
-            what, member = "kill -9 of the leader", members.leader()
-            killed = time.monotonic()
-            members.kill(member)
-            while not any(each.last > killed + 0.1 and not each.client._stopped.is_set() for each in workers):
-                time.sleep(0.01)
-                if time.monotonic() > killed + 60:
-                    break
-            waits += [each.last - killed for each in workers if each.last > killed + 0.1][:1]
-            members.start(member)
-        elif dice < 0.6:
-            what, member = "kill -9 of a member", random.choice(list(members.endpoints))
-            members.kill(member)
-            time.sleep(2 * random.random())
-            members.start(member)
-        elif dice < 0.8:
-            what, member = "a member stops for a while", random.choice(list(members.endpoints))
-            members.running[member].send_signal(signal.SIGSTOP)
-            time.sleep(3 * random.random())
-            members.running[member].send_signal(signal.SIGCONT)
-        elif dice < 0.9:
-            what, member = "a clean end", random.choice(list(members.endpoints))
-            members.kill(member, signal.SIGTERM)
-            members.start(member)
-        else:
-            what, member = "a lost disk", random.choice(list(members.endpoints))
-            members.kill(member)
+    def _progress(self) -> str:
+        changes = sum(client.record.counts.get("changes acknowledged", 0) for client in self.clients)
+        return f"{clock() - self._began:6.0f} s  {sum(self.outcome.harms.values()):4} harms  {changes:7,} changes acknowledged"
+
+    def _note(self, how: str, whom: str, lasts: float = 0.0) -> None:
+        self.outcome.harms[how] += 1
+        self._log.write(f"{clock() - self._began:8.3f}  {how}: {whom}{f', for {lasts:.2f} s' if lasts else ''}\n")
+        self._log.flush()
+
+    def _hurt_by(self, harm: Harm) -> Callable[[], None] | None:
+        """Hurt somebody; what heals that. None if nobody can be hurt so now."""
+        members = self.members
+        if harm.how == ALL:
+            return self._kill_all(harm)
+        whole = [member for member in members.running if member not in self._hurt]
+        if not whole or (not harm.together and 2 * (len(self._hurt) + 1) >= max(3, len(members.running))):
+            return None
+        if harm.how in (WIPE, VOTERS):
+            if self._changing is None or not self._changing.is_alive():
+                self._change_voters(harm, whole[int(harm.dice * len(whole))])
+            return None
+        leader = members.who_leads()
+        member = whole[int(harm.dice * len(whole))]
+        if harm.whom == LEADER and leader in whole:
+            member = leader
+        name = f"member {member}{', the leader' if member == leader else ''}"
+        others = [other for other in members.endpoints if other != member]
+        self._hurt[member] = harm.how
+        if harm.how in (KILL, STOP):
+            if member == leader:
+                self._kills.append(clock())
+            members.kill(member, signal.SIGKILL if harm.how == KILL else signal.SIGTERM)
+            self._note(f"{harm.how} of {LEADER if member == leader else ANY}", name, harm.lasts)
+            return lambda: self._again(member)
+        self._note(f"{harm.how}: {LEADER if member == leader else ANY}", name, harm.lasts)
+        if harm.how == FREEZE:
+            members.freeze(member)
+            return lambda: self._well(member, lambda: members.thaw(member))
+        if harm.how == SLOW:
+            members.slow_file(member).write_text(str(int(20 + 400 * harm.dice)))
+            return lambda: self._well(member, lambda: members.slow_file(member).unlink(missing_ok=True))
+        pairs: set[Pair] = set()
+        if harm.how in (ISOLATE, DEAF):
+            pairs |= {(other, member) for other in others}
+        if harm.how in (ISOLATE, MUTE):
+            pairs |= {(member, other) for other in others}
+        if harm.how == CUT:
+            other = others[int(harm.lasts * 1_000) % len(others)]
+            pairs |= {(member, other), (other, member)}
+        self.network.cut(pairs)
+        return lambda: self._well(member, lambda: self.network.heal(pairs, harm.breaks))
+
+    def _well(self, member: int, heal: Callable[[], None]) -> None:
+        heal()
+        self._hurt.pop(member, None)
+
+    def _again(self, member: int) -> None:
+        """One that was killed comes again; it need not serve at once."""
+        self.members.launch(member)
+        self._hurt.pop(member, None)
+
+    def _kill_all(self, harm: Harm) -> Callable[[], None] | None:
+        if self._hurt or (self._changing is not None and self._changing.is_alive()):
+            return None
+        killed = list(self.members.running)
+        for member in killed:
+            self._hurt[member] = ALL
+            self.members.kill(member)
+        self._note(ALL, f"members {', '.join(map(str, killed))}", harm.lasts)
+
+        def again() -> None:
+            for member in killed:
+                self._again(member)
+
+        return again
+
+    def _change_voters(self, harm: Harm, member: int) -> None:
+        """One loses its disk, or another member takes its place, while the campaign goes on."""
+        self._hurt[member] = harm.how
+        members = self.members
+        members.kill(member)
+        if harm.how == WIPE:
             members.wipe(member)
-            members.start(member)
-            members.ask("remove", str(member))
-            members.ask("add", members.endpoints[member])
-        done[what] = done.get(what, 0) + 1
-    for each in workers:
-        each.ended.set()
-    for each in workers:
-        each.join(PATIENCE)
-    took = time.monotonic() - begin
-    operations = sum(len(each.calls) + len(each.created) for each in workers)
-    print(f"{operations:,} operations in {took:,.0f} seconds; " + ", ".join(f"{count} times {what}" for what, count in sorted(done.items())))
-    if waits:
-        print(f"after the leader was killed, clients waited {statistics.median(waits):.2f} s in the middle, {max(waits):.2f} s at most")
-    wrong = judge(workers, members)
-    for line in wrong:
-        print(f"WRONG: {line}")
-    for each in workers:
-        each.client.stop()
-        each.client.close()
-    members.close()
-    print("nothing is wrong" if not wrong else f"{len(wrong)} things are wrong; seed {seed}, {path}")
-    return int(bool(wrong))
+            new = member
+        else:
+            new = members.add()
+            for client in self.clients:
+                client.session.ports.append(members.ports[new])
+        self._note(harm.how, f"member {member}" + ("" if new == member else f" leaves, member {new} comes"))
+
+        def changed() -> None:
+            members.launch(new)
+            self._ask("remove", str(member))
+            self._ask("add", members.endpoints[new])
+            if new != member:
+                members.endpoints.pop(member)
+                members.ports.pop(member)
+            self._hurt.pop(member, None)
+            self._log.write(f"{clock() - self._began:8.3f}  member {new} is a voter\n")
+
+        self._changing = threading.Thread(target=changed, daemon=True)
+        self._changing.start()
+
+    def _ask(self, *words: str) -> None:
+        """Have the voters changed, however often that takes. An answer may be lost: then it is refused as done."""
+        end = clock() + 300
+        while True:
+            try:
+                self.members.ask(*words, timeout=20)
+                return
+            except RuntimeError as error:
+                if "is no voter" in str(error) or "a replica of this host is a voter" in str(error):
+                    return
+                if clock() > end:
+                    self.outcome.wrong.append(f"the voters could not be changed in 300 s: {' '.join(words)}: {error}")
+                    return
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _heal_all(self) -> None:
+        while self._heals:
+            heapq.heappop(self._heals)[2]()
+        self.network.heal()
+        if self._changing is not None:
+            self._changing.join(330)
+
+    def _end_clients(self) -> None:
+        for client in self.clients:
+            client.ended.set()
+        end = clock() + PATIENCE
+        for client in self.clients:
+            client.join(max(0.0, end - clock()))
+            if client.is_alive():
+                self.outcome.wrong.append(f"client {client.number} has no answer {PATIENCE:.0f} s after all is well")
+
+    def _judge(self) -> None:
+        outcome = self.outcome
+        records = [client.record for client in self.clients]
+        states: dict[int, Any] = {}
+        for member, port in self.members.ports.items():
+            with contextlib.suppress(zk.Closed, OSError):
+                states[member] = state(port)
+        if len(states) < len(self.members.ports):
+            outcome.wrong.append(f"members {sorted(set(self.members.ports) - set(states))} do not serve when all is well")
+        if any(each != next(iter(states.values())) for each in states.values()):
+            outcome.wrong.append("members have different states")
+        if states:
+            outcome.wrong += judge(records, next(iter(states.values()))["names"])
+        for record in records:
+            outcome.counts.update(record.counts)
+        (self.options.path / "wrong.json").write_text(json.dumps(outcome.wrong, indent=1))
+        at = sorted(each for record in records for each in record.acknowledged)
+        outcome.longest_pause = max((later - earlier for earlier, later in zip(at, at[1:], strict=False)), default=0.0)
+        outcome.waits = waits(self._kills, at)
 
 
-def main() -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.quorum", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--clients", type=int, default=4)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--members", type=int, default=3)
-    given = parser.parse_args()
-    import logging
-
-    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
-    path = Path(tempfile.mkdtemp(prefix="fencepost-quorum-"))
-    code = campaign(given.seconds, given.clients, given.seed, given.members, path)
-    if not code:
-        shutil.rmtree(path)
-    return code
+def waits(kills: list[float], acknowledged: list[float]) -> list[float]:
+    """Seconds from each kill until a change was acknowledged; what came within 0.05 s was decided by the leader that was killed."""
+    found = []
+    for at in kills:
+        after = next((each for each in acknowledged if each > at + 0.05), None)
+        if after is not None:
+            found.append(after - at)
+    return found
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def state(port: int) -> dict[str, Any]:
+    """All that a member has: names in folders, and znodes with their versions, after a sync."""
+    client = zk.Client(port, 30)
+    client.connect(10_000)
+    try:
+        client.call([zk.SYNC, ["/"]])
+        names = {folder: client.call([zk.GET_CHILDREN, [folder, False]])[4] for folder in FOLDERS if folder != "/ephemerals"}
+        values = [client.call([zk.GET_DATA, [path, False]])[3:] for path in (*SHARED, "/lines", "/order", "/own", "/passing")]
+        return {"names": names, "values": values}
+    finally:
+        with contextlib.suppress(zk.Closed, OSError):
+            client.call([zk.CLOSE, []])
+        client.drop()
+
+
+def median(values: list[float]) -> float:
+    """The one in the middle; 0 of none."""
+    return statistics.median(values) if values else 0.0
+
+
+__all__ = ("Campaign", "Options", "Outcome", "Record")

@@ -17,7 +17,7 @@ from fencepost import cli
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from bench.quorum.campaign import Processes
+from bench.quorum.processes import Processes
 
 
 @pytest.fixture
