@@ -1,6 +1,7 @@
 """``python -m bench.quorum``: a quorum of metadata services is hurt while clients work, and what they did and saw is judged.
 
-    python -m bench.quorum [campaign] --seconds 60 --seed 1
+    python -m bench.quorum campaign --seconds 60 --seed 1
+    python -m bench.quorum compare --operations 100000 --seed 1
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import random
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from bench.quorum.campaign import Campaign, Options, Outcome, median
@@ -31,7 +33,11 @@ def main() -> int:
     campaign.add_argument("--harm", action="append", default=[], help="this kind alone; repeatable")
     campaign.add_argument("--fault", choices=FAULTS, default="none", help="plant a fault, which is to be noticed")
     campaign.set_defaults(run=_campaign)
-    for verb in (campaign,):
+    compare = verbs.add_parser("compare", help="random operations on our quorum, whose leader is killed meanwhile, and on a ZooKeeper ensemble (needs a JDK and Maven)")
+    compare.add_argument("--operations", type=int, default=100_000)
+    compare.add_argument("--pause", type=float, default=4.0, help="mean seconds between two harms")
+    compare.set_defaults(run=_compare)
+    for verb in (campaign, compare):
         verb.add_argument("--seed", type=int, help="by default any")
         verb.add_argument("--keep", type=Path, metavar="DIR", help="a new directory for all that is written, which is then not removed")
         verb.add_argument("--json", action="store_true", help="the outcome as JSON")
@@ -45,6 +51,32 @@ def main() -> int:
     if not code and given.keep is None:
         shutil.rmtree(path)
     return code
+
+
+def _compare(given: argparse.Namespace, path: Path) -> int:
+    from bench.quorum.comparison import compare
+
+    out = sys.stderr if given.json else sys.stdout
+    print(f"seed {given.seed}, in {path}", file=out, flush=True)
+    began = time.monotonic()
+    done, different = compare(path, given.seed, given.operations, given.pause, lambda line: print(line, file=out, flush=True))
+    found = {
+        "seed": given.seed,
+        "seconds": round(time.monotonic() - began, 1),
+        "different": different,
+        "operations": done.operations,
+        "answers and events": done.compared,
+        "harms": dict(sorted(done.harm.done.items())),
+        **dict(sorted(done.counts.items())),
+    }
+    if given.json:
+        print(json.dumps(found))
+    else:
+        print(f"DIFFERENT {different}" if different else "EQUAL")
+        for name, value in found.items():
+            if name != "different":
+                print(f"{name:<34}{value:,}" if isinstance(value, int) else f"{name:<34}{value}")
+    return int(bool(different))
 
 
 def _campaign(given: argparse.Namespace, path: Path) -> int:

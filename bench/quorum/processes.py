@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.quorum.network import Network
+from interop.ensembles import mode
 from interop.processes import free_port
 
 PATIENCE = 600.0
@@ -172,17 +172,3 @@ class Processes:
         client = KazooClient(self.addresses, timeout=timeout, connection_retry=retry, command_retry=retry)
         client.start(PATIENCE)
         return client
-
-
-def mode(port: int) -> str:
-    """What a server of ZooKeeper's protocol says that it is: leader, follower, observer, standalone; empty if it does not answer."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), 0.5) as connection:
-            connection.settimeout(0.5)
-            connection.sendall(b"srvr")
-            said = b""
-            while data := connection.recv(4096):
-                said += data
-    except OSError:
-        return ""
-    return next((line.split()[1] for line in said.decode(errors="replace").splitlines() if line.startswith("Mode:")), "")
