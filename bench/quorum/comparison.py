@@ -594,6 +594,8 @@ def _answered(operation: list[Any]) -> list[Any]:
         creates = (zk.CREATE, zk.CREATE2, zk.CREATE_CONTAINER)
         kept = [each for each in arguments if each[0] in known and not (each[0] in creates and (each[1][2] is None or each[1][3] not in range(5)))]
         return [kind, [_answered(each) for each in kept]]
+    if kind == zk.MULTI_READ:
+        return [kind, [_answered(each) for each in arguments]]
     if not arguments and kind in (zk.CREATE, zk.SET_DATA):
         return [zk.PING, []]
     return [kind, ["/zookeeper/quota" if each == "/zookeeper/config" else each for each in arguments]]
@@ -612,19 +614,17 @@ def compare(path: Path, seed: int, operations: int, pause: float, told: Callable
     sides = Side(list(members.ports.values()), OURS_ANSWERS, random), Side(list(ensemble.ports.values()), PATIENCE, Random(f"{seed} theirs"))
     comparison = Comparison(*sides, harm, ensemble, seed, told)
     different = ""
-    try:
+    with contextlib.ExitStack() as ends:
+        for end in (network.close, members.close, ensemble.kill, harm.stop):
+            ends.callback(end)
         ensemble.start()
         members.start()
         harm.start()
-        comparison.run(operations)
-    except Different as error:
-        steps = "\n   ".join(map(str, comparison.before))
-        different = f"after {comparison.operations:,} operations: {error}\nthe last steps:\n   {steps}"
-    finally:
-        harm.stop()
-        ensemble.kill()
-        members.close()
-        network.close()
+        try:
+            comparison.run(operations)
+        except Different as error:
+            steps = "\n   ".join(map(str, comparison.before))
+            different = f"after {comparison.operations:,} operations: {error}\nthe last steps:\n   {steps}"
     return comparison, different
 
 

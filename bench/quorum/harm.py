@@ -17,7 +17,7 @@ _SHARES: tuple[tuple[float, str], ...] = (
     (22, KILL), (6, STOP), (16, FREEZE), (14, ISOLATE), (7, DEAF), (7, MUTE), (10, CUT), (8, SLOW), (5, WIPE), (4, VOTERS), (3, ALL),
 )  # fmt: skip
 
-BETWEEN = 1.2
+BETWEEN = 0.8
 """Mean seconds between two harms."""
 LASTS = 2.0
 """Mean seconds after which a harm is healed."""

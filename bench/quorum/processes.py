@@ -43,8 +43,6 @@ class Processes:
         self.ports = {1 + number: port for number, port in enumerate(ports[count : 2 * count])}
         self.running: dict[int, subprocess.Popen[str]] = {}
         self.frozen: set[int] = set()
-        self.founders = list(self.endpoints)
-        """Who makes the cluster."""
         self._behind = {1 + number: port for number, port in enumerate(ports[2 * count :])}
         if network is not None:
             network.listen({member: (int(self.endpoints[member].rpartition(":")[2]), port) for member, port in self._behind.items()})
@@ -70,10 +68,8 @@ class Processes:
 
     def launch(self, member: int) -> None:
         """Start one, and do not wait for it to serve."""
-        known = {*self.founders, member}
-        controllers = ",".join(f"{number}@{endpoint}" for number, endpoint in self.endpoints.items() if number in known)
         command = [sys.executable, *self.program, "metadata", str(self.path / str(member)), "--id", str(member)]
-        options = ["--port", str(self.ports[member]), "--controllers", controllers, *self.settings]
+        options = ["--port", str(self.ports[member]), "--controllers", self.controllers, *self.settings]
         if self.network is not None:
             options += ["--listen", f"127.0.0.1:{self._behind[member]}"]
         with open(self.path / f"{member}.log", "ab") as log:
