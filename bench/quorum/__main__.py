@@ -2,6 +2,7 @@
 
     python -m bench.quorum campaign --seconds 60 --seed 1
     python -m bench.quorum compare --operations 100000 --seed 1
+    python -m bench.quorum bookkeeper --seconds 600 --seed 1
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ def main() -> int:
     compare.add_argument("--operations", type=int, default=100_000)
     compare.add_argument("--pause", type=float, default=4.0, help="mean seconds between two harms")
     compare.set_defaults(run=_compare)
-    for verb in (campaign, compare):
+    bookkeeper = verbs.add_parser("bookkeeper", help="Java bookies, auto-recovery, a client and a shell on our quorum while that is hurt (needs a JDK and Maven)")
+    bookkeeper.add_argument("--seconds", type=float, default=600.0)
+    bookkeeper.set_defaults(run=_bookkeeper)
+    for verb in (campaign, compare, bookkeeper):
         verb.add_argument("--seed", type=int, help="by default any")
         verb.add_argument("--keep", type=Path, metavar="DIR", help="a new directory for all that is written, which is then not removed")
         verb.add_argument("--json", action="store_true", help="the outcome as JSON")
@@ -77,6 +81,34 @@ def _compare(given: argparse.Namespace, path: Path) -> int:
             if name != "different":
                 print(f"{name:<34}{value:,}" if isinstance(value, int) else f"{name:<34}{value}")
     return int(bool(different))
+
+
+def _bookkeeper(given: argparse.Namespace, path: Path) -> int:
+    from bench.quorum.bookkeeper import Bookkeeper
+
+    out = sys.stderr if given.json else sys.stdout
+    print(f"seed {given.seed}, in {path}", file=out, flush=True)
+    outcome = Bookkeeper(path, given.seed, given.seconds, lambda line: print(line, file=out, flush=True)).run()
+    found = {
+        "seed": given.seed,
+        "seconds": round(outcome.seconds, 1),
+        "wrong": outcome.wrong,
+        "harms": dict(sorted(outcome.harms.items())),
+        **dict(sorted(outcome.counts.items())),
+        "calls that BookKeeper's client tried again": dict(sorted(outcome.errors.items())),
+        "seconds until a new leader acknowledged": [round(each, 2) for each in outcome.waits],
+        "longest wait for a new ledger": round(outcome.longest_create, 2),
+    }
+    if given.json:
+        print(json.dumps(found))
+        return int(bool(outcome.wrong))
+    print(f"BROKEN: {len(outcome.wrong)} things are wrong" if outcome.wrong else "HELD  every acknowledged entry is there, and no registration was lost")
+    for each in outcome.wrong[:30]:
+        print(f"  {each}")
+    for name, value in found.items():
+        if name != "wrong":
+            print(f"{name:<44}{value:,}" if isinstance(value, int) else f"{name:<44}{value}")
+    return int(bool(outcome.wrong))
 
 
 def _campaign(given: argparse.Namespace, path: Path) -> int:
