@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import itertools
 import json
 import signal
 import statistics
@@ -98,7 +99,7 @@ class Campaign:
         self._heals: list[tuple[float, int, Callable[[], None]]] = []
         self._kills: list[float] = []
         self._changing: threading.Thread | None = None
-        self._log = open(options.path / "harm.log", "w")  # noqa: SIM115  # closed in run
+        self._log = open(options.path / "harm.log", "w")  # closed in run
         self._began = clock()
 
     def run(self) -> Outcome:
@@ -316,7 +317,7 @@ class Campaign:
             outcome.counts.update(record.counts)
         (self.options.path / "wrong.json").write_text(json.dumps(outcome.wrong, indent=1))
         at = sorted(each for record in records for each in record.acknowledged)
-        outcome.longest_pause = max((later - earlier for earlier, later in zip(at, at[1:], strict=False)), default=0.0)
+        outcome.longest_pause = max((later - earlier for earlier, later in itertools.pairwise(at)), default=0.0)
         outcome.waits = waits(self._kills, at)
 
 

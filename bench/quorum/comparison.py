@@ -24,12 +24,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from workload import CLIENTS, LONG, Workload
+
 from bench.quorum.clients import zk
 from bench.quorum.network import Network
 from bench.quorum.processes import Processes
 from interop.ensembles import Ensemble
 from interop.metadata_differential import SETTINGS
-from workload import CLIENTS, LONG, Workload
 
 WATCHED = (["/a", "/b"], ["/a", "/c/a"], ["/a", "/b/a"], ["/b"], ["/c", "/"])
 """What is watched again after a connection was lost: data, existence, children, always, recursively."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -41,7 +42,7 @@ def order(wrote: Sequence[Wrote], seen: Sequence[Seen]) -> list[str]:
     """Of all znodes together: zxids are in an order that fits the times of changes, and whoever reads behind a sync sees at least what anybody had
     been told."""
     wrong = []
-    for one, other in zip(wrote, wrote[1:], strict=False):
+    for one, other in itertools.pairwise(wrote):
         if one.zxid == other.zxid:
             wrong.append(f"two changes have zxid {one.zxid}: of {one.path} and of {other.path}")
     told = sorted([(each.end, each.zxid) for each in (*wrote, *seen)])

@@ -7,7 +7,6 @@ of processes can see: what is written survives a process that is killed, so a sy
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
 import time
