@@ -304,9 +304,12 @@ class Campaign:
         outcome = self.outcome
         records = [client.record for client in self.clients]
         states: dict[int, Any] = {}
+        end = clock() + PATIENCE
         for member, port in self.members.ports.items():
-            with contextlib.suppress(zk.Closed, OSError):
-                states[member] = state(port)
+            while member not in states and member not in self.members.died() and clock() < end:
+                with contextlib.suppress(zk.Closed, OSError):
+                    states[member] = state(port)
+                time.sleep(0.05)
         if len(states) < len(self.members.ports):
             outcome.wrong.append(f"members {sorted(set(self.members.ports) - set(states))} do not serve when all is well")
         if any(each != next(iter(states.values())) for each in states.values()):
