@@ -96,3 +96,23 @@ def test_too_many_orders_are_said_to_be(monkeypatch):
     calls = [Call(0, 1, "create", "", result=DONE), *(Call(2, 9, "write", str(number)) for number in range(9)), Call(10, 11, "read", result=("x", 5))]
     with pytest.raises(histories.TooMany, match="more than 10 orders"):
         contradiction(calls)
+
+
+@pytest.mark.parametrize(
+    ("znode", "call", "after", "answered"),
+    [
+        (None, ("create", "a", ANY), ("a", 0), DONE),
+        (("b", 3), ("create", "a", ANY), ("b", 3), NODE_EXISTS),
+        (("b", 3), ("write", "a", ANY), ("a", 4), 4),
+        (("b", 3), ("write", "a", 3), ("a", 4), 4),
+        (("b", 3), ("write", "a", 2), ("b", 3), BAD_VERSION),
+        (None, ("write", "a", 2), None, NO_NODE),
+        (("b", 3), ("delete", "", 3), None, DONE),
+        (("b", 3), ("delete", "", 4), ("b", 3), BAD_VERSION),
+        (None, ("delete", "", ANY), None, NO_NODE),
+        (("b", 3), ("read", "", ANY), ("b", 3), ("b", 3)),
+        (None, ("read", "", ANY), None, NO_NODE),
+    ],
+)
+def test_a_znode_alone_does_what_zookeepers_do(znode, call, after, answered):
+    assert done(znode, Call(0, 1, *call)) == (after, answered)
