@@ -24,8 +24,8 @@ MIXED = "mixed"
 
 BOOKIES = (FENCEPOST, JAVA)
 QUORUM = "quorum"
-"""Three members of ours."""
-METADATA = (FENCEPOST, ZOOKEEPER, QUORUM)
+"""A metadata service of three members of ours."""
+METADATA = (FENCEPOST, ZOOKEEPER)
 
 # A read of an entry that nobody has, in version 2 of the protocol: any answer to it shows that a bookie serves.
 PROBE = struct.pack(">IIqq", 20, 2 << 24 | 2 << 16, 1 << 40, 0)

@@ -160,7 +160,8 @@ class Session:
                     self.record.wrong.append(
                         f"session {self.id:#x} was over {now - self.sent:.3f} s after a request that was answered; its timeout is {self.timeout} ms"
                     )
-                self.record.count("sessions that expired")
+                if not self.closing:
+                    self.record.count("sessions that expired")
                 raise Over
             if self.id and connection.session != self.id:
                 self.record.wrong.append(f"session {self.id:#x} was given another one, {connection.session:#x}")

@@ -70,26 +70,6 @@ def _forgets_votes() -> None:
     node.store_election = forgotten  # type: ignore[attr-defined]
 
 
-def _writes_late() -> None:
-    """The log is written half a second after it is taken to be stored."""
-    take = node.QuorumNode._sync
-    waiting: list[tuple[float, Any]] = []
-
-    def late(self: Any) -> None:
-        if "write" not in vars(self.log):
-            write = self.log.write
-
-            def later(writes: Any) -> None:
-                waiting.append((time.monotonic(), writes))
-                while waiting[0][0] < time.monotonic() - 0.5:
-                    write(waiting.pop(0)[1])
-
-            self.log.write = later
-        take(self)
-
-    node.QuorumNode._sync = late  # type: ignore[method-assign]
-
-
 def _syncs_at_once() -> None:
     """A sync does not go through the log."""
     of_service = member.Service.answer
@@ -105,20 +85,22 @@ def _syncs_at_once() -> None:
 
 
 def _attaches_at_once() -> None:
-    """A session comes to another member without waiting for what it has done at the one before."""
+    """A client that comes with its session is answered before what the session has done elsewhere is applied."""
     enqueue = member.Member._enqueue
 
     def attached(self: Any, item: Any) -> None:
-        request = item.answer
+        request, connection = item.answer, item.connection
+        enqueue(self, item)
         opened = self.tree.sessions.get(request.session) if isinstance(request, protocol.Connect) else None
-        if opened is None:
-            enqueue(self, item)
-            return
-        self.owners.pop(request.session, None)
-        self._attach(item.connection, request.session, item.connection.timeout, opened.password)
+        if opened is not None and self._last.get(connection) is item:
+            self._uncount(item)
+            del self._last[connection]
+            item.answer = item.connection = None
+            item.size = 0
+            self._count(item)
+            self._attach(connection, request.session, connection.timeout, opened.password)
 
     member.Member._enqueue = attached  # type: ignore[method-assign]
-    member.Member._attach_session = lambda *_: None  # type: ignore[method-assign, assignment]
 
 
 def _keeps_quiet() -> None:
@@ -188,7 +170,6 @@ FAULTS: dict[str, Callable[[], None]] = {
     "logs-not-compared": _without("logs_are_compared"),
     "logs-not-matched": _without("logs_are_matched"),
     "majority-not-heard": _without("majority_is_heard"),
-    "writes-late": _writes_late,
     "syncs-at-once": _syncs_at_once,
     "attaches-at-once": _attaches_at_once,
     "keeps-quiet": _keeps_quiet,
