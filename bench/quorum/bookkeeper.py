@@ -73,12 +73,12 @@ def payload(ledger: int, entry: int) -> bytes:
 
 
 class Bookkeeper:
-    """One run. ``told`` is called with a line every few seconds."""
+    """One run. ``say`` is called with a line every few seconds."""
 
-    def __init__(self, path: Path, seed: int, seconds: float, told: Callable[[str], None], kills_bookies: bool = True) -> None:
+    def __init__(self, path: Path, seed: int, seconds: float, say: Callable[[str], None], kills_bookies: bool = True) -> None:
         self.path = path
         self.seconds = seconds
-        self.told = told
+        self.say = say
         self.random = Random(f"{seed} bookkeeper")
         self.kills_bookies = kills_bookies
         self.outcome = Outcome()
@@ -310,7 +310,7 @@ class Bookkeeper:
     # -- harm ---------------------------------------------------------------------------------------------------------
 
     def _harm(self) -> None:
-        end, told = self._began + self.seconds, clock()
+        end, said_at = self._began + self.seconds, clock()
         works: list[Callable[[], None]] = [
             self._kill_leader, self._kill_each_follower, self._cut_leader, self._kill_leader, self._replace_voter, self._wipe, self._kill_leader,
             self._freeze_leader,
@@ -326,15 +326,15 @@ class Bookkeeper:
             if died:
                 self.outcome.wrong.append(f"ended by themselves: {', '.join(died)}")
                 return
-            if clock() - told > 10:
-                told = clock()
+            if clock() - said_at > 10:
+                said_at = clock()
                 counts = self.outcome.counts
-                self.told(
+                self.say(
                     f"{clock() - self._began:6.0f} s  {sum(self.outcome.harms.values()):3} harms  {counts['entries acknowledged']:7,} entries acknowledged"
                     f"  {len(self.written):4} ledgers"
                 )
 
-    def _note(self, what: str) -> None:
+    def _write_down(self, what: str) -> None:
         self.outcome.harms[what] += 1
         self._log.write(f"{clock() - self._began:8.3f}  {what}\n")
         self._log.flush()
@@ -344,7 +344,7 @@ class Bookkeeper:
 
     def _kill_leader(self) -> None:
         leader = self.members.wait_for_leader()
-        self._note("kill -9 of the leader")
+        self._write_down("kill -9 of the leader")
         self._kills.append(clock())
         self.members.kill(leader)
         time.sleep(1 + 3 * self.random.random())
@@ -352,7 +352,7 @@ class Bookkeeper:
 
     def _kill_each_follower(self) -> None:
         for member in self._others(self.members.wait_for_leader()):
-            self._note("kill -9 of a follower")
+            self._write_down("kill -9 of a follower")
             self.members.kill(member)
             time.sleep(0.5 + 2 * self.random.random())
             self.members.start(member)
@@ -362,7 +362,7 @@ class Bookkeeper:
         leader = self.members.wait_for_leader()
         pairs = {(leader, other) for other in self._others(leader)}
         pairs |= {(to, source) for source, to in pairs}
-        self._note("the leader is cut off")
+        self._write_down("the leader is cut off")
         self._kills.append(clock())
         self.network.cut(pairs)
         time.sleep(3 + 3 * self.random.random())
@@ -370,7 +370,7 @@ class Bookkeeper:
 
     def _freeze_leader(self) -> None:
         leader = self.members.wait_for_leader()
-        self._note("the leader is frozen")
+        self._write_down("the leader is frozen")
         self._kills.append(clock())
         self.members.freeze(leader)
         time.sleep(1 + 3 * self.random.random())
@@ -381,10 +381,10 @@ class Bookkeeper:
         new = self.members.add()
         self.members.start(new)
         self.members.ask("add", self.members.endpoints[new])
-        self._note("a voter is added")
+        self._write_down("a voter is added")
         time.sleep(2)
         self.members.ask("remove", str(new))
-        self._note("a voter is removed")
+        self._write_down("a voter is removed")
         time.sleep(1)
         self.members.kill(new, signal.SIGTERM)
         self.members.endpoints.pop(new)
@@ -393,7 +393,7 @@ class Bookkeeper:
     def _wipe(self) -> None:
         leader = self.members.wait_for_leader()
         member = self.random.choice([leader, *self._others(leader)])
-        self._note("a disk is lost")
+        self._write_down("a disk is lost")
         if member == leader:
             self._kills.append(clock())
         self.members.kill(member)
@@ -405,7 +405,7 @@ class Bookkeeper:
     def _kill_bookie(self) -> None:
         """A bookie is gone until its registration is, so that auto-recovery copies what it had."""
         bookie = self.random.choice(self.bookies)
-        self._note("kill -9 of a bookie")
+        self._write_down("kill -9 of a bookie")
         self._spared[bookie.id] = clock() + 1e9
         bookie.server.kill()
         time.sleep(2 * ZK_TIMEOUT / 1_000)

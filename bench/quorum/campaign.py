@@ -39,7 +39,7 @@ from bench.quorum.network import Network, Pair
 from bench.quorum.planted import program
 from bench.quorum.processes import Processes
 
-TOLD_EVERY = 10.0
+SAID_EVERY = 10.0
 """Seconds between two lines that say how it goes."""
 
 PATIENCE = 120.0
@@ -81,12 +81,12 @@ class Outcome:
 
 
 class Campaign:
-    """One campaign. ``told`` is called with a line every few seconds."""
+    """One campaign. ``say`` is called with a line every few seconds."""
 
-    def __init__(self, options: Options, told: Callable[[str], None]) -> None:
+    def __init__(self, options: Options, say: Callable[[str], None]) -> None:
         self.options = options
         self.outcome = Outcome()
-        self._told = told
+        self._say = say
         settings = options.path / "settings.toml"
         settings.write_text(SETTINGS)
         self.network = Network()
@@ -139,13 +139,13 @@ class Campaign:
 
     def _harm(self) -> None:
         schedule, end = Schedule(self.options.seed, self.options.kinds), self._began + self.options.seconds
-        told, nth = self._began, 0
+        said_at, nth = self._began, 0
         harm = schedule.next()
         due = clock() + harm.after
         while (now := clock()) < end and not self._is_lost():
-            if now - told >= TOLD_EVERY:
-                told = now
-                self._told(self._progress())
+            if now - said_at >= SAID_EVERY:
+                said_at = now
+                self._say(self._progress())
             while self._heals and self._heals[0][0] <= now:
                 heapq.heappop(self._heals)[2]()
             if now >= due:
@@ -169,7 +169,7 @@ class Campaign:
         changes = sum(client.record.counts.get("changes acknowledged", 0) for client in self.clients)
         return f"{clock() - self._began:6.0f} s  {sum(self.outcome.harms.values()):4} harms  {changes:7,} changes acknowledged"
 
-    def _note(self, how: str, whom: str, lasts: float = 0.0) -> None:
+    def _write_down(self, how: str, whom: str, lasts: float = 0.0) -> None:
         self.outcome.harms[how] += 1
         self._log.write(f"{clock() - self._began:8.3f}  {how}: {whom}{f', for {lasts:.2f} s' if lasts else ''}\n")
         self._log.flush()
@@ -197,9 +197,9 @@ class Campaign:
             if member == leader:
                 self._kills.append(clock())
             members.kill(member, signal.SIGKILL if harm.how == KILL else signal.SIGTERM)
-            self._note(f"{harm.how} of {LEADER if member == leader else ANY}", name, harm.lasts)
+            self._write_down(f"{harm.how} of {LEADER if member == leader else ANY}", name, harm.lasts)
             return lambda: self._again(member)
-        self._note(f"{harm.how}: {LEADER if member == leader else ANY}", name, harm.lasts)
+        self._write_down(f"{harm.how}: {LEADER if member == leader else ANY}", name, harm.lasts)
         if harm.how == FREEZE:
             members.freeze(member)
             return lambda: self._well(member, lambda: members.thaw(member))
@@ -233,7 +233,7 @@ class Campaign:
         for member in killed:
             self._hurt[member] = ALL
             self.members.kill(member)
-        self._note(ALL, f"members {', '.join(map(str, killed))}", harm.lasts)
+        self._write_down(ALL, f"members {', '.join(map(str, killed))}", harm.lasts)
 
         def again() -> None:
             for member in killed:
@@ -253,7 +253,7 @@ class Campaign:
             new = members.add()
             for client in self.clients:
                 client.session.ports.append(members.ports[new])
-        self._note(harm.how, f"member {member}" + ("" if new == member else f" leaves, member {new} comes"))
+        self._write_down(harm.how, f"member {member}" + ("" if new == member else f" leaves, member {new} comes"))
 
         def changed() -> None:
             members.launch(new)

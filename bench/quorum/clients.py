@@ -137,17 +137,16 @@ class Session:
         self.zxid = 0
         self._password = bytes(16)
 
-    def connect(self, until: float = float("inf"), wanted: int = 0) -> None:
-        """Have a connection. ``wanted``: a timeout for a new session. Raises :class:`Over` if the session is over, :class:`Lost` if there is none
-        by ``until``."""
+    def connect(self) -> None:
+        """Have a connection to any member, however often that is tried. Raises :class:`Over` if the session is over."""
         self.drop()
-        while clock() < until:
+        while True:
             patience = max(0.5, self.timeout / 3_000)
             begin = clock()
             connection = None
             try:
                 connection = zk.Client(self.random.choice(self.ports), patience)
-                connection.connect(wanted or self.timeout, self.id, self._password, self.zxid)
+                connection.connect(self.timeout, self.id, self._password, self.zxid)
             except (zk.Closed, OSError):
                 if connection is not None:
                     connection.drop()
@@ -170,7 +169,6 @@ class Session:
             connection.last_zxid = self.zxid
             self.connection = connection
             return
-        raise Lost
 
     def begin(self, timeout: int) -> None:
         """Have a new session."""

@@ -288,7 +288,7 @@ class Harm:
 class Comparison:
     """The steps of a seed, on both."""
 
-    def __init__(self, ours: Side, theirs: Side, harm: Harm, ensemble: Ensemble, seed: int, told: Callable[[str], None]) -> None:
+    def __init__(self, ours: Side, theirs: Side, harm: Harm, ensemble: Ensemble, seed: int, say: Callable[[str], None]) -> None:
         self.ours = ours
         self.theirs = theirs
         self.harm = harm
@@ -301,13 +301,13 @@ class Comparison:
         """Answers and events."""
         self.counts: Counter[str] = Counter()
         self.before: deque[Any] = deque(maxlen=8)
-        self.told = told
+        self.say = say
         self._zxid = 0
         self._their_zxid = 0
 
     def run(self, operations: int) -> None:
         """Raises :class:`Different`."""
-        walked, killed, told = 0, 0, time.monotonic()
+        walked, killed, said_at = 0, 0, time.monotonic()
         for step in self.workload.steps(operations):
             step = _plain(step)
             self.before.append(step)
@@ -320,9 +320,9 @@ class Comparison:
             if self.operations - killed >= 4 * WALK_EVERY:
                 killed = self.operations
                 self._kill_theirs()
-            if time.monotonic() - told > 10:
-                told = time.monotonic()
-                self.told(f"{self.operations:8,} operations  {self.compared:9,} answers and events  {sum(self.harm.done.values()):4} harms")
+            if time.monotonic() - said_at > 10:
+                said_at = time.monotonic()
+                self.say(f"{self.operations:8,} operations  {self.compared:9,} answers and events  {sum(self.harm.done.values()):4} harms")
             if self.harm.failure:
                 raise Different(self.harm.failure)
         self._walk()
@@ -335,17 +335,17 @@ class Comparison:
             self._reconnect(index, *rest)
         else:
             with self.harm.calm():
-                self._settle()
+                self._catch_up()
                 getattr(self, f"_{kind}")(index, *rest)
-                self._settle()
-        self._settle()
+                self._catch_up()
+        self._catch_up()
 
     def _same(self, ours: Any, theirs: Any, what: str) -> None:
         self.compared += len(ours) if isinstance(ours, list) else 1
         if not self.pairs.equal(ours, theirs):
             raise Different(f"{what}:\n   ours    {ours}\n   theirs  {theirs}")
 
-    def _settle(self) -> None:
+    def _catch_up(self) -> None:
         """Everybody has everything that was done, and got the same events."""
         zxids: list[tuple[int, int]] = []
         for side in (self.ours, self.theirs):
@@ -365,7 +365,7 @@ class Comparison:
             if index in self.ours.lost:
                 self._after_loss(index, ours, theirs)
             else:
-                self._same(self.ours.shown(ours), self.theirs.shown(theirs), f"what client {index} was told of")
+                self._same(self.ours.shown(ours), self.theirs.shown(theirs), f"what client {index} heard")
         for zxid, their_zxid in zxids:
             if not zxid:
                 continue
@@ -374,18 +374,18 @@ class Comparison:
             self._zxid, self._their_zxid = zxid, their_zxid
 
     def _after_loss(self, index: int, ours: list[list[Any]], theirs: list[list[Any]]) -> None:
-        """A connection of ours was lost while others worked: what it was told until then, ZooKeeper's was told, too."""
+        """A connection of ours was lost while others worked: what it has heard until then, ZooKeeper's has heard, too."""
         self.counts["connections lost"] += 1
         self.ours.again(index)
         self.ours.synced(index)
         left = Counter((each[1], each[2]) for each in theirs if each[0] == "event")
         left.subtract(Counter((each[1], each[2]) for each in ours if each[0] == "event"))
         if any(count < 0 for count in left.values()):
-            raise Different(f"client {index} was told of {ours} before its connection was lost, and ZooKeeper's of {theirs}")
+            raise Different(f"client {index} heard {ours} before its connection was lost, and ZooKeeper's of {theirs}")
         self._watch_again(index)
 
     def _watch_again(self, index: int) -> None:
-        """Both come by a new connection, and set their watches: they are told of what has happened since the last step."""
+        """Both come by a new connection, and set their watches: they hear what has happened since the last step."""
         self.theirs.again(index)
         ours = self.ours.call(index, [zk.SET_WATCHES2, [self._zxid, *WATCHED]])
         while index in self.ours.lost:
@@ -393,7 +393,7 @@ class Comparison:
             self.ours.synced(index)
             ours = self.ours.call(index, [zk.SET_WATCHES2, [self._zxid, *WATCHED]])
         theirs = self.theirs.call(index, [zk.SET_WATCHES2, [self._their_zxid, *WATCHED]])
-        self._same(self.ours.shown(ours), self.theirs.shown(theirs), f"what client {index} was told when it watched again")
+        self._same(self.ours.shown(ours), self.theirs.shown(theirs), f"what client {index} heard when it watched again")
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -546,7 +546,7 @@ class Comparison:
     def _walk(self) -> None:
         """All znodes are the same, on every member."""
         with self.harm.calm():
-            self._settle()
+            self._catch_up()
             index = next(iter(self.ours.clients))
             trees = []
             for side in (self.ours, self.theirs):
@@ -602,7 +602,7 @@ def _answered(operation: list[Any]) -> list[Any]:
     return [kind, ["/zookeeper/quota" if each == "/zookeeper/config" else each for each in arguments]]
 
 
-def compare(path: Path, seed: int, operations: int, pause: float, told: Callable[[str], None]) -> tuple[Comparison, str]:
+def compare(path: Path, seed: int, operations: int, pause: float, say: Callable[[str], None]) -> tuple[Comparison, str]:
     """Do it; what was compared, and what is different, if anything. ``pause``: mean seconds between two harms."""
     random = Random(seed)
     settings = path / "settings.toml"
@@ -613,7 +613,7 @@ def compare(path: Path, seed: int, operations: int, pause: float, told: Callable
     ensemble = Ensemble(path, 3, dict(SETTINGS))
     harm = Harm(members, network, Random(f"{seed} harm"), pause)
     sides = Side(list(members.ports.values()), OURS_ANSWERS, random), Side(list(ensemble.ports.values()), PATIENCE, Random(f"{seed} theirs"))
-    comparison = Comparison(*sides, harm, ensemble, seed, told)
+    comparison = Comparison(*sides, harm, ensemble, seed, say)
     different = ""
     with contextlib.ExitStack() as ends:
         for end in (network.close, members.close, ensemble.kill, harm.stop):

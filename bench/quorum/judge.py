@@ -40,20 +40,20 @@ def histories(records: Sequence[Record]) -> list[str]:
 
 def order(wrote: Sequence[Wrote], seen: Sequence[Seen]) -> list[str]:
     """Of all znodes together: zxids are in an order that fits the times of changes, and whoever reads behind a sync sees at least what anybody had
-    been told."""
+    been answered."""
     wrong = []
     for one, other in itertools.pairwise(wrote):
         if one.zxid == other.zxid:
             wrong.append(f"two changes have zxid {one.zxid}: of {one.path} and of {other.path}")
-    told = sorted([(each.end, each.zxid) for each in (*wrote, *seen)])
-    ends, most = [end for end, _ in told], []
-    for _, zxid in told:
+    answered = sorted([(each.end, each.zxid) for each in (*wrote, *seen)])
+    ends, most = [end for end, _ in answered], []
+    for _, zxid in answered:
         most.append(max(zxid, most[-1] if most else 0))
     for each in (*wrote, *(read for read in seen if read.synced)):
         before = bisect.bisect_left(ends, each.begin)
         if before and most[before - 1] > each.zxid - isinstance(each, Wrote):
             what = "a change" if isinstance(each, Wrote) else "a read behind a sync"
-            wrong.append(f"{what} of {each.path} has zxid {each.zxid}, and began after {most[before - 1]} was told")
+            wrong.append(f"{what} of {each.path} has zxid {each.zxid}, and began after {most[before - 1]} was answered")
     return wrong
 
 

@@ -51,12 +51,12 @@ def test_a_create_that_is_done_though_it_is_there_is_wrong(records):
     assert any("is not linearizable" in each for each in judge(records, THERE))
 
 
-def test_a_sync_that_is_behind_what_was_told_is_wrong(records):
+def test_a_sync_that_is_behind_what_was_answered_is_wrong(records):
     records[1].seen[2] = Seen(5, 6, PATH, ("a", 1), 11, 12, True, 2)
-    assert any("a read behind a sync of /shared/0 has zxid 12, and began after 13 was told" in each for each in judge(records, THERE))
+    assert any("a read behind a sync of /shared/0 has zxid 12, and began after 13 was answered" in each for each in judge(records, THERE))
 
 
-def test_a_change_that_comes_before_what_was_told_is_wrong(records):
+def test_a_change_that_comes_before_what_was_answered_is_wrong(records):
     records[0].wrote[1] = Wrote(3, 4, PATH, ("b", 2), 10, 1)
     assert any("a change of /shared/0 has zxid 10" in each for each in judge(records, THERE))
 
