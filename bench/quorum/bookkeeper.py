@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from bench.quorum.campaign import waits
+from bench.quorum.campaign import state, waits
 from bench.quorum.clients import Client as Prober
 from bench.quorum.clients import Record, Session, clock, zk
+from bench.quorum.judge import judge
 from bench.quorum.network import Network
 from bench.quorum.processes import Processes
 from interop import jars
@@ -31,6 +32,8 @@ HEAP = 160
 """MiB of each Java virtual machine."""
 
 BOOKIES = 4
+PROBERS = 3
+"""Clients of ZooKeeper's protocol that work besides: what they see is judged as in a campaign."""
 GROUP = 10
 """Entries that are appended at once."""
 SIZE = 500
@@ -88,7 +91,8 @@ class Bookkeeper:
         self.members = Processes(path, 3, ["--settings", str(settings), "--verbose"], self.network)
         self.bookies: list[Bookie] = []
         self.written: list[Written] = []
-        self.prober = Prober(0, list(self.members.ports.values()), seed, ZK_TIMEOUT, 0.02, 1)
+        # Several, as one that is connected to a frozen member waits by itself before it goes elsewhere.
+        self.probers = [Prober(number, list(self.members.ports.values()), seed, ZK_TIMEOUT, 0.06, PROBERS) for number in range(PROBERS)]
         self._recovery: Server | None = None
         self._processes: dict[str, ClientProcess] = {}
         self._ended = threading.Event()
@@ -115,19 +119,23 @@ class Bookkeeper:
             threads = [threading.Thread(target=self._guarded, args=(work,), daemon=True) for work in (self._write, self._read, self._look, self._shell)]
             for thread in threads:
                 thread.start()
-            self.prober.start()
+            for prober in self.probers:
+                prober.start()
             try:
                 self._harm()
             finally:
                 self._ended.set()
-                self.prober.ended.set()
+                for prober in self.probers:
+                    prober.ended.set()
                 self.network.heal()
-            for each in (*threads, self.prober):
+            for each in (*threads, *self.probers):
                 each.join(180)
                 if each.is_alive():
                     self.outcome.wrong.append(f"{each.name} does not end")
-            self.outcome.wrong += self.prober.record.wrong
-            self.outcome.waits = waits(self._kills, sorted(self.prober.record.acknowledged))
+            records = [prober.record for prober in self.probers]
+            names = state(next(iter(self.members.ports.values())))["names"]
+            self.outcome.wrong += judge(records, names)
+            self.outcome.waits = waits(self._kills, sorted(each for record in records for each in record.acknowledged))
             self._read_all()
             self.outcome.seconds = clock() - self._began
         return self.outcome
