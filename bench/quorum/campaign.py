@@ -252,7 +252,7 @@ class Campaign:
         else:
             new = members.add()
             for client in self.clients:
-                client.session.ports.append(members.ports[new])
+                client.session.ports = list(members.ports.values())
         self._write_down(harm.how, f"member {member}" + ("" if new == member else f" leaves, member {new} comes"))
 
         def changed() -> None:

@@ -121,7 +121,7 @@ class Session:
     """A session, which goes from member to member."""
 
     def __init__(self, ports: list[int], random: Random, timeout: int, record: Record) -> None:
-        self.ports = ports
+        self.ports = list(ports)
         self.random = random
         self.timeout = timeout
         """In milliseconds; as granted, once it is connected."""
