@@ -136,6 +136,8 @@ class Examination:
         clients = [kind for kind in CLIENTS if kind in self.given.client]
         for writer, reader in itertools.product(clients, clients):
             chosen = cases.EVERY | (cases.ALONE if writer == reader else {})
+            if writer == reader and metadata == QUORUM:
+                chosen = chosen | cases.OF_A_QUORUM
             if writer == reader == JAVA:
                 chosen = chosen | cases.JAVA_CLIENT | cases.SHELL
             if bookies == MIXED and (writer, reader) == (JAVA, FENCEPOST):

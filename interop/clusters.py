@@ -38,8 +38,10 @@ killed, for a timeout and no longer, and one that waits in vain neither serves n
 class Group:
     """Servers that are started and killed together."""
 
-    def __init__(self, servers: Sequence[Server]) -> None:
+    def __init__(self, servers: Sequence[Server], where: Sequence[str]) -> None:
+        """``where``: HOST:PORT of each, for clients."""
         self.servers = servers
+        self.where = where
 
     @property
     def pid(self) -> int:
@@ -74,7 +76,8 @@ def quorum(folder: Path, count: int = 3) -> tuple[Group, str]:
         words = ["metadata", str(folder / str(number)), "--id", str(number), "--port", str(port), "--controllers", controllers]
         command = [sys.executable, "-m", "fencepost", *words, "--settings", str(settings)]
         servers.append(Server(f"member {number}", command, folder / f"{number}.log", lambda server: " serves" in server.said()))
-    return Group(servers), ",".join(f"127.0.0.1:{port}" for _, port in ports.values())
+    where = [f"127.0.0.1:{port}" for _, port in ports.values()]
+    return Group(servers, where), ",".join(where)
 
 
 def metadata_service(kind: str, folder: Path, heap: int = 256, short: bool = True) -> tuple[Server | Group, str]:
