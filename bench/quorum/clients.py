@@ -19,9 +19,10 @@ from bench.quorum.histories import ANY, BAD_VERSION, DONE, NO_NODE, NODE_EXISTS,
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "metadata_service"))
 
+import workload
 import zkclient as zk
 
-__all__ = ("zk",)
+__all__ = ("workload", "zk")
 
 SHARED = tuple(f"/shared/{number}" for number in range(3))
 """Znodes that all write, and that are always there."""

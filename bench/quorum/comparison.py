@@ -24,9 +24,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from workload import CLIENTS, LONG, Workload
-
-from bench.quorum.clients import zk
+from bench.quorum.clients import workload, zk
 from bench.quorum.network import Network
 from bench.quorum.processes import Processes
 from interop.ensembles import Ensemble
@@ -137,7 +135,7 @@ class Side:
         """Connect a client again, with its session."""
         old = self.clients[index]
         old.drop()
-        client, answer = self.connection(LONG, old)
+        client, answer = self.connection(workload.LONG, old)
         if not answer[1]:
             raise Different(f"the session of client {index} is over: {answer}")
         self.clients[index] = client
@@ -294,7 +292,7 @@ class Comparison:
         self.harm = harm
         self.ensemble = ensemble
         self.random = Random(f"{seed} moves")
-        self.workload = Workload(seed, expiring=0.0002)
+        self.work = workload.Workload(seed, expiring=0.0002)
         self.pairs = Pairs()
         self.operations = 0
         self.compared = 0
@@ -308,7 +306,7 @@ class Comparison:
     def run(self, operations: int) -> None:
         """Raises :class:`Different`."""
         walked, killed, said_at = 0, 0, time.monotonic()
-        for step in self.workload.steps(operations):
+        for step in self.work.steps(operations):
             step = _plain(step)
             self.before.append(step)
             self._step(step)
@@ -445,14 +443,14 @@ class Comparison:
             answers = []
             for side in sides:
                 side.clients[index].drop()
-                client, answer = side.connection(LONG, side.clients[index], bytes(16))
+                client, answer = side.connection(workload.LONG, side.clients[index], bytes(16))
                 client.drop()
                 answers.append(answer[1:])
             self._same(answers[0], answers[1], "the answer to a wrong password")
         if how == "again":  # the connection before is not left until the next one is there
             for side in sides:
                 old = side.clients[index]
-                client, answer = side.connection(LONG, old)
+                client, answer = side.connection(workload.LONG, old)
                 if not answer[1]:
                     raise Different(f"a session is over that is still connected: {answer}")
                 side.clients[index] = client
@@ -469,9 +467,9 @@ class Comparison:
             side.clients[index] = client
             answers.append(answer)
         self._same(answers[0], answers[1], f"the answer to a session of {timeout}")
-        if answers[0][0] < LONG:
+        if answers[0][0] < workload.LONG:
             self._close(index)
-            self._open(index, LONG, read_only)
+            self._open(index, workload.LONG, read_only)
 
     def _close(self, index: int) -> None:
         self.operations += 1
@@ -511,7 +509,7 @@ class Comparison:
                 time.sleep(0.1)
         refused = []
         for side in sides:
-            client, answer = side.connection(LONG, side.clients.pop(short))
+            client, answer = side.connection(workload.LONG, side.clients.pop(short))
             client.drop()
             refused.append(answer[1:])
         self._same(refused[0], refused[1], "the answer to a session that has expired")
@@ -629,4 +627,4 @@ def compare(path: Path, seed: int, operations: int, pause: float, say: Callable[
     return comparison, different
 
 
-__all__ = ("CLIENTS", "compare")
+__all__ = ("compare",)
