@@ -19,6 +19,11 @@ _SHARES: tuple[tuple[float, str], ...] = (
 
 BETWEEN = 0.8
 """Mean seconds between two harms."""
+CALMS = 0.04
+"""The share of harms before which it is calm for a while: long enough for a session to expire, if it were wrongly taken to be silent. A new
+leader gives all their whole timeout."""
+CALM = 10.0
+"""Seconds of that."""
 LASTS = 2.0
 """Mean seconds after which a harm is healed."""
 LONGEST = 6.0
@@ -54,7 +59,7 @@ class Schedule:
         how = draw.choices([how for _, how in self._shares], [share for share, _ in self._shares])[0]
         together = how is ALL or draw.random() < TOGETHER
         return Harm(
-            after=draw.expovariate(1 / BETWEEN),
+            after=CALM if draw.random() < CALMS else draw.expovariate(1 / BETWEEN),
             how=how,
             whom=LEADER if draw.random() < 0.6 else ANY,
             lasts=min(LONGEST_TOGETHER if together else LONGEST, draw.expovariate(1 / LASTS)),
