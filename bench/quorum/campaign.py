@@ -159,11 +159,15 @@ class Campaign:
 
     def _is_lost(self) -> bool:
         """Whether it makes no sense to go on."""
+        return self._have_died() or all(not client.is_alive() for client in self.clients)
+
+    def _have_died(self) -> bool:
+        """Whether members ended by themselves."""
         died = [member for member in self.members.died() if member not in self._hurt]
         for member in died:
             last = (self.options.path / f"{member}.log").read_text(errors="replace").strip().splitlines()[-1:]
             self.outcome.wrong.append(f"member {member} ended by itself with {self.members.running[member].returncode}: {''.join(last)}")
-        return bool(died) or all(not client.is_alive() for client in self.clients)
+        return bool(died)
 
     def _progress(self) -> str:
         changes = sum(client.record.counts.get("changes acknowledged", 0) for client in self.clients)
@@ -296,13 +300,16 @@ class Campaign:
             client.ended.set()
         end = clock() + PATIENCE
         for client in self.clients:
-            client.join(max(0.0, end - clock()))
-            if client.is_alive():
+            while client.is_alive() and clock() < end and not self.members.died():
+                client.join(0.2)
+            if client.is_alive() and not self.members.died():
                 self.outcome.wrong.append(f"client {client.number} has no answer {PATIENCE:.0f} s after all is well")
 
     def _judge(self) -> None:
         outcome = self.outcome
         records = [client.record for client in self.clients]
+        if not outcome.wrong:
+            self._have_died()
         states: dict[int, Any] = {}
         end = clock() + PATIENCE
         for member, port in self.members.ports.items():

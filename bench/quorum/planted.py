@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from fencepost.metadata_service import member, protocol
-from fencepost.metadata_service.expiry import Expiry
+from fencepost.metadata_service.reads import Asker
 from fencepost.quorum import rules
 from fencepost.quorum.driver import node
 from fencepost.quorum.roles import replica
@@ -114,15 +114,14 @@ def _keeps_quiet() -> None:
     member.Member._tell_heard = tell  # type: ignore[method-assign]
 
 
-def _expires_by_old_deadlines() -> None:
-    """A new leader takes every session for unheard of since it has last led, or since it started."""
+def _expires_strangers() -> None:
+    """A new leader takes sessions for over whose clients are not its own, and gives them no time."""
     became = member.Member.became_leader
 
     def led(self: Any, epoch: int) -> None:
         became(self, epoch)
-        self.expiry = Expiry(self.settings.tick_time, self.now())
-        for session in self.tree.sessions:
-            self.expiry.heard(session, 0, self.now())
+        for session in set(self.tree.sessions) - set(self.by_session):
+            self.change(Asker(None, session, ()), 0, protocol.CloseSession(expired=True))
 
     member.Member.became_leader = led  # type: ignore[method-assign]
 
@@ -173,7 +172,7 @@ FAULTS: dict[str, Callable[[], None]] = {
     "syncs-at-once": _syncs_at_once,
     "attaches-at-once": _attaches_at_once,
     "keeps-quiet": _keeps_quiet,
-    "expires-by-old-deadlines": _expires_by_old_deadlines,
+    "expires-strangers": _expires_strangers,
     "asks-again": _asks_again,
     "anybody-may-finish": _anybody_may_finish,
 }
