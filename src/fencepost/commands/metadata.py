@@ -30,6 +30,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " when all folders are empty are its first voters; others join as observers (fencepost quorum add)",
     )
     parser.add_argument("--id", metavar="ID", type=int, help="which of the controllers this one is; not needed if there is one")
+    parser.add_argument(
+        "--kafka-port",
+        metavar="N",
+        type=arguments.port,
+        help="answer Kafka's tools, too, as kafka-metadata-quorum.sh with --bootstrap-controller: the port, at the host of this controller;"
+        " they may add and remove voters",
+    )
+    parser.add_argument(
+        "--auto-join",
+        action="store_true",
+        help="become a voter as soon as this member has caught up, whenever it is none, in place of a replica whose disk was lost"
+        " (Kafka's controller.quorum.auto.join.enable)",
+    )
     parser.add_argument("--trace", metavar="DIR", type=Path, help="write a trace of what it does to a folder of traces (docs/traces.md)")
     parser.add_argument("--settings", metavar="FILE", type=Path, help="a TOML file of settings")
     parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
@@ -81,6 +94,10 @@ def _quorum(given: argparse.Namespace) -> service.Quorum | None:
     if hosts is None:
         if given.id is not None:
             raise errors.OptionError("an id is that of one of the controllers, and none are given")
+        if given.kafka_port is not None:
+            raise errors.OptionError("Kafka's tools ask a member of a quorum, and no controllers are given")
+        if given.auto_join:
+            raise errors.OptionError("a member of a quorum joins its voters, and no controllers are given")
         return None
     if given.trace is not None:
         raise errors.OptionError("a member of a quorum writes no trace yet: trace a service that is alone")
@@ -91,4 +108,4 @@ def _quorum(given: argparse.Namespace) -> service.Quorum | None:
         (host_id,) = hosts
     if host_id not in hosts:
         raise errors.OptionError(f"the id {host_id} is that of none of the controllers")
-    return service.Quorum(host_id, hosts)
+    return service.Quorum(host_id, hosts, given.kafka_port, given.auto_join)

@@ -12,15 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fencepost.errors import SystemFailure
 from fencepost.metadata_service.log import CURRENT, Log
 from fencepost.metadata_service.member import Member, first_state
 from fencepost.metadata_service.settings import Settings
 from fencepost.metadata_service.standalone import Standalone
 from fencepost.metadata_service.tree import Tree
-from fencepost.quorum.driver.host import First, QuorumHost
+from fencepost.quorum.driver.host import TIMES, First, QuorumHost
 from fencepost.quorum.driver.node import Limits
 from fencepost.quorum.files.directory import META
+from fencepost.quorum.kafka.listener import KafkaListener
 from fencepost.quorum.log import OffsetAndEpoch
 from fencepost.store.disk.files import Lock, OsFiles
 from fencepost.store.disk.journal import Damage
@@ -35,10 +38,15 @@ QUORUM = "quorum"
 
 @dataclass(frozen=True)
 class Quorum:
-    """The quorum that a service is a member of: its id, and the endpoints of the members that are known, by their ids."""
+    """The quorum that a service is a member of: its id, and the endpoints of the members that are known, by their ids.
+
+    ``kafka_port``: where Kafka's tools are answered, too. ``auto_join``: a member that is no voter makes itself one.
+    """
 
     host_id: int
     hosts: Mapping[int, str]
+    kafka_port: int | None = None
+    auto_join: bool = False
 
 
 def run(
@@ -127,6 +135,7 @@ async def _serve_member(
         OsFiles(str(directory / QUORUM)),
         quorum.host_id,
         quorum.hosts,
+        msgspec.structs.replace(TIMES, auto_join=quorum.auto_join),
         limits=limits,
         max_frame=2 * settings.jute_maxbuffer + (8 << 20),
     )
@@ -150,9 +159,13 @@ async def _serve_member(
         return
     await taking_part
     server = await member.serve()
+    kafka = KafkaListener(host)
+    if quorum.kafka_port is not None:
+        await kafka.listen(quorum.kafka_port)
     serving(*member.address)
     reason = await ended
     server.close()
+    await kafka.close()
     try:
         await member.stop()
     except OSError as error:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fencepost.errors import SystemFailure
 from fencepost.quorum.driver.formation import form, prepare
 from fencepost.quorum.driver.frames import Welcome
-from fencepost.quorum.driver.links import Links, Respond, Return
+from fencepost.quorum.driver.links import LinkError, Links, Respond, Return
 from fencepost.quorum.driver.node import DEFAULT_LIMITS, Limits, QuorumNode, StateMachine
 from fencepost.quorum.files.directory import Contents, open_replica
 from fencepost.quorum.identity import Node, ReplicaKey
@@ -92,6 +93,23 @@ class QuorumHost:
         )
         self.node.start()
         return self.node
+
+    async def ask_leader(self, request: AnyRequest) -> AnyResponse:
+        """Ask the leader, be it this replica. It may not lead any more, and say so.
+
+        Raises :class:`fencepost.quorum.driver.links.LinkError` if this replica knows of none, or the connection breaks.
+        """
+        node = self.node
+        if node is None or node.stopped:
+            raise LinkError("the replica takes no part")
+        leader = node.leader
+        if leader is None:
+            raise LinkError("no leader is known")
+        if not node.leads:
+            return await self.links.ask(leader.endpoint, request)
+        answer: asyncio.Future[AnyResponse] = asyncio.get_running_loop().create_future()
+        node.asked(request, lambda response: None if answer.done() else answer.set_result(response))
+        return await answer
 
     async def close(self) -> None:
         """End."""

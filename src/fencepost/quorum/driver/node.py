@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from fencepost.quorum.driver.fetches import FetchTimes
 from fencepost.quorum.driver.frames import Welcome
 from fencepost.quorum.driver.links import Links, Respond, Return
 from fencepost.quorum.files.directory import Contents
@@ -27,7 +28,14 @@ from fencepost.quorum.files.election import store_election
 from fencepost.quorum.files.snapshots import Fetched, name_of, purge_snapshots, write_snapshot
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.log import Batch, OffsetAndEpoch, Snapshot
-from fencepost.quorum.messages import AnyRequest, AnyResponse, FetchResponse, FetchSnapshotResponse
+from fencepost.quorum.messages import (
+    AnyRequest,
+    AnyResponse,
+    DescribeQuorumResponse,
+    Fetch,
+    FetchResponse,
+    FetchSnapshotResponse,
+)
 from fencepost.quorum.roles.interface import (
     Accepted,
     Append,
@@ -184,6 +192,7 @@ class QuorumNode:
         self._known: tuple[int, Node | None, bool] = (-1, None, False)
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
         self._replies: dict[int, Respond] = {}
+        self._fetches = FetchTimes()
         self._numbers = itertools.count(1)
         self._pending: deque[tuple[Sequence[bytes], asyncio.Future[OffsetAndEpoch] | None]] = deque()
         self._proposing = False
@@ -274,6 +283,8 @@ class QuorumNode:
         """A request came."""
         number = next(self._numbers)
         self._replies[number] = respond
+        if type(request) is Fetch and self.replica.leads and request.epoch == self.replica.epoch:
+            self._fetches.note(request, self.replica.log.end_offset)
         self.deliver(RequestReceived(number, request))
 
     def answered(self, response: AnyResponse) -> None:
@@ -575,6 +586,8 @@ class QuorumNode:
     # -- answers -------------------------------------------------------------------------------------------------------
 
     def _reply(self, connection: int, response: Any) -> None:
+        if type(response) is DescribeQuorumResponse:
+            response = self._fetches.told(response)
         self._replies.pop(connection)(response)
 
     def _reply_with_batches(self, effect: ReplyWithBatches) -> None:
