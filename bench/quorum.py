@@ -72,7 +72,7 @@ class Processes:
             stdout = self.running[member].stdout
             assert stdout is not None
             line = stdout.readline()
-            expected = f"metadata service zk://127.0.0.1:{self.ports[member]} serves\n"
+            expected = f"metadata service zk://127.0.0.1:{self.ports[member]} (controller {member}@{self.endpoints[member]}) serves\n"
             assert line == expected, line + (self.path / f"{member}.log").read_text()
 
     def kill(self, member: int, number: int = signal.SIGKILL) -> int:
