@@ -67,6 +67,8 @@ def test_members_are_killed_wiped_removed_and_added(processes, quorum):
     code, out, _ = quorum("status", "--controllers", members.controllers, "--json")
     status = json.loads(out)
     assert code == 0 and [each["id"] for each in status["voters"]] == [1, 2, 3] and not status["observers"]
+    times = {each["id"]: (each["last_caught_up_timestamp"], each["last_fetch_timestamp"]) for each in status["voters"]}
+    assert 0 < times[status["leader_id"]][0] == times[status["leader_id"]][1] >= max(map(max, times.values()))
     leader = status["leader_id"]
     for each in range(20):
         certainly(client, f"/{each}")
