@@ -129,7 +129,7 @@ def adding(node: Node, **changes: Any) -> dict[str, Any]:
         "TimeoutMs": 30_000,
         "VoterId": node.key.host_id,
         "VoterDirectoryId": node.key.directory_id,
-        "Listeners": [listener("OTHER", "nowhere:1"), listener("CONTROLLER", node.endpoint)],
+        "Listeners": [listener("OTHER", "127.0.0.1:1"), listener("CONTROLLER", node.endpoint)],
     } | changes
 
 
