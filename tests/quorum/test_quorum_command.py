@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from kazoo.exceptions import NodeExistsError
 from kazoo.retry import KazooRetry
 
 from fencepost import cli
+from fencepost.quorum.kafka.messages import DESCRIBE_CLUSTER, decode_response, encode_request
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -66,6 +70,8 @@ def test_members_are_killed_wiped_removed_and_added(processes, quorum):
     code, out, _ = quorum("status", "--controllers", members.controllers, "--json")
     status = json.loads(out)
     assert code == 0 and [each["id"] for each in status["voters"]] == [1, 2, 3] and not status["observers"]
+    times = {each["id"]: (each["last_caught_up_timestamp"], each["last_fetch_timestamp"]) for each in status["voters"]}
+    assert 0 < times[status["leader_id"]][0] == times[status["leader_id"]][1] >= max(map(max, times.values()))
     leader = status["leader_id"]
     for each in range(20):
         certainly(client, f"/{each}")
@@ -87,6 +93,42 @@ def test_members_are_killed_wiped_removed_and_added(processes, quorum):
     assert [members.kill(member, signal.SIGTERM) for member in list(members.running)] == [0, 0, 0]
 
 
+def test_a_member_answers_by_kafkas_protocol_where_it_is_told_to(tmp_path):
+    port = free_ports(1)[0]
+    members = Processes(tmp_path, 1, ["--kafka-port", str(port)])
+    members.start()
+    try:
+        with socket.create_connection(("127.0.0.1", port), patience.PATIENCE) as connection:
+            asked = encode_request(DESCRIBE_CLUSTER, 1, 1, "test", {"EndpointType": 2})
+            connection.sendall(struct.pack(">i", len(asked)) + asked)
+            stream = connection.makefile("rb")
+            (length,) = struct.unpack(">i", stream.read(4))
+            _, found = decode_response(DESCRIBE_CLUSTER, 1, stream.read(length))
+        assert found["ClusterId"] == members.ask("status")["cluster_id"]
+        assert [(each["BrokerId"], each["Port"]) for each in found["Brokers"]] == [(1, port)]
+        assert members.kill(1, signal.SIGTERM) == 0
+    finally:
+        members.close()
+
+
+def test_members_join_by_themselves_if_they_are_to(tmp_path):
+    members = Processes(tmp_path, 3, ["--auto-join"])
+    members.start()
+    try:
+        before = members.ask("status")
+        lost = next(each["id"] for each in before["voters"] if each["id"] != before["leader_id"])
+        members.kill(lost)
+        members.wipe(lost)
+        members.start(lost)
+        directory = (tmp_path / str(lost) / "meta.properties").read_text().partition("directory.id=")[2][:22]
+        end = time.monotonic() + patience.PATIENCE
+        while directory not in [each["directory_id"] for each in members.ask("status")["voters"]]:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+    finally:
+        members.close()
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -95,6 +137,7 @@ def test_members_are_killed_wiped_removed_and_added(processes, quorum):
         (["metadata", "x", "--controllers", "1@h:1,2@h:2"], "the id says which one this is"),
         (["metadata", "x", "--controllers", "1@h:1", "--id", "2"], "the id 2 is that of none"),
         (["metadata", "x", "--id", "-2"], "an id is a number from 0 on"),
+        (["metadata", "x", "--kafka-port", "0"], "0 is too small"),
         (["quorum", "status", "--controllers", "here"], "here is no endpoint"),
         (["quorum", "remove", "x", "--controllers", "h:1"], "x is no replica"),
         (["quorum", "status", "--controllers", "127.0.0.1:1", "--timeout", "0.2"], "0.2 seconds were not enough: 127.0.0.1:1"),

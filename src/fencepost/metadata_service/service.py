@@ -93,7 +93,11 @@ async def _serve(
         quorum.host_id,
         quorum.hosts,
         msgspec.structs.replace(TIMES, auto_join=quorum.auto_join),
-        limits=Limits(snapshot_records=settings.snap_count, snapshots=settings.snap_retain_count),
+        limits=Limits(
+            snapshot_records=settings.snap_count,
+            snapshots=settings.snap_retain_count,
+            pre_allocation=settings.pre_alloc_size << 10,
+        ),
         max_frame=2 * settings.jute_maxbuffer + (8 << 20),
     )
     member = Member(settings, host, end)

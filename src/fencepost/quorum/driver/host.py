@@ -78,14 +78,17 @@ class QuorumHost:
         Raises :class:`fencepost.errors.SystemFailure`.
         """
         try:
-            contents = open_replica(self.files, self.meta) if self.meta.cluster_id else None
+            contents = self._contents() if self.meta.cluster_id else None
             await self._open_port(contents)
             if contents is None:
                 self.meta = await form(self.files, self.meta, self.me, self.hosts, self.links)
-                contents = open_replica(self.files, self.meta)
+                contents = self._contents()
         except (Damage, ValueError, OSError) as error:
             raise self._unusable(error) from error
         return contents
+
+    def _contents(self) -> Contents:
+        return open_replica(self.files, self.meta, self.limits.pre_allocation)
 
     def _unusable(self, error: Exception) -> SystemFailure:
         where = getattr(self.files, "path", "the folder of the quorum")

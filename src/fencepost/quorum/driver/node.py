@@ -133,7 +133,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     ``batch``: proposals that are appended together. ``fetch``: batches in one answer, at least one. ``piece``: of a
     snapshot. ``snapshot_records``, ``snapshot_bytes``: of the log since the last snapshot, from which on the next one is
-    taken. ``snapshots``: that are kept. ``files``: of the log, from which on a start takes a snapshot.
+    taken. ``snapshots``: that are kept. ``files``: of the log, from which on a start takes a snapshot. ``pre_allocation``:
+    that a file of the log takes on the disk at once.
     """
 
     batch: int = 1 << 20
@@ -143,6 +144,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_bytes: int = 64 << 20
     snapshots: int = 2
     files: int = 8
+    pre_allocation: int = 1 << 20
 
 
 DEFAULT_LIMITS = Limits()

@@ -76,8 +76,8 @@ class KafkaListener:
             _logger.warning("a connection of Kafka's protocol from %s is closed: it %s", peer, error)
         except TimeoutError:
             _logger.info("a connection of Kafka's protocol from %s is closed: it was idle", peer)
-        except (OSError, EOFError):
-            pass  # whoever asked is gone
+        except (OSError, EOFError, asyncio.CancelledError):
+            pass  # whoever asked is gone, or the member ends
         finally:
             self._connections.discard(task)
             writer.transport.abort()

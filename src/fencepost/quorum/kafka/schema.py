@@ -158,7 +158,7 @@ def _uuid(text: str) -> bytes:
         found = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"{text!r} is no id: {error}") from error
-    if len(found) != 16 or len(text) != 22:
+    if len(found) != 16:
         raise ValueError(f"{text!r} is no id, which is 16 bytes")
     return found
 
