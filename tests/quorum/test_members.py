@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import patience
 import pytest
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError
+from kazoo.protocol.connection import STOP_CONNECTING
 from kazoo.retry import KazooRetry
 from members import Members
 
@@ -63,6 +65,14 @@ def connect() -> Iterator[Callable[..., KazooClient]]:
     for client in clients:
         client.stop()
         client.close()
+
+
+def disappear(client: KazooClient) -> None:
+    """A client is gone without a word: its session is not closed, and it does not come back."""
+    connection = client._connection
+    connection._connect_attempt = lambda *_: STOP_CONNECTING
+    connection._socket.shutdown(socket.SHUT_RDWR)
+    assert connection.stop(patience.PATIENCE)
 
 
 def certainly(client: KazooClient, path: str) -> None:
@@ -152,7 +162,6 @@ def test_zxids_only_rise(start, connect):
         members.start(leader)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of a client whose socket is gone
 def test_a_session_that_nobody_hears_of_ends_everywhere_and_one_that_is_heard_of_does_not(start, connect):
     members = start(tickTime=50)
     kept = connect(members, members.followers[0], timeout=1.0)
@@ -161,8 +170,7 @@ def test_a_session_that_nobody_hears_of_ends_everywhere_and_one_that_is_heard_of
     lost.create("/lost", b"", ephemeral=True)
     gone = threading.Event()
     kept.exists("/lost", watch=lambda event: gone.set())
-    lost._connection._socket.close()  # without a word, and the client does not come back
-    lost._connection.stop()
+    disappear(lost)
     assert gone.wait(patience.PATIENCE)
     begin = time.monotonic()
     patience.until(lambda: time.monotonic() > begin + 2, "time to pass")
@@ -170,15 +178,13 @@ def test_a_session_that_nobody_hears_of_ends_everywhere_and_one_that_is_heard_of
     assert all("/kept" in each.tree.nodes and "/lost" not in each.tree.nodes for each in members.running.values())
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of a client whose socket is gone
 def test_a_new_leader_gives_every_session_its_whole_timeout(start, connect):
     members = start(tickTime=50)
     client = connect(members, *members.followers, timeout=4.0)
     client.create("/mine", b"", ephemeral=True)
     lost = connect(members, *members.followers, timeout=6.0)
     session = lost.client_id[0]
-    lost._connection._socket.close()
-    lost._connection.stop()
+    disappear(lost)
     killed = members.running[members.leader].now()
     members.kill(members.leader)
     # Nobody has said anything to the new leader about the session whose client is gone.
@@ -331,13 +337,11 @@ def test_a_service_that_was_alone_begins_a_quorum_with_all_it_has(tmp_path, conn
         members.close()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of a client whose socket is gone
 def test_an_expired_session_is_told_so_by_another_member(start, connect):
     members = start(tickTime=50)
     client = connect(members, members.followers[0], timeout=1.0)
     session, password = client.client_id
-    client._connection._socket.close()
-    client._connection.stop()
+    disappear(client)
     patience.until(lambda: session not in members.running[members.leader].tree.sessions, "the session to end")
     again = KazooClient(f"127.0.0.1:{members.ports[members.followers[1]]}", timeout=1.0, client_id=(session, password))
     again.start_async()
