@@ -39,8 +39,11 @@ class Moving(Cluster):
         else:
             source.unreachable(endpoint)
 
+    def _all_in_place(self, voters: VoterSet) -> bool:
+        return self._in_place(voters) == {key for key in voters.keys if self._is_intact(key)}
+
     def _has_finished(self) -> bool:
-        return super()._has_finished() and all(len(self._in_place(host.replica.voters)) == len(host.replica.voters) for host in self.hosts)
+        return super()._has_finished() and all(self._all_in_place(host.replica.voters) for host in self.hosts)
 
 
 @pytest.fixture(scope="module")
