@@ -261,6 +261,28 @@ def test_voters_are_added_and_removed_by_whichever_member_is_asked(run):
     run(test)
 
 
+def test_who_adds_a_voter_need_not_wait_until_that_is_committed(run, monkeypatch):
+    async def test(cluster, clients):
+        new = await observer(cluster, 2)
+        client = await clients.of(cluster[1])
+        asked = []
+        of_node = cluster[1].node.asked
+
+        def notes(request: Any, respond: Any) -> None:
+            asked.append(request)
+            of_node(request, respond)
+
+        monkeypatch.setattr(cluster[1].node, "asked", notes)
+        for version, body, waits in ((0, {}, True), (1, {}, True), (1, {"AckWhenCommitted": False}, False)):
+            while (await client.ask(ADD_RAFT_VOTER, version, adding(new.host.me, **body)))["ErrorCode"] != 0:
+                await asyncio.sleep(0.01)
+            assert [each.when_committed for each in asked if isinstance(each, AddVoter)][-1] == waits
+            while (await client.ask(REMOVE_RAFT_VOTER, 0, removing(new.host.me)))["ErrorCode"] != 0:
+                await asyncio.sleep(0.01)
+
+    run(test, count=1)
+
+
 def test_changes_that_are_refused(run, tmp_path):
     async def test(cluster, clients):
         new = (await observer(cluster, 2)).host.me
