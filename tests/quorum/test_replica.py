@@ -614,8 +614,11 @@ def test_a_leader_writes_down_where_a_voter_is_reached() -> None:
     driven = ready()
     new = Node(key(3), "elsewhere:1")
     epoch = driven.replica.epoch
+    assert fetch(driven, 2, hwm=driven.replica.high_watermark) is None  # it waits for something new
+    driven.clear()
     answer = driven.asked(UpdateVoter(epoch, new))
     assert answer == UpdateVoterResponse(key(1), epoch, node(1), Error.NONE, key(3))
+    assert len(driven.all(ReplyWithBatches)) == 1
     assert driven.all(Append)[-1].batches[0].control == VotersRecord(moved(3))
     assert driven.replica.voters == moved(3)
     assert driven.asked(UpdateVoter(epoch, node(3))).error is Error.RECONFIG_IN_PROGRESS  # type: ignore[union-attr]

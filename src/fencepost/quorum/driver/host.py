@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 from fencepost.errors import SystemFailure
@@ -122,11 +121,7 @@ class QuorumHost:
         leader = node.leader
         if leader is None:
             raise LinkError("no leader is known")
-        if not node.leads:
-            return await self.links.ask(leader.endpoint, request)
-        answer: asyncio.Future[AnyResponse] = asyncio.get_running_loop().create_future()
-        node.asked(request, lambda response: None if answer.done() else answer.set_result(response))
-        return await answer
+        return await self.links.ask(leader.endpoint, request)
 
     async def close(self) -> None:
         """End."""

@@ -1024,7 +1024,6 @@ class Replica:
         if error is Error.NONE and entry != request.voter:
             self._append(control=VotersRecord(self.voters.without(key).having(request.voter)))
             self._answer_waiting()
-            self._advance()
         self._do(Reply(connection, UpdateVoterResponse(self.key, self.epoch, self.known_leader, error, key)))
 
     def _reconfigure(self, connection: int, request: AddVoter | RemoveVoter, error: Error) -> None:
