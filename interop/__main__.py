@@ -20,7 +20,7 @@ from pathlib import Path
 
 from interop import autorecovery, cases, jars, kafka_tool, upstream
 from interop.clients import CLIENTS, PATIENCE, Client, ClientProcess, Refused
-from interop.clusters import BOOKIES, FENCEPOST, JAVA, METADATA, MIXED, Cluster, java_uri
+from interop.clusters import BOOKIES, FENCEPOST, JAVA, METADATA, MIXED, QUORUM, Cluster, java_uri
 from interop.processes import DidNotStart, clean_up_when_ended
 
 BOOKIES_OF_A_CLUSTER = 4
@@ -157,6 +157,8 @@ class Examination:
         clients = [kind for kind in CLIENTS if kind in self.given.client]
         for writer, reader in itertools.product(clients, clients):
             chosen = cases.EVERY | (cases.ALONE if writer == reader else {})
+            if writer == reader and metadata == QUORUM:
+                chosen = chosen | cases.OF_A_QUORUM
             if writer == reader == JAVA:
                 chosen = chosen | cases.JAVA_CLIENT | cases.SHELL
             if bookies == MIXED and (writer, reader) == (JAVA, FENCEPOST):
@@ -234,7 +236,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m interop", description="Examine the store against BookKeeper and ZooKeeper, and a quorum with Kafka's tool.")
     parser.add_argument("--client", action="append", choices=CLIENTS, help="this client alone; repeatable")
     parser.add_argument("--bookies", action="append", choices=(*BOOKIES, MIXED), help="these bookies alone, or two of each; repeatable")
-    parser.add_argument("--metadata", action="append", choices=METADATA, help="this metadata service alone; repeatable")
+    parser.add_argument("--metadata", action="append", choices=(*METADATA, QUORUM), help="this metadata service alone; repeatable")
     parser.add_argument(
         "--tests", choices=("none", "few", "all"), default="few", help="which of BookKeeper's own tests of its client to run (by default few)"
     )

@@ -257,6 +257,44 @@ def test_what_the_leader_took_with_it_is_not_waited_for(start, connect):
         waiting.get(timeout=patience.PATIENCE)
 
 
+def test_what_was_sent_to_the_leader_of_an_earlier_epoch_is_not_done_in_a_later_one(start, connect):
+    """What the same client sent ahead of it was lost, so it would be done out of its order."""
+    members = start()
+    client = connect(members)
+    leader = members.running[members.leader]
+    session, epoch = client.client_id[0], leader.node.replica.epoch
+
+    def forward(epoch: int, path: str) -> bytes:
+        asked = of_member.Asked(1, leader.owners[session], session, (), Create(CREATE, path, b"", OPEN, 0))
+        return of_member._encode(of_member.Forward(1, epoch, (asked,)))
+
+    async def forwarded(epoch: int, path: str) -> None:
+        leader.called(leader.host.me.key, None, forward(epoch, path), lambda data, error: None)
+
+    members.do(forwarded(epoch - 1, "/late"))
+    members.do(forwarded(epoch, "/in time"))
+    patience.until(lambda: client.exists("/in time"), "what was sent in this epoch")
+    assert client.exists("/late") is None
+
+
+def test_a_session_lives_from_when_its_client_connects_and_not_from_when_that_is_committed(start, connect):
+    members = start()
+    client = connect(members)
+    leader = members.running[members.leader]
+    session, password = client.client_id
+
+    async def deadlines(password: bytes) -> tuple[int, int]:
+        leader.expiry.heard(session, 0, leader.now())
+        before = leader.expiry.deadlines[session]
+        leader._put_into_log(1, [of_member.Asked(1, leader.owners[session], session, (), of_member.Attach(password))])
+        return before, leader.expiry.deadlines[session]
+
+    before, after = members.do(deadlines(password))
+    assert after > before
+    before, after = members.do(deadlines(b"wrong" * 3 + b"."))
+    assert after == before
+
+
 def test_members_without_a_leader_close_connections(start, connect):
     members = start()
     alone = members.followers[0]

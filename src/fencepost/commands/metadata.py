@@ -46,6 +46,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="become a voter as soon as this member has caught up, whenever it is none, in place of a replica whose disk was lost"
         " (Kafka's controller.quorum.auto.join.enable)",
     )
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        type=_listener,
+        help="where it listens to the other members, if that is not the endpoint by which they reach it: there is a proxy or a forwarded port between",
+    )
     parser.add_argument("--trace", metavar="DIR", type=Path, help="write a trace of what it does to a folder of traces (docs/traces.md)")
     parser.add_argument("--settings", metavar="FILE", type=Path, help="a TOML file of settings")
     parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
@@ -80,6 +86,13 @@ def _port(text: str) -> int:
     return 0 if text == "0" else arguments.port(text)
 
 
+def _listener(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise argparse.ArgumentTypeError(f"{text} is no endpoint: HOST:PORT is, as 0.0.0.0:9093")
+    return text
+
+
 def controllers(text: str) -> dict[int, str]:
     """Members of a quorum as they are typed: ``ID@HOST:PORT,...``."""
     found: dict[int, str] = {}
@@ -96,6 +109,8 @@ def controllers(text: str) -> dict[int, str]:
 
 def _quorum(given: argparse.Namespace) -> service.Quorum:
     hosts: dict[int, str] = given.controllers or {}
+    if given.listen is not None and not hosts:
+        raise errors.OptionError("it can listen elsewhere than where others reach it only if that is said, and no controllers are given")
     host_id = given.id
     if host_id is not None and host_id < 0:
         raise errors.OptionError("an id is a number from 0 on")
@@ -105,4 +120,4 @@ def _quorum(given: argparse.Namespace) -> service.Quorum:
         (host_id,) = hosts
     if hosts and host_id not in hosts:
         raise errors.OptionError(f"the id {host_id} is that of none of the controllers")
-    return service.Quorum(host_id, hosts, given.kafka_port, given.auto_join)
+    return service.Quorum(host_id, hosts, given.listen or "", given.kafka_port, given.auto_join)

@@ -35,7 +35,7 @@ from fencepost.metadata_service.expiry import Expiry
 from fencepost.metadata_service.protocol import Change, CloseSession, Connect, CreateSession
 from fencepost.metadata_service.server import Item, Service
 from fencepost.metadata_service.settings import Settings
-from fencepost.metadata_service.tree import Transaction, Tree
+from fencepost.metadata_service.tree import Session, Transaction, Tree
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.links import Return
 from fencepost.quorum.driver.node import QuorumNode
@@ -82,9 +82,11 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Forward(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
-    """A member to the leader: put this into the log."""
+    """A member to the leader of an epoch: put this into the log. In a later epoch of the same leader it is not done: what the member sent before may
+    have been lost with the earlier one, and what a client asks for is done in its order."""
 
     process: int
+    epoch: int
     asked: tuple[Asked, ...]
 
 
@@ -224,14 +226,18 @@ class Member(Service):
                 some.append(asked)
                 size += item.size
                 if size > node.limits.batch:
-                    self.host.links.tell(leader.endpoint, _encode(Forward(self.process, tuple(some))))
+                    self.host.links.tell(leader.endpoint, _encode(Forward(self.process, self._epoch, tuple(some))))
                     size, some = 0, []
             if some:
-                self.host.links.tell(leader.endpoint, _encode(Forward(self.process, tuple(some))))
+                self.host.links.tell(leader.endpoint, _encode(Forward(self.process, self._epoch, tuple(some))))
 
     def _put_into_log(self, process: int, asked: Sequence[Asked]) -> None:
         assert self.node is not None
         self._stamp = max(self._stamp, time.time_ns() // 1_000_000)
+        for each in asked:
+            # Its client is there now, however long it takes until that is committed.
+            if isinstance(each.request, Attach) and (opened := self._session_of(each.session, each.request.password)) is not None:
+                self._hear(each.session, opened.timeout)
         self.node.append([_encode(Entry(process, self._stamp, each)) for each in asked])
 
     def lost(self, connection: Connection) -> None:
@@ -275,7 +281,7 @@ class Member(Service):
     # -- what other members want --------------------------------------------------------------------------------------
 
     def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
-        """Another member wants something of the leader. If this is not the leader, nothing happens: the other one will learn of that."""
+        """Another member wants something of the leader of an epoch. If this is not that leader, nothing happens: the other one will learn of that."""
         try:
             call = _read_call(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -284,7 +290,7 @@ class Member(Service):
         if isinstance(call, Heard):
             if self._decides:
                 self._hear_all(call.sessions)
-        elif self.node is not None and self.node.leads and not self._stopped:
+        elif self.node is not None and self.node.leads and not self._stopped and call.epoch == self.node.replica.epoch:
             self._put_into_log(call.process, call.asked)
 
     # -- what the quorum says -----------------------------------------------------------------------------------------
@@ -333,8 +339,8 @@ class Member(Service):
 
     def _attach_session(self, session: int, token: int, password: bytes) -> None:
         """A session belongs to another connection from now on."""
-        opened = self.tree.sessions.get(session)
-        if opened is None or not hmac.compare_digest(opened.password, password):
+        opened = self._session_of(session, password)
+        if opened is None:
             return
         self.owners[session] = token
         if self._decides:
@@ -342,6 +348,11 @@ class Member(Service):
         before = self.by_session.get(session)
         if before is not None and self._tokens.get(before) != token:
             before.close(abort=True)
+
+    def _session_of(self, number: int, password: bytes) -> Session | None:
+        """The session of a number, if it is there and the password is right."""
+        opened = self.tree.sessions.get(number)
+        return opened if opened is not None and hmac.compare_digest(opened.password, password) else None
 
     def _resume(self, connection: Connection, number: int) -> None:
         if self.owners.get(number) == self._tokens.get(connection):

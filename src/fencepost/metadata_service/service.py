@@ -31,12 +31,13 @@ class Quorum:
     """The quorum that a service is a member of, and be it the only one.
 
     ``host_id``: its id; None: that of its directory, or 1 if that is empty. ``hosts``: the endpoints of the members that are known, by their ids;
-    without any, an empty directory becomes a quorum of one, at a port that it chooses and keeps. ``kafka_port``: where Kafka's tools are answered, too.
-    ``auto_join``: a member that is no voter makes itself one.
+    without any, an empty directory becomes a quorum of one, at a port that it chooses and keeps. ``listen``: where it listens to them, if that is not
+    its endpoint. ``kafka_port``: where Kafka's tools are answered, too. ``auto_join``: a member that is no voter makes itself one.
     """
 
     host_id: int | None = None
     hosts: Mapping[int, str] = field(default_factory=dict)
+    listen: str = ""
     kafka_port: int | None = None
     auto_join: bool = False
 
@@ -99,6 +100,7 @@ async def _serve(
             pre_allocation=settings.pre_alloc_size << 10,
         ),
         max_frame=2 * settings.jute_maxbuffer + (8 << 20),
+        listen=quorum.listen,
     )
     member = Member(settings, host, end)
     taking_part = asyncio.ensure_future(member.take_part())
