@@ -90,7 +90,7 @@ class Processes:
             stdout = self.running[member].stdout
             assert stdout is not None
             line = stdout.readline()
-            if line != f"metadata service zk://127.0.0.1:{self.ports[member]} serves\n":
+            if not line.startswith(f"metadata service zk://127.0.0.1:{self.ports[member]} "):
                 raise RuntimeError(f"member {member} does not serve: {line}{(self.path / f'{member}.log').read_text()[-2000:]}")
 
     def kill(self, member: int, number: int = signal.SIGKILL) -> int:

@@ -19,9 +19,7 @@ from members import Members
 
 from fencepost.metadata_service import member as of_member
 from fencepost.metadata_service.acl import OPEN
-from fencepost.metadata_service.protocol import CREATE, Create, CreateSession
-from fencepost.metadata_service.tree import Transaction, Tree
-from fencepost.quorum.log import OffsetAndEpoch
+from fencepost.metadata_service.protocol import CREATE, Create
 from fencepost.quorum.messages import AddVoter, RemoveVoter
 from fencepost.quorum.rules import Error
 
@@ -353,26 +351,6 @@ def test_a_member_whose_disk_was_lost_is_removed_and_added(start, connect):
         assert answer.error in (Error.NOT_CAUGHT_UP, Error.RECONFIG_IN_PROGRESS), answer
     members.agree()
     assert {each.tree.stat("/", each.tree.nodes["/"]).children for each in members.running.values()} == {101}
-
-
-def test_a_service_that_was_alone_begins_a_quorum_with_all_it_has(tmp_path, connect):
-    tree = Tree()
-    tree.apply(Transaction(1, 5, 0, (), CreateSession(20_000, b"p" * 16)))
-    session = tree.last_session
-    tree.apply(Transaction(2, 6, session, (), Create(CREATE, "/kept", b"x", OPEN, 1)))
-    members = Members(tmp_path, 2)
-    try:
-        members.hosts, all_hosts = {1: members.hosts[1]}, members.hosts
-        members.start(1, first=lambda: (OffsetAndEpoch(2, 1), of_member.first_state(tree)))
-        assert members.running[1].tree.nodes == tree.nodes
-        members.hosts = all_hosts
-        members.start(2)
-        members.agree()
-        client = connect(members, 2)
-        assert client.get("/kept")[1].ephemeralOwner == session
-        assert client.create("/new") == "/new" and client.exists("/new").czxid > 2
-    finally:
-        members.close()
 
 
 def test_an_expired_session_is_told_so_by_another_member(start, connect):

@@ -18,12 +18,12 @@ that knows of no leader for a while closes all of them, so that clients go where
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
@@ -47,6 +47,8 @@ _logger = logging.getLogger(__name__)
 
 _SILENCE = 2.0
 """Seconds without an answer of the leader after which the connections of clients are closed."""
+_LAST_ANSWERS = 1.0
+"""Seconds that a leader which is to end gives the others to have what it has taken."""
 _LOOK = 100
 """Milliseconds between two looks at that."""
 
@@ -106,12 +108,6 @@ _read_call = msgspec.msgpack.Decoder(Forward | Heard).decode
 _read_owners = msgspec.msgpack.Decoder(Owners).decode
 
 
-def first_state(tree: Tree) -> Iterator[Sequence[bytes]]:
-    """The records of a snapshot that a quorum begins with, of the state of a service that was none."""
-    yield [_encode(Owners(()))]
-    yield from snapshot.records(tree)
-
-
 def restored(records: Sequence[bytes]) -> tuple[Tree, dict[int, int]]:
     """The state of a snapshot: znodes and sessions, and which connections sessions belong to. Raises
     :class:`fencepost.store.disk.journal.Damage`."""
@@ -147,9 +143,9 @@ class Member(Service):
         self._touched: set[int] = set()
         self._stamp = 0
 
-    async def take_part(self, first: Callable[[], Any] = lambda: None) -> None:
-        """Wait until there is a cluster, and take part in it. ``first``: see :meth:`fencepost.quorum.driver.host.QuorumHost.open`."""
-        contents = await self.host.open(first)
+    async def take_part(self) -> None:
+        """Wait until there is a cluster, and take part in it."""
+        contents = await self.host.open()
         self.tree, self.owners = restored(contents.state)
         contents.state = []
         self.node = self.host.begin(contents, self)
@@ -157,32 +153,24 @@ class Member(Service):
         self._every(_LOOK, self._look_for_leader)
 
     async def stop(self) -> None:
-        """End cleanly: a leader hands over."""
+        """End cleanly: what a leader has taken is answered, if that is quick, and it hands over."""
         self._ending = True
+        end = self._loop.time() + _LAST_ANSWERS
+        while self.outstanding and not self._stopped and self.node is not None and self.node.leads and self._loop.time() < end:
+            await asyncio.sleep(0.001)
         self._end()
         await self.host.close()
 
     @property
-    def mode(self) -> str:  # type: ignore[override]
-        """What operators are told that it is."""
+    def mode(self) -> str:
+        """What operators are told that it is, by ZooKeeper's words."""
         if self.node is None or not self.node.replica.is_voter:
             return "observer"
+        if len(self.node.replica.voters) == 1:
+            return "standalone"
         return "leader" if self.node.leads else "follower"
 
     # -- from clients to the leader -----------------------------------------------------------------------------------
-
-    @property
-    def _is_behind(self) -> bool:
-        return True
-
-    def connect(self, connection: Connection, request: Connect) -> None:
-        """Open a session for a connection, or give it the one that it had."""
-        least, most = self.settings.timeouts
-        connection.timeout = min(max(request.timeout, least), most)
-        if request.session == 0:
-            super().connect(connection, request)
-        else:
-            self._enqueue(Item(connection.asker, 0, answer=request, since=self.heard_at))
 
     def _enqueue(self, item: Item) -> None:
         if self._stopped:
