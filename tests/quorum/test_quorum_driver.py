@@ -30,6 +30,7 @@ from fencepost.quorum.messages import (
     RemoveVoter,
     ReplicaProgress,
 )
+from fencepost.quorum.roles.interface import ElectionState, Reply, StoreState
 from fencepost.quorum.rules import Error
 from fencepost.store.disk.files import OsFiles
 
@@ -118,6 +119,22 @@ def test_everything_is_there_when_all_start_again(run):
         await cluster.have(numbered(0, 50))
 
     run(test)
+
+
+def test_a_vote_is_stored_before_it_is_given(run):
+    async def test(cluster):
+        await cluster.start()
+        node = (await cluster.leader()).node
+        vote = ElectionState(node.replica.epoch + 5, node.me.key, None)
+        stored: list[Any] = []
+        node._carry_out[Reply] = lambda effect: stored.append(read_election(node.files))
+        node._effects += [StoreState(vote), Reply(0, None)]
+        node._blocked = False
+        node._run()
+        assert stored[:1] == [vote]
+        del node._carry_out[Reply]
+
+    run(test, count=1)
 
 
 def test_nothing_is_acknowledged_before_the_disk_has_it_and_what_waits_is_one_group(run):
