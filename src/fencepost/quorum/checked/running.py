@@ -212,6 +212,8 @@ class RunningQuorum(Protocol):
         replicas, per_key(lambda protocol: protocol.replicas, Progress)
     )
 
+    told_epoch: PerKey[int, bool] = per_key(_epochs, False)
+    """Whether somebody has said that it is in an epoch."""
     stood: PerKey[int, frozenset[tuple[ModelValue, int, int]]] = per_key(_epochs, frozenset())
     """Who stands in an epoch, with the end of what log: offset and epoch."""
     votes: PerKey[int, frozenset[tuple[ModelValue, ModelValue]]] = per_key(_epochs, frozenset())
@@ -431,6 +433,7 @@ class RunningQuorum(Protocol):
             require(one_of((None,)) is None)
             return
         require(epoch == told.epoch)
+        self.told_epoch[epoch] = True
         leader = one_of((told.leader, None) if self.is_traced else (told.leader,))
         require(self.is_traced or votes == (told.voted is not None))
         if votes:
@@ -471,8 +474,8 @@ class RunningQuorum(Protocol):
 
     @action(s=replicas, epoch=_epochs)
     def learn_epoch(self, s: ModelValue, epoch: int) -> None:
-        """A replica hears of a later epoch, in which somebody stands."""
-        require(self.stood[epoch])
+        """A replica hears of a later epoch."""
+        require(self.told_epoch[epoch])
         self._log(s)
         require(self._learns(s, epoch, None) is Learnt.UNATTACHED)
         self._go(s, Cause.LATER_EPOCH, epoch, None, None)
@@ -733,6 +736,7 @@ class RunningQuorum(Protocol):
         require(rules.position_of(log.place, (0, 0), same, (0, 0)) is Position.DIVERGING)
         end = rules.truncation_point(same, log.end_of_epoch(same[1]))
         require(end < log.end)
+        self._chosen(log, range(end, end + 1))
         self._write(s, log.before(end), is_cut=True)
         me.stored_end = min(me.stored_end, end)
 

@@ -39,6 +39,7 @@ from fencepost.quorum.roles.interface import (
     StoreState,
     Timer,
     TimerFired,
+    Trace,
     Truncate,
     VotersChanged,
     WriteSnapshot,
@@ -48,10 +49,15 @@ from fencepost.quorum.rules import Error
 from fencepost.quorum.sim.disk import SimDisk
 from fencepost.quorum.sim.judge import Violation
 from fencepost.quorum.sim.story import step_of
+from fencepost.quorum.traces import SUBJECT, Tracer
 from fencepost.quorum.transitions import IllegalTransition
 
 if TYPE_CHECKING:
     from fencepost.quorum.sim.cluster import Cluster
+
+
+TRACED_AS = f"{SUBJECT}simulated"
+"""What traces call the quorum."""
 
 
 class SnapshotFile(msgspec.Struct, frozen=True, array_like=True):
@@ -77,6 +83,7 @@ class SimHost:
         self.rate = rate
         self.random = Random(f"{cluster.case.seed} host {host_id}").random
         self.alive = False
+        self.tracer: Tracer | None = None
         self.starts = 0
         self.replica = self._new_replica()
         self._carry_out: dict[type[Effect], Callable[[Any], None]] = {
@@ -86,7 +93,7 @@ class SimHost:
             DeleteBefore: self._write,
             WriteSnapshot: self._write_snapshot,
             InstallSnapshot: self._install_snapshot,
-            Send: lambda effect: self.cluster.send(self, effect.endpoint, effect.request),
+            Send: self._send,
             Reply: lambda effect: self._reply(effect.connection, effect.response),
             ReplyWithBatches: self._reply_with_batches,
             ReplyWithSnapshot: self._reply_with_snapshot,
@@ -99,6 +106,7 @@ class SimHost:
             LostLeadership: lambda effect: self.accepted.clear(),
             LeaderChanged: lambda effect: None,
             VotersChanged: lambda effect: None,
+            Trace: self._trace,
         }
 
     # -- the process ---------------------------------------------------------------------------------------------------
@@ -110,12 +118,22 @@ class SimHost:
 
     def _new_replica(self) -> Replica:
         case = self.cluster.case
-        return Replica(Node(self.key, self.endpoint), case.settings, self.cluster.endpoints, self.cluster.protections)
+        is_traced = self.cluster.trace is not None
+        me = Node(self.key, self.endpoint)
+        return Replica(me, case.settings, self.cluster.endpoints, self.cluster.protections, is_traced)
+
+    def _new_tracer(self) -> Tracer | None:
+        trace, node = self.cluster.trace, self.endpoint
+        if trace is None:
+            return None
+        trace.started(node, "replica")
+        return Tracer(self.key, lambda action, fields: trace.node_did(node, action, fields, TRACED_AS))
 
     def start(self) -> None:
         """Begin the process with what is on the disk."""
         self.alive = True
         self.starts += 1
+        self.tracer = self._new_tracer()
         self.cluster.happened(self.endpoint, f"starts as {self.key}")
         self.queue: deque[Effect] = deque()
         self.blocked = self.syncing = False
@@ -188,6 +206,8 @@ class SimHost:
 
     def _state_stored(self, effect: StoreState) -> None:
         self.disk.election = effect.election
+        if self.tracer is not None:
+            self.tracer.stored(effect.election)
         self.blocked, self.storing = False, None
         self._drain()
 
@@ -252,6 +272,12 @@ class SimHost:
             self.disk.keep_snapshot(snapshot, data)
             self.deliver(SnapshotTaken(snapshot))
 
+    # -- traces --------------------------------------------------------------------------------------------------------
+
+    def _trace(self, effect: Trace) -> None:
+        assert self.tracer is not None
+        self.tracer.did(effect)
+
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def asked(self, request: AnyRequest, reply: Callable[[Response], None]) -> None:
@@ -261,6 +287,11 @@ class SimHost:
         self.replies[number] = reply
         self.deliver(RequestReceived(number, request))
 
+    def _send(self, effect: Send) -> None:
+        if self.tracer is not None:
+            self.tracer.sends(effect.request)
+        self.cluster.send(self, effect.endpoint, effect.request)
+
     def unreachable(self, endpoint: str) -> None:
         """Nobody is there."""
         self.later(200, self.deliver, Disconnected(endpoint))
@@ -269,6 +300,8 @@ class SimHost:
         reply = self.replies.pop(connection, None)
         if reply is None:
             raise Violation("requests are answered once", f"{self.key}: {response}")
+        if self.tracer is not None:
+            self.tracer.answers(response)
         reply(response)
 
     def _reply_with_batches(self, effect: ReplyWithBatches) -> None:
