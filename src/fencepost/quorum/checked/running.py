@@ -374,7 +374,8 @@ class RunningQuorum(Protocol):
         snapshot = one_of(range(me.snapshot, max(me.high_watermark, latest) + 1) if makes else (me.snapshot,))
         require(snapshot <= max(min(me.high_watermark, log.end), latest))
         of_snapshot = (installing if snapshot == installing.end else log).before(snapshot)
-        end = one_of(range(min(left.durable for left in me.left), max(left.log.end for left in me.left) + 1))
+        least, most = min(left.durable for left in me.left), max(left.log.end for left in me.left)
+        end = one_of(range(min(least, snapshot), max(most, snapshot) + 1))
         epoch = one_of(range(self.epochs))
         found = [
             left.log.before(end)
@@ -659,7 +660,7 @@ class RunningQuorum(Protocol):
         of what is."""
         me, log = self.member[s], self._log(s)
         require(not me.to_store)
-        end = log.end if me.state is State.FOLLOWER else me.stored_end
+        end = log.end if me.state is State.FOLLOWER else max(me.stored_end, me.snapshot)
         self._chosen(log, range(end, end + 1))
         require(not self.syncs_before_fetching or me.stored_end >= end)
         of_leader = self.leader_log[me.epoch]

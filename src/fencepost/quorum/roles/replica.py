@@ -248,6 +248,14 @@ class Replica:
         """The leader of its epoch, unless it has given it up."""
         return None if self.state is State.PROSPECTIVE else self.leader
 
+    @property
+    def _durable_end(self) -> OffsetAndEpoch:
+        """The end of what is durable, of the log or in the snapshot. The leader may count it."""
+        snapshot = self.log.snapshot.end
+        if self.stored_end <= snapshot.offset:
+            return snapshot
+        return OffsetAndEpoch(self.stored_end, self.log.epoch_ahead_of(self.stored_end))
+
     def _do(self, *effects: Effect) -> None:
         self._effects += effects
 
@@ -938,7 +946,7 @@ class Replica:
         endpoint = endpoints[self._asked % len(endpoints)]
         self._asked += 1
         timeout = max(self.settings.retry_backoff, self.settings.request_timeout // 4)
-        self._do(Send(endpoint, Fetch(self.epoch, self.key, self.log.end, self.high_watermark)))
+        self._do(Send(endpoint, Fetch(self.epoch, self.key, self._durable_end, self.high_watermark)))
         self._do(SetTimer(Timer.RETRY, timeout, timeout))
 
     def _from_leader(self, response: Response) -> bool:
