@@ -640,7 +640,7 @@ class RunningQuorum(Protocol):
     def keep_leading(self, s: ModelValue) -> None:
         """A leader has looked who fetches from it, and leads on: they are a majority."""
         require(self.is_traced)
-        require(self.member[s].state is State.LEADER)
+        self._leading(s)
         fetched = one_of(_any_of(self.replicas))
         require(not rules.has_lost_majority(fetched, self.member[s].voters, s, self.protections))
 
