@@ -82,8 +82,6 @@ def _quorum(given: argparse.Namespace) -> service.Quorum | None:
         if given.id is not None:
             raise errors.OptionError("an id is that of one of the controllers, and none are given")
         return None
-    if given.trace is not None:
-        raise errors.OptionError("a member of a quorum writes no trace yet: trace a service that is alone")
     host_id = given.id
     if host_id is None:
         if len(hosts) > 1:

@@ -49,7 +49,7 @@ def run(
     quorum: Quorum | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; ``serving`` is called with the address and the port as soon as clients can connect. ``trace``: a folder
-    for a trace of what is written. ``quorum``: the service is a member of one, and otherwise alone.
+    for a trace of what is written, or of what a member does. ``quorum``: the service is a member of one, and otherwise alone.
 
     Raises :class:`fencepost.errors.SystemFailure` if the directory is damaged or in use, the port can not be had, or the disk fails.
     """
@@ -66,7 +66,7 @@ def run(
             if quorum is None:
                 runner.run(_serve(directory, files, settings, serving, trace))
             else:
-                runner.run(_serve_member(directory, files, settings, serving, quorum))
+                runner.run(_serve_member(directory, files, settings, serving, trace, quorum))
     finally:
         lock.release()
 
@@ -89,8 +89,7 @@ async def _serve(
         await service.stop()
     except OSError as error:
         reason = reason or error
-    if tracing is not None:
-        await asyncio.to_thread(tracing.close, {} if reason is None else {"error": str(reason)})
+    await _end_trace(tracing, reason)
     if reason is not None:
         raise SystemFailure(f"the metadata service ended, since its disk failed: {reason}") from reason
 
@@ -119,9 +118,16 @@ def _until_ended() -> tuple[asyncio.Future[BaseException | None], Callable[..., 
 
 
 async def _serve_member(
-    directory: Path, files: OsFiles, settings: Settings, serving: Callable[[str, int], None], quorum: Quorum
+    directory: Path,
+    files: OsFiles,
+    settings: Settings,
+    serving: Callable[[str, int], None],
+    trace: Path | None,
+    quorum: Quorum,
 ) -> None:
     ended, end = _until_ended()
+    node = f"controller-{quorum.host_id}"
+    tracing = None if trace is None else TraceWriter(trace, node=node, started={"kind": "controller"})
     limits = Limits(snapshot_records=settings.snap_count, snapshots=settings.snap_retain_count)
     host = QuorumHost(
         OsFiles(str(directory / QUORUM)),
@@ -129,6 +135,7 @@ async def _serve_member(
         quorum.hosts,
         limits=limits,
         max_frame=2 * settings.jute_maxbuffer + (8 << 20),
+        emit=None if tracing is None else tracing.emit,
     )
     member = Member(settings, host, end)
 
@@ -147,6 +154,7 @@ async def _serve_member(
         taking_part.cancel()
         await asyncio.gather(taking_part, return_exceptions=True)
         await member.stop()
+        await _end_trace(tracing)
         return
     await taking_part
     server = await member.serve()
@@ -157,8 +165,14 @@ async def _serve_member(
         await member.stop()
     except OSError as error:
         reason = reason or error
+    await _end_trace(tracing, reason)
     if reason is not None:
         raise SystemFailure(f"the metadata service ended: {reason}") from reason
+
+
+async def _end_trace(tracing: TraceWriter | None, reason: BaseException | None = None) -> None:
+    if tracing is not None:
+        await asyncio.to_thread(tracing.close, {} if reason is None else {"error": str(reason)})
 
 
 def _runner() -> asyncio.Runner:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from fencepost.errors import SystemFailure
 from fencepost.quorum.driver.formation import form, prepare
@@ -14,6 +15,7 @@ from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.log import OffsetAndEpoch
 from fencepost.quorum.messages import AnyRequest, AnyResponse
 from fencepost.quorum.roles.interface import Settings
+from fencepost.quorum.traces import SUBJECT, Tracer
 from fencepost.store.disk.files import Files
 from fencepost.store.disk.journal import Damage
 
@@ -42,9 +44,10 @@ class QuorumHost:
         limits: Limits = DEFAULT_LIMITS,
         max_frame: int = 32 << 20,
         listen: str = "",
+        emit: Callable[[str, str, dict[str, Any]], None] | None = None,
     ) -> None:
         """``hosts``: the endpoints of the hosts that are known, by their ids, with this one's. ``listen``: where this
-        one listens, if that is not its endpoint.
+        one listens, if that is not its endpoint. ``emit`` takes the events of a trace: action, subject and parameters.
 
         Raises :class:`fencepost.errors.SystemFailure` if the folder can not be used.
         """
@@ -69,6 +72,7 @@ class QuorumHost:
             user_timeout=max(1, 2 * settings.request_timeout // 1_000),
         )
         self._listen = listen
+        self._emit = emit
 
     async def open(self, first: Callable[[], First | None] = lambda: None) -> Contents:
         """Listen, and wait until there is a cluster: what this replica has kept. ``first``: what it begins with if it
@@ -88,10 +92,16 @@ class QuorumHost:
         """Take part, with a state machine that has the state of ``contents``."""
         bootstrap = [endpoint for host, endpoint in self.hosts.items() if host != self.me.key.host_id]
         self.node = QuorumNode(
-            self.files, contents, self.me, self.links, machine, self.settings, self.limits, bootstrap
+            self.files, contents, self.me, self.links, machine, self.settings, self.limits, bootstrap, tracer=self._tracer()
         )
         self.node.start()
         return self.node
+
+    def _tracer(self) -> Tracer | None:
+        emit, subject = self._emit, f"{SUBJECT}{self.meta.cluster_id}"
+        if emit is None:
+            return None
+        return Tracer(self.me.key, lambda action, fields: emit(action, subject, fields))
 
     async def close(self) -> None:
         """End."""
