@@ -11,7 +11,7 @@ import msgspec
 
 from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
 from fencepost.quorum.log import LeaderChange, OffsetAndEpoch, Snapshot
-from fencepost.quorum.messages import AnyRequest, Response
+from fencepost.quorum.messages import AnyRequest, Response, Vote, VoteResponse
 from fencepost.quorum.roles.interface import (
     Accepted,
     Append,
@@ -141,6 +141,7 @@ class SimHost:
         self.timers: dict[Timer, int] = {}
         self.count = 0  # of timers
         self.replies: dict[int, Callable[[Response], None]] = {}
+        self.candidates: dict[int, ReplicaKey] = {}  # who asks for a vote, by the number of the request
         self.accepted: dict[int, bytes] = {}  # records that are not committed yet, by the end offset
         self.proposed: dict[int, bytes] = {}  # by token
         self.partial: tuple[OffsetAndEpoch, bytes] | None = None
@@ -285,11 +286,16 @@ class SimHost:
         self.cluster.requests += 1
         number = self.cluster.requests
         self.replies[number] = reply
+        if isinstance(request, Vote):
+            self.candidates[number] = request.candidate
         self.deliver(RequestReceived(number, request))
 
     def _send(self, effect: Send) -> None:
+        request = effect.request
         if self.tracer is not None:
-            self.tracer.sends(effect.request)
+            self.tracer.sends(request)
+        if isinstance(request, Vote) and not request.pre_vote:
+            self.cluster.judge.votes_for(self.key, request.epoch, self.key, self.disk.election)
         self.cluster.send(self, effect.endpoint, effect.request)
 
     def unreachable(self, endpoint: str) -> None:
@@ -302,6 +308,10 @@ class SimHost:
             raise Violation("requests are answered once", f"{self.key}: {response}")
         if self.tracer is not None:
             self.tracer.answers(response)
+        candidate = self.candidates.pop(connection, None)
+        if isinstance(response, VoteResponse) and response.granted and not response.pre_vote:
+            assert candidate is not None
+            self.cluster.judge.votes_for(self.key, response.epoch, candidate, self.disk.election)
         reply(response)
 
     def _reply_with_batches(self, effect: ReplyWithBatches) -> None:
