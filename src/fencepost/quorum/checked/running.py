@@ -17,8 +17,8 @@ How a trace is seen here:
   what of it is committed; and that a replica has fetched from there, with all ahead of it durable. So a message that is
   late, lost or repeated is a fact that somebody learns late, never, or twice.
 - **Deciding is one step, storing another, speaking a third.** A replica that goes to an epoch, votes or finds a leader has
-  that to store. It speaks of it once that is durable. After a crash it has what it had stored, or the next that it was
-  about to store.
+  that to store, and does nothing else before it has. Then it speaks of it. After a crash it has what it had stored, or
+  what it was about to store.
 - **What a crash leaves of a log** is anything that the writes since the last sync, in their order, may have left.
 - **Pre-votes** bind nobody. A candidate counts those that were given in its epoch.
 - **A single voter** elects itself by the same steps as everybody.
@@ -261,8 +261,13 @@ class RunningQuorum(Protocol):
         assert log is not None
         return log
 
+    def _ready(self, s: ModelValue) -> Log:
+        """The log of a replica that has nothing to store: it does nothing else before."""
+        require(not (self.stores_before_speaking and self.member[s].to_store))
+        return self._log(s)
+
     def _may_campaign(self, s: ModelValue) -> bool:
-        me, log = self.member[s], self._log(s)
+        me, log = self.member[s], self._ready(s)
         before = log.configurations[-2][1] if len(log.configurations) > 1 else me.first_voters
         was_voter = bool(log.configurations) and s in before
         return rules.may_campaign(s in me.voters, was_voter, log.voters_offset < me.high_watermark, self.protections)
@@ -276,7 +281,7 @@ class RunningQuorum(Protocol):
 
     def _leading(self, s: ModelValue) -> Log:
         """The log of a replica that leads, and is not about to resign."""
-        me, log = self.member[s], self._log(s)
+        me, log = self.member[s], self._ready(s)
         require(me.state is State.LEADER)
         is_voter = s in me.voters
         require(not rules.resigns_when_committed(is_voter, log.voters_offset, me.high_watermark, self.protections))
@@ -285,6 +290,7 @@ class RunningQuorum(Protocol):
     def _log_of_leader(self, s: ModelValue) -> Log:
         """The log of the leader that a replica follows."""
         me = self.member[s]
+        self._ready(s)
         require(me.state is State.FOLLOWER)
         log = self.leader_log[me.epoch]
         require(log is not None)
@@ -425,8 +431,7 @@ class RunningQuorum(Protocol):
 
         Nothing leaves it while anything is to be stored.
         """
-        me, log = self.member[s], self._log(s)
-        require(not (self.stores_before_speaking and me.to_store))
+        me, log = self.member[s], self._ready(s)
         told = me.stored if self.stores_before_speaking else self._to_be_stored(s)
         assert told is not None
         if self.is_traced and log.last_epoch > told.epoch and not votes:
@@ -450,7 +455,7 @@ class RunningQuorum(Protocol):
     @action(s=replicas)
     def sync(self, s: ModelValue) -> None:
         """The log of a replica is durable up to some offset, with all writes that came before."""
-        me, log = self.member[s], self._log(s)
+        me, log = self.member[s], self._ready(s)
         offset = self._chosen(log, range(me.stored_end + 1, log.end + 1) if self.is_traced else range(log.end, log.end + 1))
         require(offset > me.stored_end)
         self._synced(s, offset)
@@ -477,7 +482,7 @@ class RunningQuorum(Protocol):
     def learn_epoch(self, s: ModelValue, epoch: int) -> None:
         """A replica hears of a later epoch."""
         require(self.told_epoch[epoch])
-        self._log(s)
+        self._ready(s)
         require(self._learns(s, epoch, None) is Learnt.UNATTACHED)
         self._go(s, Cause.LATER_EPOCH, epoch, None, None)
 
@@ -485,7 +490,7 @@ class RunningQuorum(Protocol):
     def follow(self, s: ModelValue, leader: ModelValue, epoch: int, asked: ModelValue | None) -> None:
         """A replica hears who leads its epoch, or a later one. ``asked``: whom the leader has said it to, if it has."""
         me = self.member[s]
-        self._log(s)
+        self._ready(s)
         require(leader in self.told_leader[epoch])
         require(asked is None or rules.is_meant_for(asked, s, self.protections))
         require(self._learns(s, epoch, leader) is Learnt.FOLLOW)
@@ -503,6 +508,7 @@ class RunningQuorum(Protocol):
     def hear_end_of_epoch(self, s: ModelValue) -> None:
         """The leader that a replica follows leads no more."""
         me = self.member[s]
+        self._ready(s)
         require(me.state is State.FOLLOWER)
         require(self.told_end[me.epoch])
         require(self.is_traced or me.heard)
@@ -541,7 +547,7 @@ class RunningQuorum(Protocol):
     ) -> None:
         """A replica, be it an observer, is asked for its vote or for a pre-vote, and gives it or not. ``asked``: who is
         meant."""
-        me, log = self.member[s], self._log(s)
+        me, log = self.member[s], self._ready(s)
         if not self.is_traced:
             require(candidate != s)
             require(me.epoch == epoch)
@@ -576,6 +582,7 @@ class RunningQuorum(Protocol):
     def get_pre_vote(self, s: ModelValue, peer: ModelValue) -> None:
         """Another replica would vote for a prospective one."""
         me = self.member[s]
+        self._ready(s)
         require(me.state is State.PROSPECTIVE)
         require((peer, s) in self.pre_votes[me.epoch])
         require(self.is_traced or peer not in me.granted)
@@ -585,6 +592,7 @@ class RunningQuorum(Protocol):
     def get_vote(self, s: ModelValue, peer: ModelValue) -> None:
         """A candidate gets a vote."""
         me = self.member[s]
+        self._ready(s)
         require(me.state is State.CANDIDATE)
         require((peer, s) in self.votes[me.epoch])
         require(self.is_traced or peer not in me.granted)
@@ -598,6 +606,7 @@ class RunningQuorum(Protocol):
     def return_to_leader(self, s: ModelValue) -> None:
         """A prospective replica that knows a leader goes on fetching from it."""
         me = self.member[s]
+        self._ready(s)
         require(me.state is State.PROSPECTIVE)
         require(me.leader is not None)
         self._go(s, Cause.PRE_VOTES_LOST, me.epoch, me.voted, me.leader)
@@ -605,7 +614,7 @@ class RunningQuorum(Protocol):
     @action(s=replicas)
     def send_request_vote(self, s: ModelValue) -> None:
         """A replica stands for election in the next epoch, with the pre-votes of a majority, and votes for itself."""
-        me, log = self.member[s], self._log(s)
+        me, log = self.member[s], self._ready(s)
         require(me.state is State.PROSPECTIVE)
         require(self._has_won(s))
         require(self.is_traced or me.epoch + 1 < self.epochs)
@@ -617,7 +626,7 @@ class RunningQuorum(Protocol):
     def become_leader(self, s: ModelValue, renews: bool | None) -> None:
         """A candidate has the votes of a majority. It begins its epoch with a record of its own, and the first leader
         with another one, which has the configuration; or any one whose endpoint has changed (``renews``)."""
-        me, log = self.member[s], self._log(s)
+        me, log = self.member[s], self._ready(s)
         require(me.state is State.CANDIDATE)
         require(self._has_won(s))
         self._go(s, Cause.VOTES_WON, me.epoch, me.voted, s)
@@ -631,8 +640,8 @@ class RunningQuorum(Protocol):
     def check_quorum_resign(self, s: ModelValue) -> None:
         """A leader leads no more: too few voters fetch from it, it was removed, or it is about to end."""
         me = self.member[s]
+        self._ready(s)
         require(me.state is State.LEADER)
-        require(self.is_traced or not self.max_restarts)
         self._go(s, Cause.RESIGNS, me.epoch, me.voted, None)
         self.told_end[me.epoch] = True
 
@@ -658,8 +667,7 @@ class RunningQuorum(Protocol):
     def send_fetch_request(self, s: ModelValue) -> None:
         """A replica fetches: a follower when all that it has is durable, and one that looks for its leader from the end
         of what is."""
-        me, log = self.member[s], self._log(s)
-        require(not me.to_store)
+        me, log = self.member[s], self._ready(s)
         end = log.end if me.state is State.FOLLOWER else max(me.stored_end, me.snapshot)
         self._chosen(log, range(end, end + 1))
         require(not self.syncs_before_fetching or me.stored_end >= end)
@@ -692,6 +700,7 @@ class RunningQuorum(Protocol):
         """A leader does not answer a fetch in an epoch that is not its own."""
         me = self.member[s]
         require(self.is_traced)
+        self._ready(s)
         leads = me.state is State.LEADER
         require(rules.refuses_fetch(leads, me.epoch, asked, peer in me.voters, self.protections) is error)
 
@@ -746,7 +755,7 @@ class RunningQuorum(Protocol):
     @action(s=replicas)
     def take_snapshot(self, s: ModelValue) -> None:
         """A replica has made a snapshot of what it has committed."""
-        me, log = self.member[s], self._log(s)
+        me, log = self.member[s], self._ready(s)
         require(self.is_traced or self.snapshots < self.max_snapshots)
         me.snapshot = self._chosen(log, range(me.snapshot + 1, min(me.high_watermark, log.end) + 1))
         self.snapshots += not self.is_traced
