@@ -196,8 +196,8 @@ class RunningQuorum(Protocol):
 
     replicas: tuple[ModelValue, ...] = model_values("r", 2, "replicas ever started, each with a disk of its own")
     first_voters: int = constant(2, "voters at the beginning, of those that have started then")
-    epochs: int = constant(3, "epochs are numbered below this")
-    max_records: int = constant(2, "offsets below which clients may write")
+    epochs: int = constant(2, "epochs are numbered below this")
+    max_records: int = constant(3, "offsets below which clients may write")
     max_changes: int = constant(0, "changes of the voters")
     max_restarts: int = constant(0, "restarts")
     max_snapshots: int = constant(0, "snapshots that are made or fetched")
@@ -238,6 +238,37 @@ class RunningQuorum(Protocol):
     restarts: int = state(0)
     changes: int = state(0)
     snapshots: int = state(0)
+
+    configurations = {
+        "default": configuration(doc="two voters, one election and a record"),
+        "elections": configuration(epochs=3, max_records=0, doc="two voters that are elected one after the other"),
+        "restart": configuration(
+            max_restarts=1, max_records=0, doc="a replica restarts, and has lost what it had not synced"
+        ),
+        "alone": configuration(
+            replicas=1, first_voters=1, epochs=3, max_records=4, max_restarts=1, doc="a single voter, which restarts"
+        ),
+        "adding": configuration(first_voters=1, max_changes=1, max_records=0, doc="an observer is made a voter"),
+        "removal": configuration(max_changes=1, max_records=0, doc="one of two voters is removed, be it the leader"),
+        "snapshots": configuration(
+            first_voters=1, max_snapshots=1, doc="a voter or an observer makes a snapshot, or the observer fetches one"
+        ),
+        "voted-twice": configuration(
+            replicas=3,
+            first_voters=3,
+            max_records=0,
+            without="one_vote_an_epoch",
+            expect="one_leader_an_epoch",
+            doc="a replica votes for whoever asks",
+        ),
+        "spoken-early": configuration(
+            max_restarts=1,
+            max_records=0,
+            stores_before_speaking=False,
+            expect="one_leader_an_epoch",
+            doc="a replica votes before it has stored that, and restarts",
+        ),
+    }
 
     @property
     def protections(self) -> Protections:
@@ -857,14 +888,6 @@ class RunningQuorum(Protocol):
         if me.log is None or committed is None:
             return True
         return me.high_watermark <= me.log.end and me.log.before(me.high_watermark).begins(committed)
-
-    @invariant(s=replicas)
-    def removed_leaders_resign(self, s: ModelValue) -> bool:
-        """A leader that was removed does nothing as a leader once that is committed."""
-        me = self.member[s]
-        if me.state is not State.LEADER or me.log is None or self.protections.removed_leader_resigns:
-            return True
-        return s in me.voters or me.log.voters_offset >= me.high_watermark
 
 
 def _any_of(replicas: Sequence[ModelValue]) -> Any:
