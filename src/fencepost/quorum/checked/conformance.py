@@ -177,7 +177,8 @@ class QuorumConformance(Conformance):
         yield Step(event.action, (self._who(event),), (fetched,))
 
     def _is_written_to(self, event: Event) -> Iterator[Step]:
-        yield Step(event.action, (self._who(event), ("count", event.parameters["count"])))
+        told = event.parameters
+        yield Step(event.action, (self._who(event), ("count", told["count"])), (told["offset"],))
 
     def _is_fetched_from(self, event: Event) -> Iterator[Step]:
         peer = ("peer", self.r[event.parameters["peer"]])

@@ -690,6 +690,8 @@ class RunningQuorum(Protocol):
     def client_request(self, s: ModelValue, count: int) -> None:
         """A leader that is a voter appends what clients write."""
         log = self._leading(s)
+        if self.is_traced:
+            require(log.end == one_of(range(1 << 62)))
         require(s in self.member[s].voters)
         require(self.is_traced or log.end < self.max_records)
         self._append(s, count)
