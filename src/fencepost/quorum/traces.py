@@ -11,7 +11,16 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.quorum.identity import ReplicaKey
-from fencepost.quorum.messages import BeginQuorum, EndQuorum, Fetch, FetchSnapshot, Request, Response, Vote, VoteResponse
+from fencepost.quorum.messages import (
+    BeginQuorum,
+    EndQuorum,
+    Fetch,
+    FetchSnapshot,
+    Request,
+    Response,
+    Vote,
+    VoteResponse,
+)
 from fencepost.quorum.roles.interface import ElectionState, Trace
 
 SUBJECT = "quorum/"

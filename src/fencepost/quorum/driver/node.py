@@ -588,7 +588,7 @@ class QuorumNode:
     def _send(self, effect: Send) -> None:
         if self._tracer is not None:
             self._tracer.sends(effect.request)
-        self.links.send(effect.endpoint, effect.request)
+        self.links.send(effect.endpoint, effect.request)  # type: ignore[arg-type]
 
     def _reply(self, connection: int, response: Any) -> None:
         if self._tracer is not None:
