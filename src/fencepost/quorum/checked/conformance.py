@@ -51,7 +51,7 @@ class QuorumConformance(Conformance):
         if replica not in self.replicas:
             self.replicas[replica] = len(self.replicas)
             self.first.add(_place(event))
-            if parameters["epoch"] or parameters["end"] != parameters["snapshot"]:
+            if parameters["end"] != parameters["snapshot"] or parameters["epoch"] != parameters["snapshot"][1]:
                 self.older = replica
 
     older = ""

@@ -377,7 +377,8 @@ class RunningQuorum(Protocol):
 
     def _begin(self, s: ModelValue, host: int, voters: Voters, log: Log) -> None:
         me = self.member[s]
-        me.host, me.first_voters, me.voters, me.stored = host, voters, voters, Stored()
+        me.host, me.first_voters, me.voters = host, voters, voters
+        me.epoch, me.stored = log.last_epoch, Stored(log.last_epoch)
         me.log, me.left = log, (Left(log, log.end),)
         me.stored_end = me.high_watermark = me.snapshot = log.end
         if voters:
@@ -394,7 +395,6 @@ class RunningQuorum(Protocol):
         require(not voters or not self.configurations_of or voters in self.configurations_of)
         require(not offset or not self.configurations_of)
         self._begin(s, host, voters, Log(((0, epoch),), (), offset) if offset else Log())
-        self.member[s].epoch = epoch
 
     @action(s=replicas)
     def restart_with_state(self, s: ModelValue) -> None:
@@ -462,13 +462,10 @@ class RunningQuorum(Protocol):
 
         Nothing leaves it while anything is to be stored.
         """
-        me, log = self.member[s], self._ready(s)
+        me = self.member[s]
+        self._ready(s)
         told = me.stored if self.stores_before_speaking else self._to_be_stored(s)
         assert told is not None
-        if self.is_traced and log.last_epoch > told.epoch and not votes:
-            require(epoch == log.last_epoch)  # it began with a log that is ahead of what it has stored
-            require(one_of((None,)) is None)
-            return
         require(epoch == told.epoch)
         self.told_epoch[epoch] = True
         leader = one_of((told.leader, None) if self.is_traced else (told.leader,))
