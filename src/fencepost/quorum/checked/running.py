@@ -394,7 +394,8 @@ class RunningQuorum(Protocol):
         require(not voters or s in voters)
         require(not voters or not self.configurations_of or voters in self.configurations_of)
         require(not offset or not self.configurations_of)
-        self._begin(s, host, voters, Log(((0, epoch),), (), offset) if offset else Log())
+        begins_with = Log(((0, epoch),), ((0, voters),), offset) if offset else Log()
+        self._begin(s, host, voters, begins_with)
 
     @action(s=replicas)
     def restart_with_state(self, s: ModelValue) -> None:
