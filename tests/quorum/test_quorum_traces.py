@@ -148,7 +148,7 @@ def test_a_planted_fault_is_told(name: str, seed: int, step: str, why: str) -> N
 
 
 def test_an_election_state_that_is_stored_late_breaks_a_promise_too() -> None:
-    fault = next(each for each in UNSEEN if isinstance(each, Planted) and each.name == "the election state is stored later")
+    fault = next(each for each in PLANTED if isinstance(each, Planted) and each.name == "the election state is stored later")
     with pytest.MonkeyPatch.context() as patched:
         protections = plant(fault, patched)
         assert simulate(0, protections).promise == "votes are stored first"
