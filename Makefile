@@ -44,7 +44,7 @@ lint: $(STAMP) ## Run ruff and mypy
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
 
-interop: $(STAMP) ## Examine the store against BookKeeper and ZooKeeper (needs a JDK 17 and Maven)
+interop: $(STAMP) ## Examine the store against BookKeeper and ZooKeeper, and its quorum with Kafka's tool (needs a JDK 17 and Maven)
 	@$(BIN)/python -m interop $(INTEROP)
 
 bench: $(STAMP) ## Run the benchmarks

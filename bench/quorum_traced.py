@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.quorum import Processes
+from bench.quorum.processes import Processes
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -1,7 +1,7 @@
 """``python -m interop``: every case on every combination of client, bookies and metadata service, one line each.
 
-A case that fails is run once more, and is told as *flaky* if it passes then. After the cases come BookKeeper's own tests of its
-client, against Fencepost's bookies and metadata service. Ends with status 1 if anything failed, and with 2 if Java or Maven is not
+A case that fails is run once more, and is told as *flaky* if it passes then. After the cases come those of Kafka's tool against a
+quorum, and BookKeeper's own tests of its client, against Fencepost's bookies and metadata service. Ends with status 1 if anything failed, and with 2 if Java or Maven is not
 here.
 """
 
@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from interop import autorecovery, cases, jars, upstream
+from interop import autorecovery, cases, jars, kafka_tool, upstream
 from interop.clients import CLIENTS, PATIENCE, Client, ClientProcess, Refused
-from interop.clusters import BOOKIES, FENCEPOST, JAVA, METADATA, MIXED, Cluster, java_uri
+from interop.clusters import BOOKIES, FENCEPOST, JAVA, METADATA, MIXED, QUORUM, Cluster, java_uri
 from interop.processes import DidNotStart, clean_up_when_ended
 
 BOOKIES_OF_A_CLUSTER = 4
@@ -119,6 +119,27 @@ class Examination:
             self.processes[kind] = ClientProcess(kind, self.folder / f"{kind}-client.log")
         return self.processes[kind]
 
+    def run_kafka(self) -> None:
+        """Run the cases of Kafka's tool, each against a quorum of its own."""
+        for number, (case, body) in enumerate(kafka_tool.CASES.items()):
+            name = f"Kafka's kafka-metadata-quorum: {case}"
+            if not self.wanted(name):
+                continue
+            if self.given.list:
+                print(name)
+                continue
+            attempts = itertools.count(1)
+
+            def attempt(body: Callable[[kafka_tool.Quorum], None] = body, number: int = number, attempts: Iterator[int] = attempts) -> None:
+                quorum = kafka_tool.Quorum(self.folder / f"kafka-{number}-{next(attempts)}")
+                try:
+                    quorum.start(1, 2, 3)
+                    body(quorum)
+                finally:
+                    quorum.end()
+
+            self.report.run(name, attempt)
+
     def run_tests(self) -> None:
         """Run BookKeeper's own tests of its client against Fencepost's bookies and metadata service."""
         for test in {"none": (), "few": upstream.FEW, "all": upstream.ALL}[self.given.tests]:
@@ -136,6 +157,8 @@ class Examination:
         clients = [kind for kind in CLIENTS if kind in self.given.client]
         for writer, reader in itertools.product(clients, clients):
             chosen = cases.EVERY | (cases.ALONE if writer == reader else {})
+            if writer == reader and metadata == QUORUM:
+                chosen = chosen | cases.OF_A_QUORUM
             if writer == reader == JAVA:
                 chosen = chosen | cases.JAVA_CLIENT | cases.SHELL
             if bookies == MIXED and (writer, reader) == (JAVA, FENCEPOST):
@@ -210,10 +233,10 @@ class Examination:
 
 def arguments() -> argparse.Namespace:
     """What the command line asks for."""
-    parser = argparse.ArgumentParser(prog="python -m interop", description="Examine the store against BookKeeper and ZooKeeper.")
+    parser = argparse.ArgumentParser(prog="python -m interop", description="Examine the store against BookKeeper and ZooKeeper, and a quorum with Kafka's tool.")
     parser.add_argument("--client", action="append", choices=CLIENTS, help="this client alone; repeatable")
     parser.add_argument("--bookies", action="append", choices=(*BOOKIES, MIXED), help="these bookies alone, or two of each; repeatable")
-    parser.add_argument("--metadata", action="append", choices=METADATA, help="this metadata service alone; repeatable")
+    parser.add_argument("--metadata", action="append", choices=(*METADATA, QUORUM), help="this metadata service alone; repeatable")
     parser.add_argument(
         "--tests", choices=("none", "few", "all"), default="few", help="which of BookKeeper's own tests of its client to run (by default few)"
     )
@@ -233,6 +256,7 @@ def main() -> int:
     if not given.list:
         try:
             jars.fetch()
+            jars.fetch_kafka()
         except jars.Unavailable as missing:
             print(f"interop: {missing}", file=sys.stderr)
             return 2
@@ -241,6 +265,7 @@ def main() -> int:
     examination = Examination(given, folder)
     try:
         examination.run()
+        examination.run_kafka()
         examination.run_tests()
     finally:
         for process in examination.processes.values():

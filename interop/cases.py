@@ -22,7 +22,8 @@ from fencepost.spark.ledgers.columns import Rows
 from fencepost.spark.ledgers.filters import ANY
 from fencepost.spark.ledgers.options import parse
 from interop.clients import Client, Ledger, Refused, decoded, encoded
-from interop.clusters import JAVA, Bookie, Cluster, java_uri, recorder
+from interop.clusters import JAVA, Bookie, Cluster, Group, java_uri, recorder
+from interop.ensembles import mode
 from interop.processes import stop_all
 from interop.validation import told, verdicts
 
@@ -46,6 +47,8 @@ EVERY: dict[str, Case] = {}
 """Cases for every pair of clients, whether of one kind or two."""
 ALONE: dict[str, Case] = {}
 """Cases for a client by itself; the reader is of the same kind."""
+OF_A_QUORUM: dict[str, Case] = {}
+"""Cases for a metadata service of several members; the reader is of the same kind."""
 JAVA_CLIENT: dict[str, Case] = {}
 """Cases for what the Java client alone has."""
 SHELL: dict[str, Case] = {}
@@ -505,6 +508,27 @@ def metadata_restart(setting: Setting) -> None:
             return False
 
     until(30, "a ledger created after the restart", registered)
+
+
+@_among(OF_A_QUORUM, "each member is killed")
+def each_member_is_killed(setting: Setting) -> None:
+    """The leader is killed, then each of the others; every time a ledger goes on, another one is created, both are closed, and all bookies stay
+    registered."""
+    group = setting.cluster.service
+    assert isinstance(group, Group)
+    for _ in range(len(group.servers)):
+        ledger = setting.writer.create()
+        written(ledger, entries(10))
+        leaders = [number for number, where in enumerate(group.where) if mode(int(where.rpartition(":")[2])) == "leader"]
+        group.servers[leaders[0]].kill()
+        other = setting.writer.create()
+        written(other, entries(10))
+        written(ledger, entries(10), at=10)
+        for each, bodies in ((ledger, entries(10) * 2), (other, entries(10))):
+            each.close()
+            read_back(setting.reader, each.id, bodies)
+        group.servers[leaders[0]].start()
+        until(30, "a leader", lambda: any(mode(int(where.rpartition(":")[2])) == "leader" for where in group.where))
 
 
 @_among(ALONE, "recorded")

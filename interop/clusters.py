@@ -23,6 +23,8 @@ MIXED = "mixed"
 """Bookies of both kinds, one after another."""
 
 BOOKIES = (FENCEPOST, JAVA)
+QUORUM = "quorum"
+"""A metadata service of three members of ours."""
 METADATA = (FENCEPOST, ZOOKEEPER)
 
 # A read of an entry that nobody has, in version 2 of the protocol: any answer to it shows that a bookie serves.
@@ -33,24 +35,72 @@ TICK = 500
 killed, for a timeout and no longer, and one that waits in vain neither serves nor ends."""
 
 
-def metadata_service(kind: str, folder: Path, heap: int = 256, short: bool = True) -> tuple[Server, int]:
-    """A metadata service that has not started yet, and its port."""
-    port = free_port()
+class Group:
+    """Servers that are started and killed together."""
+
+    def __init__(self, servers: Sequence[Server], where: Sequence[str]) -> None:
+        """``where``: HOST:PORT of each, for clients."""
+        self.servers = servers
+        self.where = where
+
+    @property
+    def pid(self) -> int:
+        """The number of the process of the first one."""
+        return self.servers[0].pid
+
+    def runs(self) -> bool:
+        """Whether all run."""
+        return all(server.runs() for server in self.servers)
+
+    def start(self) -> None:
+        """Start all, and return once they serve."""
+        for server in self.servers:
+            server.launch()
+        for server in self.servers:
+            server.wait()
+
+    def kill(self) -> None:
+        """End all as a power cut does."""
+        for server in self.servers:
+            server.kill()
+
+
+def quorum(folder: Path, count: int = 3) -> tuple[Group, str]:
+    """Members of a quorum that have not started yet, and where clients find them, as HOST:PORT,..."""
+    ports = {number: (free_port(), free_port()) for number in range(1, 1 + count)}
+    controllers = ",".join(f"{number}@127.0.0.1:{port}" for number, (port, _) in ports.items())
+    settings = folder / "metadata.toml"
+    settings.write_text(f"tickTime = {TICK}\n")
+    servers = []
+    for number, (_, port) in ports.items():
+        words = ["metadata", str(folder / str(number)), "--id", str(number), "--port", str(port), "--controllers", controllers]
+        command = [sys.executable, "-m", "fencepost", *words, "--settings", str(settings)]
+        servers.append(Server(f"member {number}", command, folder / f"{number}.log", lambda server: " serves" in server.said()))
+    where = [f"127.0.0.1:{port}" for _, port in ports.values()]
+    return Group(servers, where), ",".join(where)
+
+
+def metadata_service(kind: str, folder: Path, heap: int = 256, short: bool = True) -> tuple[Server | Group, str]:
+    """A metadata service that has not started yet, and where clients find it, as HOST:PORT,..."""
     folder.mkdir(parents=True)
+    if kind == QUORUM:
+        return quorum(folder)
+    port = free_port()
+    where = f"127.0.0.1:{port}"
     log = folder / "log"
     if kind == FENCEPOST:
         settings = folder / "metadata.toml"
         settings.write_text(f"tickTime = {TICK}\n")
         words = ["metadata", str(folder / "data"), "--port", str(port), "--settings", str(settings)]
         command = [sys.executable, "-m", "fencepost", *words]
-        return Server("our metadata service", command, log, lambda server: " serves" in server.said()), port
+        return Server("our metadata service", command, log, lambda server: " serves" in server.said()), where
     settings = folder / "zoo.cfg"
     settings.write_text(
         f"tickTime={TICK}\ndataDir={folder}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
         "4lw.commands.whitelist=*\nmaxClientCnxns=200\n"
     )
     main = ["-cp", jars.class_path(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(settings)]
-    return Server("ZooKeeper", jars.java(*main, heap=heap, short=short), log, lambda _: _answer(port, b"ruok") == b"imok"), port
+    return Server("ZooKeeper", jars.java(*main, heap=heap, short=short), log, lambda _: _answer(port, b"ruok") == b"imok"), where
 
 
 def _answer(port: int, question: bytes) -> bytes:
@@ -133,8 +183,9 @@ def recorder(metadata: str, folder: Path, faults: Sequence[str]) -> Server:
 
 
 def java_uri(metadata: str) -> str:
-    """The address of the metadata service as BookKeeper's settings have it, which name the layout of ledgers too."""
-    return metadata.replace("zk://", "zk+hierarchical://", 1)
+    """The address of the metadata service as BookKeeper's settings have it, which name the layout of ledgers too, and have semicolons, as commas
+    separate values."""
+    return metadata.replace("zk://", "zk+hierarchical://", 1).replace(",", ";")
 
 
 class Cluster:
@@ -160,8 +211,8 @@ class Cluster:
         self._short = short
         self._settings = settings
         self._program = program
-        self.service, port = metadata_service(metadata, folder / "metadata", heap, short)
-        self.uri = f"zk://127.0.0.1:{port}/ledgers"
+        self.service, where = metadata_service(metadata, folder / "metadata", heap, short)
+        self.uri = f"zk://{where}/ledgers"
         self.bookies: list[Bookie] = []
 
     def add_bookies(self, count: int) -> None:

@@ -1,4 +1,4 @@
-"""What comes from Maven: BookKeeper, ZooKeeper and BookKeeper's own tests; and our Java, compiled against them.
+"""What comes from Maven: BookKeeper, ZooKeeper, BookKeeper's own tests, and Kafka's tools; and our Java, compiled against them.
 
 Everything lies in ``.interop`` at the top of the repository, which git ignores, and is made anew when ``pom.xml`` or a source changes.
 """
@@ -16,6 +16,8 @@ FOLDER = HERE.parent / ".interop"
 LIBRARY = FOLDER / "lib"
 EXAM = FOLDER / "exam"
 SHIM = FOLDER / "shim"
+KAFKA = FOLDER / "kafka"
+CODEC = FOLDER / "codec"
 
 # Netty and RocksDB reach into these packages by reflection.
 OPENED = ("java.nio", "jdk.internal.misc", "java.io", "java.util.zip", "java.lang", "sun.nio.ch")
@@ -43,8 +45,15 @@ def _digest(sources: list[Path]) -> str:
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 
-def _compile(target: Path, root: Path, class_path: str) -> None:
-    sources = [HERE / "pom.xml", *sorted(root.rglob("*.java"))]
+def _copy(pom: Path, target: Path) -> None:
+    if not _made(target, [pom]):
+        shutil.rmtree(target, ignore_errors=True)
+        _run("mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={target}")
+        (target / ".made-of").write_text(_digest([pom]))
+
+
+def _compile(target: Path, root: Path, class_path: str, pom: Path) -> None:
+    sources = [pom, *sorted(root.rglob("*.java"))]
     if _made(target, sources):
         return
     shutil.rmtree(target, ignore_errors=True)
@@ -55,12 +64,21 @@ def _compile(target: Path, root: Path, class_path: str) -> None:
 def fetch() -> None:
     """Bring the jars and compile our classes, where that is not done yet. Raises :class:`Unavailable`."""
     pom = HERE / "pom.xml"
-    if not _made(LIBRARY, [pom]):
-        shutil.rmtree(LIBRARY, ignore_errors=True)
-        _run("mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={LIBRARY}")
-        (LIBRARY / ".made-of").write_text(_digest([pom]))
-    _compile(EXAM, HERE / "java" / "exam", f"{LIBRARY}/*")
-    _compile(SHIM, HERE / "java" / "shim", f"{LIBRARY}/*")
+    _copy(pom, LIBRARY)
+    _compile(EXAM, HERE / "java" / "exam", f"{LIBRARY}/*", pom)
+    _compile(SHIM, HERE / "java" / "shim", f"{LIBRARY}/*", pom)
+
+
+def fetch_kafka() -> None:
+    """The same for Kafka's tools, which have a folder of their own. Raises :class:`Unavailable`."""
+    pom = HERE / "kafka" / "pom.xml"
+    _copy(pom, KAFKA)
+    _compile(CODEC, HERE / "java" / "kafka", f"{KAFKA}/*", pom)
+
+
+def kafka_class_path() -> str:
+    """The class path of Kafka's tools, and of what is ours beside them."""
+    return os.pathsep.join([str(CODEC), f"{KAFKA}/*"])
 
 
 def _is_of_tests(jar: str) -> bool:

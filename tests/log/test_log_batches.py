@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from log.standing_logs import Standing, run
@@ -19,7 +21,7 @@ from fencepost.log.errors import LogFullError, LogSealedError, NotLeaderError
 from fencepost.log.metadata import Pending
 from fencepost.log.position import EARLIEST, Position
 from fencepost.store.client.store import Store
-from fencepost.store.errors import BadVersionError, IllegalOperationError, NoSuchLedgerError
+from fencepost.store.errors import BadVersionError, IllegalOperationError, MetadataServiceError, NoSuchLedgerError
 from fencepost.tracing import read
 
 
@@ -154,6 +156,41 @@ def test_a_batch_follows_what_a_writer_has_left_open_however_late_its_clock_is(t
         times = [entry.time async for entry in log.reader(at=EARLIEST, follow=False)]
         assert times == sorted(times)
         assert await log.find(times[0] + 1) == Position((await log.chain()).links[-1].ledger, int(times[-1] == times[0]))
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("ledgers_are_deleted", [True, False])
+def test_a_batch_that_is_trimmed_before_its_writer_hears_of_it_is_not_attached_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledgers_are_deleted: bool
+) -> None:
+    """The log does not remember it, and its ledgers are in the list no more."""
+
+    async def test(made: Standing) -> None:
+        store = await made.connect()
+        log = store.log("orders")
+        await log.create()
+        batches = log.batches("r", remembered=False)
+        write = log._nodes.write
+
+        async def trimmed(data: bytes, version: int) -> int:
+            """The update is done, and what it has attached is trimmed. Nobody hears of it."""
+            await write(data, version)
+            monkeypatch.setattr(log._nodes, "write", write)
+            other = (await made.connect()).log("orders")
+            if not ledgers_are_deleted:
+                monkeypatch.setattr(other, "_remove_trimmed", AsyncMock())
+            async with other.writer() as writer:
+                await writer.append(b"next")
+            await other.trim(keep=1)
+            raise MetadataServiceError("the connection is lost")
+
+        monkeypatch.setattr(log._nodes, "write", trimmed)
+        monkeypatch.setattr(module, "PAUSE", 0.0)
+        monkeypatch.setattr(batches, "_leading", lambda wait, name: nullcontext())  # it believes that it leads
+        assert await batches.attach(0, [await part(batches, 0, b"a"), await part(batches, 0, b"b")])
+        assert await entries(log) == [b"next"]
+        assert await log._nodes.batch_writers() == []
 
     run(tmp_path, test)
 

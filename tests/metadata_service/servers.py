@@ -11,9 +11,11 @@ from typing import Any
 
 import patience
 
-from fencepost.metadata_service.log import Log
+from fencepost.metadata_service.member import Member
 from fencepost.metadata_service.settings import Settings
-from fencepost.metadata_service.standalone import Standalone
+from fencepost.metadata_service.tree import Tree
+from fencepost.quorum.driver.host import TIMES, QuorumHost
+from fencepost.quorum.driver.node import Limits
 from fencepost.store.disk.files import Files, OsFiles
 
 
@@ -22,7 +24,7 @@ class Server:
 
     def __init__(self, files: Files | Path, **settings: Any) -> None:
         self.files = OsFiles(str(files)) if isinstance(files, Path) else files
-        self.settings = Settings.of({"clientPort": 0, "tickTime": 100, "maxSessionTimeout": 60_000, "preAllocSize": 64, **settings})
+        self.settings = Settings.of({"clientPort": 0, "tickTime": 100, "maxSessionTimeout": 60_000, **settings})
         self.failure: BaseException | None = None
         self.port = 0
         self._ready = threading.Event()
@@ -49,21 +51,32 @@ class Server:
         self._thread.join()
 
     def crash(self) -> None:
-        """End without a last word to the log."""
-        self._clean = False
-        self.stop()
+        """End without a last word: nothing more is written."""
+
+        def crashed() -> None:
+            node = self.service.node
+            assert node is not None
+            node.stopped = True
+            for timer in node._timers.values():
+                timer.cancel()
+            self._end()
+
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(crashed)
+        self._thread.join()
 
     def _run(self) -> None:
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
-        self._clean = True
         self._loop = asyncio.get_running_loop()
         ended = asyncio.Event()
         self._end = ended.set
         try:
-            log, tree = Log.open(self.files, self.settings.pre_alloc_size << 10)
-            self.service = Standalone(self.settings, log, tree, self._failed)
+            limits = Limits(snapshot_records=self.settings.snap_count, snapshots=self.settings.snap_retain_count)
+            host = QuorumHost(self.files, None, {}, TIMES, limits)
+            self.service = Member(self.settings, host, self._failed)
+            await self.service.take_part()
             server = await self.service.serve()
         except Exception as error:
             self._error = error
@@ -73,11 +86,17 @@ class Server:
         self._ready.set()
         await ended.wait()
         server.close()
-        if not self._clean:
-            log.close = lambda zxid: None  # type: ignore[method-assign]
         with suppress(OSError):
             await self.service.stop()
 
     def _failed(self, error: BaseException) -> None:
         self.failure = error
         self._end()
+
+
+def state_of(files: Path | Files) -> Tree:
+    """The state that a folder gives: a service is started on it, and ends. Raises :class:`fencepost.errors.SystemFailure`."""
+    server = Server(files)
+    patience.until(lambda: server.do(lambda: server.service._decides), "all that is committed")
+    server.stop()
+    return server.service.tree

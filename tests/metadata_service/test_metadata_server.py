@@ -10,7 +10,7 @@ import zkclient as zk
 from zkclient import Client, Closed
 
 from fencepost.metadata_service import acl as acls
-from fencepost.metadata_service.log import Log
+from fencepost.quorum.files.log import ReplicatedLog
 
 
 def test_a_container_goes_with_its_last_child(serve, connect):
@@ -88,23 +88,23 @@ def test_nothing_is_left_of_clients_that_are_gone(serve, connect):
 class Slow:
     """Holds the log up until it is let go."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: ReplicatedLog) -> None:
         self.go = threading.Event()
         self.asked = threading.Event()
-        append = log.append
+        write = log.write
 
-        def slow(entries):
+        def slow(writes):
             self.asked.set()
             assert self.go.wait(patience.PATIENCE)
-            append(entries)
+            write(writes)
 
-        log.append = slow
+        log.write = slow
 
 
 def test_what_is_not_durable_is_not_seen_and_who_waits_for_nothing_is_answered(serve, connect):
     server = serve()
     writer, reader = connect(server), connect(server)
-    slow = Slow(server.service.log)
+    slow = Slow(server.service.node.log)
     writer.send([zk.CREATE, ["/new", b"", zk.OPEN, 0]], [zk.EXISTS, ["/new", False]])
     assert slow.asked.wait(patience.PATIENCE)
     assert reader.call([zk.EXISTS, ["/new", False]])[3] == -101
@@ -118,7 +118,7 @@ def test_what_is_not_durable_is_not_seen_and_who_waits_for_nothing_is_answered(s
 def test_a_session_that_moves_sees_what_it_asked_for_over_its_last_connection(serve, connect):
     server = serve()
     first = connect(server)
-    slow = Slow(server.service.log)
+    slow = Slow(server.service.node.log)
     first.send([zk.CREATE, ["/new", b"", zk.OPEN, 0]])
     assert slow.asked.wait(patience.PATIENCE)
     first.drop()
@@ -130,7 +130,7 @@ def test_a_session_that_moves_sees_what_it_asked_for_over_its_last_connection(se
 def test_a_session_that_is_closed_while_it_moves_is_gone(serve, connect):
     server = serve()
     first = connect(server)
-    slow = Slow(server.service.log)
+    slow = Slow(server.service.node.log)
     first.send([zk.CLOSE, []])
     assert slow.asked.wait(patience.PATIENCE)
     first.drop()
@@ -141,11 +141,11 @@ def test_a_session_that_is_closed_while_it_moves_is_gone(serve, connect):
 def test_what_came_while_the_disk_was_busy_is_one_group(serve, connect):
     server = serve()
     clients = [connect(server) for _ in range(5)]
-    log = server.service.log
+    log = server.service.node.log
     slow = Slow(log)
     groups = []
     held = log.append
-    log.append = lambda entries: (groups.append(len(entries)), held(entries))
+    log.append = lambda batches: (groups.append(sum(len(each.records) for each in batches)), held(batches))
     clients[0].send([zk.CREATE, ["/first", b"", zk.OPEN, 0]])
     assert slow.asked.wait(patience.PATIENCE)
     for number, client in enumerate(clients):
@@ -171,7 +171,7 @@ def test_reads_behind_a_change_are_answered_whatever_the_limit(serve, connect):
 def test_what_was_asked_before_an_authentication_is_answered_without_it(serve, connect):
     server = serve()
     client = connect(server)
-    slow = Slow(server.service.log)
+    slow = Slow(server.service.node.log)
     client.send([zk.CREATE, ["/new", b"", [(31, "digest", acls.digest(b"user:secret").id)], 0]], [zk.GET_DATA, ["/new", False]])
     assert slow.asked.wait(patience.PATIENCE)
     client.send([zk.AUTH, [0, "digest", b"user:secret"]], [zk.GET_DATA, ["/new", False]])
@@ -185,7 +185,7 @@ def test_a_server_that_is_asked_to_end_answers_what_it_has_taken(serve):
     server = serve()
     client = Client(server.port)
     client.connect(30_000)
-    slow = Slow(server.service.log)
+    slow = Slow(server.service.node.log)
     client.send([zk.CREATE, ["/new", b"", zk.OPEN, 0]])
     assert slow.asked.wait(patience.PATIENCE)
     stopping = threading.Thread(target=server.stop)

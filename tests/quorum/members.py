@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +49,14 @@ class Members:
         """Have the members' loop do something."""
         return asyncio.run_coroutine_threadsafe(call, self._loop).result(patience.PATIENCE)
 
-    def start(self, *members: int, first: Callable[[], Any] = lambda: None) -> None:
+    def start(self, *members: int) -> None:
         """Start some members, or all, and wait until they serve."""
 
         async def started(member: int) -> None:
             settings = Settings.of({"clientPort": self.ports[member], **self.settings})
             host = QuorumHost(OsFiles(str(self.path / str(member))), member, self.hosts, self.times, self.limits)
             service = Member(settings, host, lambda error: None)
-            await service.take_part(first)
+            await service.take_part()
             self._servers[member] = await service.serve()
             self.running[member] = service
 

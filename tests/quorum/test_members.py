@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,14 +13,13 @@ import patience
 import pytest
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError
+from kazoo.protocol.connection import STOP_CONNECTING
 from kazoo.retry import KazooRetry
 from members import Members
 
 from fencepost.metadata_service import member as of_member
 from fencepost.metadata_service.acl import OPEN
-from fencepost.metadata_service.protocol import CREATE, Create, CreateSession
-from fencepost.metadata_service.tree import Transaction, Tree
-from fencepost.quorum.log import OffsetAndEpoch
+from fencepost.metadata_service.protocol import CREATE, Create
 from fencepost.quorum.messages import AddVoter, RemoveVoter
 from fencepost.quorum.rules import Error
 
@@ -63,6 +63,14 @@ def connect() -> Iterator[Callable[..., KazooClient]]:
     for client in clients:
         client.stop()
         client.close()
+
+
+def disappear(client: KazooClient) -> None:
+    """A client is gone without a word: its session is not closed, and it does not come back."""
+    connection = client._connection
+    connection._connect_attempt = lambda *_: STOP_CONNECTING
+    connection._socket.shutdown(socket.SHUT_RDWR)
+    assert connection.stop(patience.PATIENCE)
 
 
 def certainly(client: KazooClient, path: str) -> None:
@@ -152,7 +160,6 @@ def test_zxids_only_rise(start, connect):
         members.start(leader)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of a client whose socket is gone
 def test_a_session_that_nobody_hears_of_ends_everywhere_and_one_that_is_heard_of_does_not(start, connect):
     members = start(tickTime=50)
     kept = connect(members, members.followers[0], timeout=1.0)
@@ -161,8 +168,7 @@ def test_a_session_that_nobody_hears_of_ends_everywhere_and_one_that_is_heard_of
     lost.create("/lost", b"", ephemeral=True)
     gone = threading.Event()
     kept.exists("/lost", watch=lambda event: gone.set())
-    lost._connection._socket.close()  # without a word, and the client does not come back
-    lost._connection.stop()
+    disappear(lost)
     assert gone.wait(patience.PATIENCE)
     begin = time.monotonic()
     patience.until(lambda: time.monotonic() > begin + 2, "time to pass")
@@ -170,15 +176,13 @@ def test_a_session_that_nobody_hears_of_ends_everywhere_and_one_that_is_heard_of
     assert all("/kept" in each.tree.nodes and "/lost" not in each.tree.nodes for each in members.running.values())
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of a client whose socket is gone
 def test_a_new_leader_gives_every_session_its_whole_timeout(start, connect):
     members = start(tickTime=50)
     client = connect(members, *members.followers, timeout=4.0)
     client.create("/mine", b"", ephemeral=True)
     lost = connect(members, *members.followers, timeout=6.0)
     session = lost.client_id[0]
-    lost._connection._socket.close()
-    lost._connection.stop()
+    disappear(lost)
     killed = members.running[members.leader].now()
     members.kill(members.leader)
     # Nobody has said anything to the new leader about the session whose client is gone.
@@ -253,6 +257,44 @@ def test_what_the_leader_took_with_it_is_not_waited_for(start, connect):
         waiting.get(timeout=patience.PATIENCE)
 
 
+def test_what_was_sent_to_the_leader_of_an_earlier_epoch_is_not_done_in_a_later_one(start, connect):
+    """What the same client sent ahead of it was lost, so it would be done out of its order."""
+    members = start()
+    client = connect(members)
+    leader = members.running[members.leader]
+    session, epoch = client.client_id[0], leader.node.replica.epoch
+
+    def forward(epoch: int, path: str) -> bytes:
+        asked = of_member.Asked(1, leader.owners[session], session, (), Create(CREATE, path, b"", OPEN, 0))
+        return of_member._encode(of_member.Forward(1, epoch, (asked,)))
+
+    async def forwarded(epoch: int, path: str) -> None:
+        leader.called(leader.host.me.key, None, forward(epoch, path), lambda data, error: None)
+
+    members.do(forwarded(epoch - 1, "/late"))
+    members.do(forwarded(epoch, "/in time"))
+    patience.until(lambda: client.exists("/in time"), "what was sent in this epoch")
+    assert client.exists("/late") is None
+
+
+def test_a_session_lives_from_when_its_client_connects_and_not_from_when_that_is_committed(start, connect):
+    members = start()
+    client = connect(members)
+    leader = members.running[members.leader]
+    session, password = client.client_id
+
+    async def deadlines(password: bytes) -> tuple[int, int]:
+        leader.expiry.heard(session, 0, leader.now())
+        before = leader.expiry.deadlines[session]
+        leader._put_into_log(1, [of_member.Asked(1, leader.owners[session], session, (), of_member.Attach(password))])
+        return before, leader.expiry.deadlines[session]
+
+    before, after = members.do(deadlines(password))
+    assert after > before
+    before, after = members.do(deadlines(b"wrong" * 3 + b"."))
+    assert after == before
+
+
 def test_members_without_a_leader_close_connections(start, connect):
     members = start()
     alone = members.followers[0]
@@ -311,33 +353,11 @@ def test_a_member_whose_disk_was_lost_is_removed_and_added(start, connect):
     assert {each.tree.stat("/", each.tree.nodes["/"]).children for each in members.running.values()} == {101}
 
 
-def test_a_service_that_was_alone_begins_a_quorum_with_all_it_has(tmp_path, connect):
-    tree = Tree()
-    tree.apply(Transaction(1, 5, 0, (), CreateSession(20_000, b"p" * 16)))
-    session = tree.last_session
-    tree.apply(Transaction(2, 6, session, (), Create(CREATE, "/kept", b"x", OPEN, 1)))
-    members = Members(tmp_path, 2)
-    try:
-        members.hosts, all_hosts = {1: members.hosts[1]}, members.hosts
-        members.start(1, first=lambda: (OffsetAndEpoch(2, 1), of_member.first_state(tree)))
-        assert members.running[1].tree.nodes == tree.nodes
-        members.hosts = all_hosts
-        members.start(2)
-        members.agree()
-        client = connect(members, 2)
-        assert client.get("/kept")[1].ephemeralOwner == session
-        assert client.create("/new") == "/new" and client.exists("/new").czxid > 2
-    finally:
-        members.close()
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of a client whose socket is gone
 def test_an_expired_session_is_told_so_by_another_member(start, connect):
     members = start(tickTime=50)
     client = connect(members, members.followers[0], timeout=1.0)
     session, password = client.client_id
-    client._connection._socket.close()
-    client._connection.stop()
+    disappear(client)
     patience.until(lambda: session not in members.running[members.leader].tree.sessions, "the session to end")
     again = KazooClient(f"127.0.0.1:{members.ports[members.followers[1]]}", timeout=1.0, client_id=(session, password))
     again.start_async()

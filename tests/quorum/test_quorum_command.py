@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+import socket
+import struct
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import patience
 import pytest
+from hosts import free_ports
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
+from kazoo.retry import KazooRetry
 
 from fencepost import cli
+from fencepost.quorum.kafka.messages import DESCRIBE_CLUSTER, decode_response, encode_request
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from bench.quorum import Processes
+from bench.quorum.processes import Processes
 
 
 @pytest.fixture
@@ -61,6 +70,8 @@ def test_members_are_killed_wiped_removed_and_added(processes, quorum):
     code, out, _ = quorum("status", "--controllers", members.controllers, "--json")
     status = json.loads(out)
     assert code == 0 and [each["id"] for each in status["voters"]] == [1, 2, 3] and not status["observers"]
+    times = {each["id"]: (each["last_caught_up_timestamp"], each["last_fetch_timestamp"]) for each in status["voters"]}
+    assert 0 < times[status["leader_id"]][0] == times[status["leader_id"]][1] >= max(map(max, times.values()))
     leader = status["leader_id"]
     for each in range(20):
         certainly(client, f"/{each}")
@@ -82,6 +93,42 @@ def test_members_are_killed_wiped_removed_and_added(processes, quorum):
     assert [members.kill(member, signal.SIGTERM) for member in list(members.running)] == [0, 0, 0]
 
 
+def test_a_member_answers_by_kafkas_protocol_where_it_is_told_to(tmp_path):
+    port = free_ports(1)[0]
+    members = Processes(tmp_path, 1, ["--kafka-port", str(port)])
+    members.start()
+    try:
+        with socket.create_connection(("127.0.0.1", port), patience.PATIENCE) as connection:
+            asked = encode_request(DESCRIBE_CLUSTER, 1, 1, "test", {"EndpointType": 2})
+            connection.sendall(struct.pack(">i", len(asked)) + asked)
+            stream = connection.makefile("rb")
+            (length,) = struct.unpack(">i", stream.read(4))
+            _, found = decode_response(DESCRIBE_CLUSTER, 1, stream.read(length))
+        assert found["ClusterId"] == members.ask("status")["cluster_id"]
+        assert [(each["BrokerId"], each["Port"]) for each in found["Brokers"]] == [(1, port)]
+        assert members.kill(1, signal.SIGTERM) == 0
+    finally:
+        members.close()
+
+
+def test_members_join_by_themselves_if_they_are_to(tmp_path):
+    members = Processes(tmp_path, 3, ["--auto-join"])
+    members.start()
+    try:
+        before = members.ask("status")
+        lost = next(each["id"] for each in before["voters"] if each["id"] != before["leader_id"])
+        members.kill(lost)
+        members.wipe(lost)
+        members.start(lost)
+        directory = (tmp_path / str(lost) / "meta.properties").read_text().partition("directory.id=")[2][:22]
+        end = time.monotonic() + patience.PATIENCE
+        while directory not in [each["directory_id"] for each in members.ask("status")["voters"]]:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+    finally:
+        members.close()
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -89,7 +136,10 @@ def test_members_are_killed_wiped_removed_and_added(processes, quorum):
         (["metadata", "x", "--controllers", "1@h:1,1@h:2"], "two controllers have the id 1"),
         (["metadata", "x", "--controllers", "1@h:1,2@h:2"], "the id says which one this is"),
         (["metadata", "x", "--controllers", "1@h:1", "--id", "2"], "the id 2 is that of none"),
-        (["metadata", "x", "--id", "2"], "none are given"),
+        (["metadata", "x", "--id", "-2"], "an id is a number from 0 on"),
+        (["metadata", "x", "--kafka-port", "0"], "0 is too small"),
+        (["metadata", "x", "--listen", "h:1"], "no controllers are given"),
+        (["metadata", "x", "--controllers", "1@h:1", "--listen", "here"], "here is no endpoint"),
         (["quorum", "status", "--controllers", "here"], "here is no endpoint"),
         (["quorum", "remove", "x", "--controllers", "h:1"], "x is no replica"),
         (["quorum", "status", "--controllers", "127.0.0.1:1", "--timeout", "0.2"], "0.2 seconds were not enough: 127.0.0.1:1"),
@@ -103,8 +153,42 @@ def test_what_is_wrong_is_said_in_one_line(arguments, complaint, capsys, tmp_pat
     assert complaint in said and "Traceback" not in said
 
 
-def test_a_folder_of_a_member_is_not_served_alone(tmp_path, capsys):
-    (tmp_path / "quorum").mkdir()
-    (tmp_path / "quorum" / "meta.properties").write_text("version=1\n")
-    assert cli.main(["metadata", str(tmp_path)]) != 0
-    assert "that of a member of a quorum" in capsys.readouterr().err
+def test_one_service_grows_to_three_while_it_serves(tmp_path, quorum):
+    processes: dict[int, subprocess.Popen[str]] = {}
+    ports: dict[int, int] = {}
+
+    def start(member: int, *options: str) -> str:
+        command = [sys.executable, "-m", "fencepost", "metadata", str(tmp_path / str(member)), "--port", "0", *options]
+        processes[member] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        line = processes[member].stdout.readline()
+        found = re.fullmatch(rf"metadata service zk://127\.0\.0\.1:(\d+) \(controller {member}@(127\.0\.0\.1:\d+)\) serves\n", line)
+        assert found is not None, line
+        ports[member] = int(found[1])
+        return found[2]
+
+    try:
+        endpoint = start(1)
+        retry = KazooRetry(max_tries=-1, delay=0.02, max_delay=0.1)
+        client = KazooClient(f"127.0.0.1:{ports[1]}", timeout=20, connection_retry=retry, command_retry=retry)
+        client.start(patience.PATIENCE)
+        client.create("/mine", b"", ephemeral=True)
+        session = client.client_id[0]
+        for member in (2, 3):
+            joining = start(member, "--id", str(member), "--controllers", f"1@{endpoint},{member}@127.0.0.1:{free_ports(1)[0]}")
+            assert quorum("add", joining, "--controllers", endpoint)[0] == 0
+            certainly(client, f"/{member}")
+        client.set_hosts(f"127.0.0.1:{ports[2]},127.0.0.1:{ports[3]}")
+        processes[1].kill()
+        certainly(client, "/without the first")
+        assert client.client_id[0] == session and {"mine", "2", "3", "without the first"} <= set(client.get_children("/"))
+        # It comes back where it was, though nobody says so, and is told of the others by its folder.
+        processes[1].wait()
+        assert start(1) == endpoint
+        _, out, _ = quorum("status", "--controllers", endpoint, "--json")
+        assert [each["id"] for each in json.loads(out)["voters"]] == [1, 2, 3]
+        client.stop()
+        client.close()
+    finally:
+        for each in processes.values():
+            each.kill()
+            each.communicate()

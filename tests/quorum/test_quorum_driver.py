@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from hosts import TestCluster, replaced, until
+from hosts import TestCluster, free_ports, replaced, until
 
 from fencepost.errors import SystemFailure
+from fencepost.quorum.driver.fetches import FetchTimes
 from fencepost.quorum.driver.frames import Ask, Call, FrameError, FrameReader, Hello, Welcome, encode
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.links import LinkError
 from fencepost.quorum.driver.node import NotLeader, OutcomeUnknown
 from fencepost.quorum.files.election import read_election
 from fencepost.quorum.identity import Node, ReplicaKey
-from fencepost.quorum.messages import AddVoter, DescribeQuorum, RemoveVoter
+from fencepost.quorum.log import OffsetAndEpoch
+from fencepost.quorum.messages import (
+    AddVoter,
+    DescribeQuorum,
+    DescribeQuorumResponse,
+    Fetch,
+    RemoveVoter,
+    ReplicaProgress,
+)
 from fencepost.quorum.rules import Error
 from fencepost.store.disk.files import OsFiles
 
@@ -220,6 +230,111 @@ def test_a_host_whose_disk_was_lost_is_another_replica(run):
         await cluster.have([*numbered(0, 20), b"with the new one"])
 
     run(test)
+
+
+def test_a_voter_that_is_started_at_another_endpoint_is_found_there(run):
+    async def test(cluster):
+        cluster.settings = replaced(cluster.settings, join_retry=20_000)
+        await cluster.start()
+        await cluster.propose(*numbered(0, 5))
+        leader = await cluster.leader()
+        moved = next(each for each in cluster.running if each is not leader)
+        await moved.kill()
+        before = cluster.endpoints[moved.host_id]
+        cluster.endpoints = {**cluster.endpoints, moved.host_id: f"127.0.0.1:{free_ports(1)[0]}"}
+        await moved.start()
+        await until(lambda: moved.host.me in leader.node.replica.voters.nodes, "the new endpoint")
+        assert moved.host.me.endpoint != before
+        await until(lambda: all(each.node.replica.voters == leader.node.replica.voters for each in cluster.running), "it everywhere")
+        described = await ask(cluster, DescribeQuorum())
+        assert {each.key.host_id: each.endpoint for each in described.voters} == cluster.endpoints
+        # A leader finds it there.
+        await leader.kill()
+        await cluster.propose(b"on")
+        await cluster.have([*numbered(0, 5), b"on"])
+
+    run(test)
+
+
+def test_observers_that_may_join_by_themselves_do_also_in_place_of_a_lost_disk(run):
+    async def test(cluster):
+        cluster.settings = replaced(cluster.settings, auto_join=True, join_retry=20_000)
+        endpoints, cluster.endpoints = cluster.endpoints, {1: cluster.endpoints[1]}
+        await cluster.start(1)
+        await cluster.propose(*numbered(0, 5))
+        cluster.endpoints = endpoints
+        await cluster.start(2, 3)
+        await until(lambda: all(each.node.replica.is_voter for each in cluster.running), "three voters")
+        await until(lambda: len(cluster[1].node.replica.voters) == 3, "three voters")
+        leader = await cluster.leader()
+        lost = next(each for each in cluster.running if each is not leader)
+        await lost.kill()
+        lost.wipe()
+        await lost.start()
+        await until(lambda: lost.node.replica.is_voter, "the new replica")
+        await cluster.have(numbered(0, 5))
+
+    run(test)
+
+
+def test_a_leader_tells_when_others_fetched_and_had_all(run):
+    async def test(cluster):
+        await cluster.start()
+        await cluster.propose(*numbered(0, 5))
+        leader = await cluster.leader()
+
+        async def progress() -> dict[int, Any]:
+            return {each.key.host_id: each for each in (await ask(cluster, DescribeQuorum())).voters}
+
+        while any(each.caught_up_at < 0 for each in (await progress()).values()):
+            await asyncio.sleep(0.01)
+        found = await progress()
+        now = time.time() * 1000
+        assert all(0 < each.caught_up_at <= each.fetched_at <= now for each in found.values())
+        assert found[leader.host_id].fetched_at == max(each.fetched_at for each in found.values())
+        away = next(each for each in cluster.running if each is not leader)
+        await away.kill()
+        last = (await progress())[away.host_id]
+        await cluster.propose(b"on")
+        await asyncio.sleep(0.01)
+        assert (await progress())[away.host_id] == last
+
+    run(test)
+
+
+def test_times_of_fetches_are_of_one_epoch():
+    now = 1_000
+    times = FetchTimes(lambda: now)
+    key, leader = ReplicaKey(2, "b"), ReplicaKey(1, "a")
+
+    def told(epoch: int = 3) -> tuple[tuple[int, int], ...]:
+        voters = (ReplicaProgress(leader, "h:1", 9), ReplicaProgress(key, "h:2", 9))
+        found = times.told(DescribeQuorumResponse(leader, epoch, None, Error.NONE, 9, voters))
+        return tuple((each.fetched_at, each.caught_up_at) for each in found.voters)
+
+    def fetched(offset: int, end: int, epoch: int = 3) -> None:
+        times.note(Fetch(epoch, key, OffsetAndEpoch(offset, 1)), end)
+
+    assert told() == ((1_000, 1_000), (-1, -1))
+    fetched(4, 9)
+    assert told() == ((1_000, 1_000), (1_000, -1))
+    now = 2_000
+    fetched(8, 12)  # it does not have what there was at 1,000
+    assert told()[1] == (2_000, -1)
+    now = 3_000
+    fetched(12, 15)  # it has what there was at 2,000
+    assert told()[1] == (3_000, 2_000)
+    now = 4_000
+    fetched(15, 15)
+    assert told() == ((4_000, 4_000), (4_000, 4_000))
+    now = 5_000
+    fetched(15, 99)
+    now = 6_000
+    fetched(20, 99)
+    assert told()[1] == (6_000, 4_000)
+    assert told(epoch=4)[1] == (-1, -1)
+    fetched(1, 9, epoch=4)
+    assert told(epoch=4)[1] == (6_000, -1)
 
 
 def test_proposals_of_a_leader_without_followers_are_not_acknowledged(run):

@@ -31,6 +31,16 @@ def test_what_decides_is_pure(path: Path) -> None:
     assert not any(name.startswith(("fencepost.quorum.sim", "fencepost.quorum.checked")) for name in inner)
 
 
+def test_kafkas_format_knows_nothing_of_a_quorum_and_no_replica_of_kafka() -> None:
+    def ours(path: Path) -> set[str]:
+        return {name for name in imported(path) if name.startswith("fencepost")}
+
+    assert ours(ROOM / "kafka" / "schema.py") == set()
+    assert ours(ROOM / "kafka" / "messages.py") == {"fencepost.quorum.kafka.schema"}
+    inner = [path for path in ROOM.rglob("*.py") if path.parent.name != "kafka"]
+    assert not any(name.startswith("fencepost.quorum.kafka") for path in inner for name in ours(path))
+
+
 def test_rules_know_nothing_of_messages_and_roles() -> None:
     assert {name for name in imported(ROOM / "rules.py") if name.startswith("fencepost")} == {
         "fencepost.quorum.transitions",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from quorum.replicas import Driven, key, leader_change, log_of, node, place, voters
 
-from fencepost.quorum.identity import NO_VOTERS
+from fencepost.quorum.identity import NO_VOTERS, Node, VoterSet
 from fencepost.quorum.log import Batch, LeaderChange, LogIndex, Snapshot, VotersRecord
 from fencepost.quorum.messages import (
     AddVoter,
@@ -19,6 +19,8 @@ from fencepost.quorum.messages import (
     FetchSnapshot,
     FetchSnapshotResponse,
     RemoveVoter,
+    UpdateVoter,
+    UpdateVoterResponse,
     Vote,
     VoteResponse,
 )
@@ -26,6 +28,7 @@ from fencepost.quorum.roles.interface import (
     Accepted,
     Append,
     BecameLeader,
+    CancelTimer,
     Commit,
     DeleteBefore,
     Disconnected,
@@ -565,6 +568,73 @@ def test_an_observer_joins_by_itself_after_it_has_its_predecessor_removed() -> N
     driven.fires(Timer.JOIN)
     assert driven.sent(AddVoter) == [AddVoter(node(4), when_committed=False)]
     assert Timer.JOIN in [effect.timer for effect in driven.all(SetTimer)]
+
+
+def moved(number: int, endpoint: str = "elsewhere:1") -> VoterSet:
+    """Three voters, of which one is at another endpoint than it says."""
+    return voters(1, 2, 3).without(key(number)).having(Node(key(number), endpoint))
+
+
+def test_a_voter_that_has_moved_tells_its_leader_until_the_voters_say_so() -> None:
+    driven = Driven(1, of=moved(1), election=ElectionState(1, None, node(2)))
+    assert Timer.JOIN in [effect.timer for effect in driven.all(SetTimer)]
+    driven.fires(Timer.JOIN)
+    assert driven.sent(UpdateVoter) == []  # the leader has not answered yet
+    driven.told(FetchResponse(key(2), 1, node(2), Error.NONE, place(0, 0), 0))
+    for _ in range(2):
+        driven.clear()
+        driven.fires(Timer.JOIN)
+        assert driven.sent(UpdateVoter) == [UpdateVoter(1, node(1))]
+        assert Timer.JOIN in [effect.timer for effect in driven.all(SetTimer)]
+    driven.clear()
+    said = Batch(0, 1, control=VotersRecord(voters(1, 2, 3)))
+    driven.told(FetchResponse(key(2), 1, node(2), Error.NONE, place(0, 0), 0, (said,)))
+    assert driven.all(CancelTimer) == [CancelTimer(Timer.JOIN)] and driven.all(VotersChanged) == []
+    driven.clear()
+    driven.fires(Timer.JOIN)
+    assert driven.effects == []
+    # What said so is cut off again: it is told again.
+    driven.told(FetchResponse(key(2), 1, node(2), Error.NONE, place(1, 1), 0, diverging=place(0, 0)))
+    assert Timer.JOIN not in [effect.timer for effect in driven.all(SetTimer)]  # it has asked for nothing since
+    driven.stores()
+    driven.told(FetchResponse(key(2), 1, node(2), Error.NONE, place(1, 1), 0, diverging=place(0, 0)))
+    assert Timer.JOIN in [effect.timer for effect in driven.all(SetTimer)]
+
+
+def test_a_voter_that_is_where_the_voters_say_asks_for_nothing() -> None:
+    driven = Driven(1, election=ElectionState(1, None, node(2)))
+    assert Timer.JOIN not in [effect.timer for effect in driven.all(SetTimer)]
+    driven.told(FetchResponse(key(2), 1, node(2), Error.NONE, place(0, 0), 0))
+    driven.clear()
+    driven.fires(Timer.JOIN)
+    assert driven.effects == []
+
+
+def test_a_leader_writes_down_where_a_voter_is_reached() -> None:
+    driven = ready()
+    new = Node(key(3), "elsewhere:1")
+    epoch = driven.replica.epoch
+    assert fetch(driven, 2, hwm=driven.replica.high_watermark) is None  # it waits for something new
+    driven.clear()
+    answer = driven.asked(UpdateVoter(epoch, new))
+    assert answer == UpdateVoterResponse(key(1), epoch, node(1), Error.NONE, key(3))
+    assert len(driven.all(ReplyWithBatches)) == 1
+    assert driven.all(Append)[-1].batches[0].control == VotersRecord(moved(3))
+    assert driven.replica.voters == moved(3)
+    assert driven.asked(UpdateVoter(epoch, node(3))).error is Error.RECONFIG_IN_PROGRESS  # type: ignore[union-attr]
+    assert driven.asked(UpdateVoter(epoch, node(4))).error is Error.NOT_MEMBER  # type: ignore[union-attr]
+    assert driven.asked(UpdateVoter(epoch, node(3, "other"))).error is Error.NOT_MEMBER  # type: ignore[union-attr]
+    assert driven.asked(UpdateVoter(epoch - 1, new)).error is Error.FENCED_LEADER_EPOCH  # type: ignore[union-attr]
+    assert driven.asked(UpdateVoter(epoch + 1, new)).error is Error.UNKNOWN_LEADER_EPOCH  # type: ignore[union-attr]
+    driven.stores()
+    fetch(driven, 2)
+    driven.clear()
+    assert driven.asked(UpdateVoter(epoch, new)).error is Error.NONE  # type: ignore[union-attr]
+    assert driven.all(Append) == []  # it says so already
+    assert following().asked(UpdateVoter(1, new)).error is Error.NOT_LEADER  # type: ignore[union-attr]
+    driven = Driven(log=LogIndex(Snapshot(place(4, 1), voters(1, 2, 3))), election=ElectionState(1))
+    driven.is_elected(2)
+    assert driven.asked(UpdateVoter(driven.replica.epoch, new)).error is Error.LEADER_NOT_READY  # type: ignore[union-attr]
 
 
 def test_the_quorum_is_described_by_its_leader() -> None:

@@ -18,7 +18,7 @@ from fencepost.quorum.checked.conformance import QuorumConformance
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from bench.quorum import Processes
+from bench.quorum.processes import Processes
 
 
 @pytest.fixture
@@ -81,29 +81,23 @@ def test_members_that_are_killed_wiped_removed_and_added_are_accepted(processes,
     assert list(verdict.names.values()) and verdict.taken > 200
 
 
-def test_a_service_that_was_alone_and_becomes_the_first_of_two_is_accepted(processes, tmp_path):
+def test_a_quorum_of_one_that_grows_is_accepted(processes, tmp_path):
     members = processes(2)
-    endpoints, alone = members.endpoints, {1: members.endpoints[1]}
-    members.endpoints = alone
-    members.ports, ports = {1: members.ports[1]}, members.ports
-    command = [sys.executable, "-m", "fencepost", "metadata", str(tmp_path / "1"), "--port", str(ports[1])]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as service:
-        assert service.stdout is not None and service.stdout.readline()
-        client = members.client()
-        client.create("/before", b"")
-        client.stop()
-        client.close()
-        service.send_signal(signal.SIGTERM)
-    members.start()
-    client = members.client()
-    assert client.exists("/before")
-    members.endpoints, members.ports = endpoints, ports
+    command = [sys.executable, "-m", "fencepost", "metadata", str(tmp_path / "1"), "--port", str(members.ports[1]), *members.settings]
+    for _ in range(2):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as service:
+            assert service.stdout is not None
+            line = service.stdout.readline()
+            service.kill()
+    members.endpoints[1] = line.partition("controller 1@")[2].partition(")")[0]
+    members.start(1)
     members.start(2)
-    members.ask("add", endpoints[2])
+    members.ask("add", members.endpoints[2])
+    client = members.client()
     client.create("/after", b"")
     client.stop()
     client.close()
     assert [members.kill(member, signal.SIGTERM) for member in (1, 2)] == [0, 0]
     verdict, actions = judged(tmp_path / "traces")
     assert verdict.accepted, (verdict.problem, [(each.event, str(each.why)) for each in verdict.refusals])
-    assert "accept_add_voter_request" in actions
+    assert "accept_add_voter_request" in actions and set(verdict.names) == {"r1", "r2"}

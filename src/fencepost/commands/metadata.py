@@ -10,13 +10,15 @@ from typing import Any
 
 from fencepost import arguments, errors, output
 from fencepost.metadata_service import service
+from fencepost.metadata_service.member import Member
 from fencepost.metadata_service.settings import Settings, descriptions
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What can be typed after ``fencepost metadata``."""
     parser.description = (
-        "Run a metadata service: ZooKeeper's protocol, durable, on one node or as a member of a quorum. SIGTERM and Ctrl-C end it cleanly."
+        "Run a metadata service: ZooKeeper's protocol, durable, as a member of a quorum (KRaft, KIP-853), be it the only one. SIGTERM and Ctrl-C end it"
+        " cleanly."
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("directory", metavar="DIR", type=Path, help="where it keeps its log and snapshots; made if it is missing")
@@ -26,10 +28,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--controllers",
         metavar="ID@HOST:PORT,...",
         type=controllers,
-        help="be a member of a quorum (KRaft, KIP-853): the ids of its members, and where they listen to each other; those that are all given"
-        " when all folders are empty are its first voters; others join as observers (fencepost quorum add)",
+        help="the ids of the members of the quorum, and where they listen to each other; those that are all given when all folders are empty are its"
+        " first voters; others join as observers (fencepost quorum add). By default, an empty folder becomes a quorum of one, at a free port of 127.0.0.1 that"
+        " it keeps, and any other is a member of the quorum that it knows",
     )
-    parser.add_argument("--id", metavar="ID", type=int, help="which of the controllers this one is; not needed if there is one")
+    parser.add_argument("--id", metavar="ID", type=int, help="which of the controllers this one is; not needed if there is one, or for a folder that has one")
+    parser.add_argument(
+        "--kafka-port",
+        metavar="N",
+        type=arguments.port,
+        help="answer Kafka's tools, too, as kafka-metadata-quorum.sh with --bootstrap-controller: the port, at the host of this controller;"
+        " they may add and remove voters",
+    )
+    parser.add_argument(
+        "--auto-join",
+        action="store_true",
+        help="become a voter as soon as this member has caught up, whenever it is none, in place of a replica whose disk was lost"
+        " (Kafka's controller.quorum.auto.join.enable)",
+    )
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        type=_listener,
+        help="where it listens to the other members, if that is not the endpoint by which they reach it: there is a proxy or a forwarded port between",
+    )
     parser.add_argument("--trace", metavar="DIR", type=Path, help="write a trace of what it does to a folder of traces (docs/traces.md)")
     parser.add_argument("--settings", metavar="FILE", type=Path, help="a TOML file of settings")
     parser.add_argument("--verbose", action="store_true", help="log what happens, not only what is wrong")
@@ -53,13 +75,22 @@ def run(given: argparse.Namespace) -> int:
     return errors.HOLDS
 
 
-def _say(address: str, port: int) -> None:
+def _say(member: Member) -> None:
+    address, port = member.address
     host = f"[{address}]" if ":" in address else address
-    output.say(f"metadata service zk://{host}:{port} serves")
+    me = member.host.me
+    output.say(f"metadata service zk://{host}:{port} (controller {me.key.host_id}@{me.endpoint}) serves")
 
 
 def _port(text: str) -> int:
     return 0 if text == "0" else arguments.port(text)
+
+
+def _listener(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise argparse.ArgumentTypeError(f"{text} is no endpoint: HOST:PORT is, as 0.0.0.0:9093")
+    return text
 
 
 def controllers(text: str) -> dict[int, str]:
@@ -76,17 +107,17 @@ def controllers(text: str) -> dict[int, str]:
     return found
 
 
-def _quorum(given: argparse.Namespace) -> service.Quorum | None:
-    hosts: dict[int, str] | None = given.controllers
-    if hosts is None:
-        if given.id is not None:
-            raise errors.OptionError("an id is that of one of the controllers, and none are given")
-        return None
+def _quorum(given: argparse.Namespace) -> service.Quorum:
+    hosts: dict[int, str] = given.controllers or {}
+    if given.listen is not None and not hosts:
+        raise errors.OptionError("it can listen elsewhere than where others reach it only if that is said, and no controllers are given")
     host_id = given.id
-    if host_id is None:
+    if host_id is not None and host_id < 0:
+        raise errors.OptionError("an id is a number from 0 on")
+    if host_id is None and hosts:
         if len(hosts) > 1:
             raise errors.OptionError("of several controllers, the id says which one this is")
         (host_id,) = hosts
-    if host_id not in hosts:
+    if hosts and host_id not in hosts:
         raise errors.OptionError(f"the id {host_id} is that of none of the controllers")
-    return service.Quorum(host_id, hosts)
+    return service.Quorum(host_id, hosts, given.listen or "", given.kafka_port, given.auto_join)

@@ -92,6 +92,8 @@ def _fields(replica: ReplicaProgress, most: int) -> dict[str, Any]:
         "endpoint": replica.endpoint,
         "log_end_offset": replica.end_offset,
         "lag": most - max(0, replica.end_offset),
+        "last_fetch_timestamp": replica.fetched_at,
+        "last_caught_up_timestamp": replica.caught_up_at,
     }
 
 

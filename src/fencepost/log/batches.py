@@ -175,8 +175,10 @@ class Batches:
             case CloseLedger():
                 return await self._close_last(asked)
             case ReadPending():
+                are_trimmed = asked.may_be_trimmed and await self._are_trimmed(asked.ledgers)
                 pending = {each.ledger for each in await self._nodes.pending(self.writer) if not each.withdrawn}
-                return PendingRead(asked.txn, pending.issuperset(asked.ledgers), max(time.time_ns() // 1_000_000, self._last_time))
+                now = max(time.time_ns() // 1_000_000, self._last_time)
+                return PendingRead(asked.txn, pending.issuperset(asked.ledgers), now, are_trimmed)
             case WriteChain():
                 updated = chains.bytes_of(asked.chain)
                 if len(updated) > LARGEST_LIST:
@@ -186,6 +188,17 @@ class Batches:
                     )
                 return ChainWritten(asked.txn, Outcome.OK, await self._nodes.write(updated, asked.version))
         raise AssertionError(asked)
+
+    async def _are_trimmed(self, ledgers: Sequence[int]) -> bool:
+        """Whether one of these ledgers was in the log, and was trimmed. Whoever trims notes that first, and forgets it when the ledgers are deleted."""
+        if not {*ledgers}.isdisjoint([each for _, trimmed in await self._nodes.trims() for each in trimmed]):
+            return True
+        try:
+            for ledger in ledgers:
+                await self._store.ledger_metadata(ledger)
+        except NoSuchLedgerError:
+            return True
+        return False
 
     async def _close_last(self, asked: CloseLedger) -> LedgerClosed:
         """Close the last ledger of the log, and keep the time of its last entry."""

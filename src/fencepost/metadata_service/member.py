@@ -18,12 +18,12 @@ that knows of no leader for a while closes all of them, so that clients go where
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
@@ -35,7 +35,7 @@ from fencepost.metadata_service.expiry import Expiry
 from fencepost.metadata_service.protocol import Change, CloseSession, Connect, CreateSession
 from fencepost.metadata_service.server import Item, Service
 from fencepost.metadata_service.settings import Settings
-from fencepost.metadata_service.tree import Transaction, Tree
+from fencepost.metadata_service.tree import Session, Transaction, Tree
 from fencepost.quorum.driver.host import QuorumHost
 from fencepost.quorum.driver.links import Return
 from fencepost.quorum.driver.node import QuorumNode
@@ -47,6 +47,8 @@ _logger = logging.getLogger(__name__)
 
 _SILENCE = 2.0
 """Seconds without an answer of the leader after which the connections of clients are closed."""
+_LAST_ANSWERS = 1.0
+"""Seconds that a leader which is to end gives the others to have what it has taken."""
 _LOOK = 100
 """Milliseconds between two looks at that."""
 
@@ -80,9 +82,11 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Forward(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
-    """A member to the leader: put this into the log."""
+    """A member to the leader of an epoch: put this into the log. In a later epoch of the same leader it is not done: what the member sent before may
+    have been lost with the earlier one, and what a client asks for is done in its order."""
 
     process: int
+    epoch: int
     asked: tuple[Asked, ...]
 
 
@@ -102,12 +106,6 @@ _encode = msgspec.msgpack.Encoder().encode
 _read_entry = msgspec.msgpack.Decoder(Entry).decode
 _read_call = msgspec.msgpack.Decoder(Forward | Heard).decode
 _read_owners = msgspec.msgpack.Decoder(Owners).decode
-
-
-def first_state(tree: Tree) -> Iterator[Sequence[bytes]]:
-    """The records of a snapshot that a quorum begins with, of the state of a service that was none."""
-    yield [_encode(Owners(()))]
-    yield from snapshot.records(tree)
 
 
 def restored(records: Sequence[bytes]) -> tuple[Tree, dict[int, int]]:
@@ -145,9 +143,9 @@ class Member(Service):
         self._touched: set[int] = set()
         self._stamp = 0
 
-    async def take_part(self, first: Callable[[], Any] = lambda: None) -> None:
-        """Wait until there is a cluster, and take part in it. ``first``: see :meth:`fencepost.quorum.driver.host.QuorumHost.open`."""
-        contents = await self.host.open(first)
+    async def take_part(self) -> None:
+        """Wait until there is a cluster, and take part in it."""
+        contents = await self.host.open()
         self.tree, self.owners = restored(contents.state)
         contents.state = []
         self.node = self.host.begin(contents, self)
@@ -155,32 +153,24 @@ class Member(Service):
         self._every(_LOOK, self._look_for_leader)
 
     async def stop(self) -> None:
-        """End cleanly: a leader hands over."""
+        """End cleanly: what a leader has taken is answered, if that is quick, and it hands over."""
         self._ending = True
+        end = self._loop.time() + _LAST_ANSWERS
+        while self.outstanding and not self._stopped and self.node is not None and self.node.leads and self._loop.time() < end:
+            await asyncio.sleep(0.001)
         self._end()
         await self.host.close()
 
     @property
-    def mode(self) -> str:  # type: ignore[override]
-        """What operators are told that it is."""
+    def mode(self) -> str:
+        """What operators are told that it is, by ZooKeeper's words."""
         if self.node is None or not self.node.replica.is_voter:
             return "observer"
+        if len(self.node.replica.voters) == 1:
+            return "standalone"
         return "leader" if self.node.leads else "follower"
 
     # -- from clients to the leader -----------------------------------------------------------------------------------
-
-    @property
-    def _is_behind(self) -> bool:
-        return True
-
-    def connect(self, connection: Connection, request: Connect) -> None:
-        """Open a session for a connection, or give it the one that it had."""
-        least, most = self.settings.timeouts
-        connection.timeout = min(max(request.timeout, least), most)
-        if request.session == 0:
-            super().connect(connection, request)
-        else:
-            self._enqueue(Item(connection.asker, 0, answer=request, since=self.heard_at))
 
     def _enqueue(self, item: Item) -> None:
         if self._stopped:
@@ -236,14 +226,18 @@ class Member(Service):
                 some.append(asked)
                 size += item.size
                 if size > node.limits.batch:
-                    self.host.links.tell(leader.endpoint, _encode(Forward(self.process, tuple(some))))
+                    self.host.links.tell(leader.endpoint, _encode(Forward(self.process, self._epoch, tuple(some))))
                     size, some = 0, []
             if some:
-                self.host.links.tell(leader.endpoint, _encode(Forward(self.process, tuple(some))))
+                self.host.links.tell(leader.endpoint, _encode(Forward(self.process, self._epoch, tuple(some))))
 
     def _put_into_log(self, process: int, asked: Sequence[Asked]) -> None:
         assert self.node is not None
         self._stamp = max(self._stamp, time.time_ns() // 1_000_000)
+        for each in asked:
+            # Its client is there now, however long it takes until that is committed.
+            if isinstance(each.request, Attach) and (opened := self._session_of(each.session, each.request.password)) is not None:
+                self._hear(each.session, opened.timeout)
         self.node.append([_encode(Entry(process, self._stamp, each)) for each in asked])
 
     def lost(self, connection: Connection) -> None:
@@ -287,7 +281,7 @@ class Member(Service):
     # -- what other members want --------------------------------------------------------------------------------------
 
     def called(self, source: ReplicaKey, link: object, data: bytes, answer: Return) -> None:
-        """Another member wants something of the leader. If this is not the leader, nothing happens: the other one will learn of that."""
+        """Another member wants something of the leader of an epoch. If this is not that leader, nothing happens: the other one will learn of that."""
         try:
             call = _read_call(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -296,7 +290,7 @@ class Member(Service):
         if isinstance(call, Heard):
             if self._decides:
                 self._hear_all(call.sessions)
-        elif self.node is not None and self.node.leads and not self._stopped:
+        elif self.node is not None and self.node.leads and not self._stopped and call.epoch == self.node.replica.epoch:
             self._put_into_log(call.process, call.asked)
 
     # -- what the quorum says -----------------------------------------------------------------------------------------
@@ -345,8 +339,8 @@ class Member(Service):
 
     def _attach_session(self, session: int, token: int, password: bytes) -> None:
         """A session belongs to another connection from now on."""
-        opened = self.tree.sessions.get(session)
-        if opened is None or not hmac.compare_digest(opened.password, password):
+        opened = self._session_of(session, password)
+        if opened is None:
             return
         self.owners[session] = token
         if self._decides:
@@ -354,6 +348,11 @@ class Member(Service):
         before = self.by_session.get(session)
         if before is not None and self._tokens.get(before) != token:
             before.close(abort=True)
+
+    def _session_of(self, number: int, password: bytes) -> Session | None:
+        """The session of a number, if it is there and the password is right."""
+        opened = self.tree.sessions.get(number)
+        return opened if opened is not None and hmac.compare_digest(opened.password, password) else None
 
     def _resume(self, connection: Connection, number: int) -> None:
         if self.owners.get(number) == self._tokens.get(connection):

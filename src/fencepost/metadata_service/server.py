@@ -1,18 +1,17 @@
-"""The driver: sockets and times around the state machine, whatever it is that puts changes in order and makes them durable.
+"""Sockets and times around the state machine, whatever it is that puts changes in order and makes them durable:
+:mod:`fencepost.metadata_service.member` does.
 
 A change is applied and answered when it is durable and its turn has come. A request that changes nothing does not wait unless its connection
-waits for changes of its own, so it is answered in order, and from a state that is durable. There are two ways to come to an order of changes:
-:mod:`fencepost.metadata_service.standalone` has a log of its own, :mod:`fencepost.metadata_service.member` that of a quorum.
+waits for changes of its own, so it is answered in order, and from a state that is durable.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from fencepost.errors import SystemFailure
@@ -39,15 +38,16 @@ from fencepost.tracing import TraceWriter
 
 _logger = logging.getLogger(__name__)
 
+
 class Item:
-    """A request in the queue: a change, with its entry once it has one, or a query, a connect request or a code to answer.
+    """A request in the queue: a change, or a query, a connect request or a code to answer.
 
     ``asker`` is who asks, as it was when the request came, and ``connection`` the one that is answered, if any; it is closed after the
     answer if this is the ``last``. ``size`` is the bytes of the message, ``since`` when it came. ``behind``: requests of the connection that are
     answered after this one.
     """
 
-    __slots__ = ("answer", "asker", "behind", "change", "connection", "entry", "last", "since", "size", "xid")
+    __slots__ = ("answer", "asker", "behind", "change", "connection", "last", "since", "size", "xid")
 
     def __init__(
         self,
@@ -66,7 +66,6 @@ class Item:
         self.last = last
         self.since = since
         self.size = 0 if asker.watcher is None else asker.watcher.message_size
-        self.entry: Transaction | None = None
         self.behind: list[Item] = []
 
 
@@ -95,19 +94,14 @@ class Latencies:
 class Service:
     """A metadata service: the state and everybody who is connected.
 
-    Others put changes in order: :class:`fencepost.metadata_service.standalone.Standalone` and :class:`fencepost.metadata_service.member.Member`.
-    ``failed`` is called with the reason when the disk fails; the service takes nothing more then. ``trace`` takes what is written, once it is
-    durable; whoever gives it closes it.
+    Whoever puts changes in order is one of these: :class:`fencepost.metadata_service.member.Member`.
+    ``failed`` is called with the reason when the disk fails; the service takes nothing more then. ``trace``, if
+    it is set, takes what is written, once it is durable; whoever sets it closes it.
     """
 
-    mode = "standalone"
-    """What operators are told that it is."""
-
-    def __init__(
-        self, settings: Settings, tree: Tree, failed: Callable[[BaseException], None], trace: TraceWriter | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, tree: Tree, failed: Callable[[BaseException], None]) -> None:
         self.settings = settings
-        self.trace = trace
+        self.trace: TraceWriter | None = None
         self.tree = tree
         self.watches: Watches[Connection] = Watches()
         self.connections: dict[Connection, None] = {}
@@ -136,6 +130,11 @@ class Service:
     def now() -> int:
         """Milliseconds of a clock that never goes back."""
         return time.monotonic_ns() // 1_000_000
+
+    @property
+    def mode(self) -> str:
+        """What operators are told that it is, by ZooKeeper's words."""
+        raise NotImplementedError
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -241,32 +240,16 @@ class Service:
 
     def connect(self, connection: Connection, request: Connect) -> None:
         """Open a session for a connection, or give it the one that it had."""
-        if request.zxid > self.tree.zxid:
-            connection.close(f"has seen zxid {request.zxid:#x}, and the last one here is {self.tree.zxid:#x}", abort=True)
-            return
         least, most = self.settings.timeouts
-        timeout = min(max(request.timeout, least), most)
-        if request.session == 0:
-            if len(self.tree.sessions) >= self.settings.max_sessions:
-                connection.close("wants one session more than maxSessions", abort=True)
-                return
-            connection.timeout = timeout
-            self.change(connection.asker, 0, CreateSession(timeout, os.urandom(16)))
-            return
-        session = self.tree.sessions.get(request.session)
-        if session is None or not hmac.compare_digest(session.password, request.password or b""):
-            connection.refused()
-            return
-        before = self.by_session.get(request.session)
-        if before is not None:
-            before.close(abort=True)
-        self._hear(request.session, timeout)
-        connection.timeout = timeout
-        if self._is_behind:
-            # What the session has asked for over another connection is done first, so that its client sees whether it was.
+        connection.timeout = min(max(request.timeout, least), most)
+        if request.session:
             self._enqueue(Item(connection.asker, 0, answer=request, since=self.heard_at))
+        elif request.zxid > self.tree.zxid:
+            connection.close(f"has seen zxid {request.zxid:#x}, and the last one here is {self.tree.zxid:#x}", abort=True)
+        elif len(self.tree.sessions) >= self.settings.max_sessions:
+            connection.close("wants one session more than maxSessions", abort=True)
         else:
-            self._resume(connection, request.session)
+            self.change(connection.asker, 0, CreateSession(connection.timeout, os.urandom(16)))
 
     def _resume(self, connection: Connection, number: int) -> None:
         """Give a connection a session that is open, if it still is."""
@@ -323,19 +306,14 @@ class Service:
     def answer(self, asker: Asker[Any], xid: int, request: Query | Code, last: bool = False) -> None:
         """Answer a request that changes nothing, or with a code: in the queue if its connection waits there already or it is a sync."""
         item = Item(asker, xid, answer=request, last=last, since=self.heard_at)
-        if asker.watcher.waiting or (isinstance(request, protocol.Sync) and self._is_behind):
+        if asker.watcher.waiting or isinstance(request, protocol.Sync):
             self._enqueue(item)
         else:
             self.latencies.add(0)
             self._answer(asker, item, request)
 
-    @property
-    def _is_behind(self) -> bool:
-        """Whether something may have been done, or asked for, that is not applied yet."""
-        raise NotImplementedError
-
     def _enqueue(self, item: Item) -> None:
-        """Have a request answered in its turn, by :meth:`_finish`."""
+        """Have a request answered in its turn."""
         raise NotImplementedError
 
     def _count(self, item: Item) -> None:
@@ -357,18 +335,6 @@ class Service:
         unflushed, self.unflushed = self.unflushed, {}
         for connection in unflushed:
             connection.write()
-
-    def _finish(self, group: Iterable[Item]) -> None:
-        """Apply and answer a group."""
-        now = self.now()
-        for item in group:
-            self._uncount(item)
-            self.latencies.add(now - item.since)
-            if item.entry is not None:
-                self._apply(item.entry, item)
-            elif item.answer is not None:
-                self._answer(item.asker, item, item.answer)
-        self._flush_group()
 
     def _flush_group(self) -> None:
         """Write what a group has given, and take what waited for it."""

@@ -8,50 +8,54 @@ import logging
 import resource
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fencepost.errors import SystemFailure
-from fencepost.metadata_service.log import CURRENT, Log
-from fencepost.metadata_service.member import Member, first_state
+from fencepost.metadata_service.member import Member
 from fencepost.metadata_service.settings import Settings
-from fencepost.metadata_service.standalone import Standalone
-from fencepost.metadata_service.tree import Tree
-from fencepost.quorum.driver.host import First, QuorumHost
+from fencepost.quorum.driver.host import TIMES, QuorumHost
 from fencepost.quorum.driver.node import Limits
-from fencepost.quorum.files.directory import META
-from fencepost.quorum.log import OffsetAndEpoch
+from fencepost.quorum.kafka.listener import KafkaListener
 from fencepost.store.disk.files import Lock, OsFiles
-from fencepost.store.disk.journal import Damage
 from fencepost.tracing import TraceWriter
 
 _logger = logging.getLogger(__name__)
 
 
-QUORUM = "quorum"
-"""The folder in that of a service in which a member of a quorum keeps everything."""
-
-
 @dataclass(frozen=True)
 class Quorum:
-    """The quorum that a service is a member of: its id, and the endpoints of the members that are known, by their ids."""
+    """The quorum that a service is a member of, and be it the only one.
 
-    host_id: int
-    hosts: Mapping[int, str]
+    ``host_id``: its id; None: that of its directory, or 1 if that is empty. ``hosts``: the endpoints of the members that are known, by their ids;
+    without any, an empty directory becomes a quorum of one, at a port that it chooses and keeps. ``listen``: where it listens to them, if that is not
+    its endpoint. ``kafka_port``: where Kafka's tools are answered, too. ``auto_join``: a member that is no voter makes itself one.
+    """
+
+    host_id: int | None = None
+    hosts: Mapping[int, str] = field(default_factory=dict)
+    listen: str = ""
+    kafka_port: int | None = None
+    auto_join: bool = False
+
+
+ALONE = Quorum()
 
 
 def run(
     directory: Path,
     settings: Settings,
-    serving: Callable[[str, int], None],
+    serving: Callable[[Member], None],
     trace: Path | None = None,
-    quorum: Quorum | None = None,
+    quorum: Quorum = ALONE,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; ``serving`` is called with the address and the port as soon as clients can connect. ``trace``: a folder
-    for a trace of what is written, or of what a member does. ``quorum``: the service is a member of one, and otherwise alone.
+    """Serve until SIGTERM or SIGINT; ``serving`` is called as soon as clients can connect. ``trace``: a folder for a trace of what is
+    written, and of what the quorum decides.
 
-    Raises :class:`fencepost.errors.SystemFailure` if the directory is damaged or in use, the port can not be had, or the disk fails.
+    Raises :class:`fencepost.errors.SystemFailure` if the directory is damaged or in use, a port can not be had, or the disk fails.
     """
     try:
         files = OsFiles(str(directory))
@@ -63,44 +67,9 @@ def run(
     _allow_many_connections()
     try:
         with _runner() as runner:
-            if quorum is None:
-                runner.run(_serve(directory, files, settings, serving, trace))
-            else:
-                runner.run(_serve_member(directory, files, settings, serving, trace, quorum))
+            runner.run(_serve(files, settings, serving, trace, quorum))
     finally:
         lock.release()
-
-
-async def _serve(
-    directory: Path, files: OsFiles, settings: Settings, serving: Callable[[str, int], None], trace: Path | None
-) -> None:
-    if (directory / QUORUM / META).exists():
-        raise SystemFailure(f"{directory} is that of a member of a quorum: give controllers and id")
-    log, tree = _open_log(directory, files, settings)
-    ended, end = _until_ended()
-    tracing = None if trace is None else TraceWriter(trace, node="metadata", started={"kind": "metadata", "zxid": tree.zxid})
-    service = Standalone(settings, log, tree, end, tracing)
-    server = await service.serve()
-    _logger.info("%s has %s znodes and %s sessions at zxid %#x", directory, len(tree.nodes), len(tree.sessions), tree.zxid)
-    serving(*service.address)
-    reason = await ended
-    server.close()
-    try:
-        await service.stop()
-    except OSError as error:
-        reason = reason or error
-    await _end_trace(tracing, reason)
-    if reason is not None:
-        raise SystemFailure(f"the metadata service ended, since its disk failed: {reason}") from reason
-
-
-def _open_log(directory: Path, files: OsFiles, settings: Settings) -> tuple[Log, Tree]:
-    try:
-        return Log.open(files, settings.pre_alloc_size << 10, settings.snap_retain_count)
-    except Damage as error:
-        raise SystemFailure(f"{directory} is damaged: {error}") from error
-    except OSError as error:
-        raise SystemFailure(f"{directory} can not be read or written: {error.strerror or error}") from error
 
 
 def _until_ended() -> tuple[asyncio.Future[BaseException | None], Callable[..., None]]:
@@ -117,37 +86,29 @@ def _until_ended() -> tuple[asyncio.Future[BaseException | None], Callable[..., 
     return ended, end
 
 
-async def _serve_member(
-    directory: Path,
-    files: OsFiles,
-    settings: Settings,
-    serving: Callable[[str, int], None],
-    trace: Path | None,
-    quorum: Quorum,
+async def _serve(
+    files: OsFiles, settings: Settings, serving: Callable[[Member], None], trace: Path | None, quorum: Quorum
 ) -> None:
     ended, end = _until_ended()
-    node = f"controller-{quorum.host_id}"
-    tracing = None if trace is None else TraceWriter(trace, node=node, started={"kind": "controller"})
-    limits = Limits(snapshot_records=settings.snap_count, snapshots=settings.snap_retain_count)
     host = QuorumHost(
-        OsFiles(str(directory / QUORUM)),
+        files,
         quorum.host_id,
         quorum.hosts,
-        limits=limits,
+        msgspec.structs.replace(TIMES, auto_join=quorum.auto_join),
+        limits=Limits(
+            snapshot_records=settings.snap_count,
+            snapshots=settings.snap_retain_count,
+            pre_allocation=settings.pre_alloc_size << 10,
+        ),
         max_frame=2 * settings.jute_maxbuffer + (8 << 20),
-        emit=None if tracing is None else tracing.emit,
+        listen=quorum.listen,
     )
     member = Member(settings, host, end)
-
-    def first() -> First | None:
-        """What was kept alone, so that a service which was no member becomes the first one."""
-        if CURRENT not in files.names():
-            return None
-        log, tree = _open_log(directory, files, settings)
-        log.close(tree.zxid)
-        return OffsetAndEpoch(max(1, tree.zxid), 1), first_state(tree)
-
-    taking_part = asyncio.ensure_future(member.take_part(first))
+    tracing = None
+    if trace is not None:
+        tracing = TraceWriter(trace, node=f"metadata-{host.me.key.host_id}", started={"kind": "metadata"})
+        host.emit = tracing.emit
+    taking_part = asyncio.ensure_future(member.take_part())
     either: list[asyncio.Future[Any]] = [taking_part, ended]
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if not taking_part.done():
@@ -157,10 +118,15 @@ async def _serve_member(
         await _end_trace(tracing)
         return
     await taking_part
+    member.trace = tracing
     server = await member.serve()
-    serving(*member.address)
+    kafka = KafkaListener(host)
+    if quorum.kafka_port is not None:
+        await kafka.listen(quorum.kafka_port)
+    serving(member)
     reason = await ended
     server.close()
+    await kafka.close()
     try:
         await member.stop()
     except OSError as error:

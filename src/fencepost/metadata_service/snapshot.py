@@ -1,7 +1,7 @@
-"""Snapshots: the bytes of a whole state, in groups with checksums, and the state again.
+"""Snapshots: the records of a whole state, and the state again.
 
-A snapshot is laid out as a file of the journal (:mod:`fencepost.store.disk.journal`). Its first record says what it is of, the ones after it
-hold sessions and znodes, a few hundred each, and the last one says how many there were: without it the snapshot is no snapshot.
+The first record says what it is of, the ones after it hold sessions and znodes, a few hundred each, and the last one says how many there were:
+without it the snapshot is no snapshot.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 from fencepost.metadata_service.acl import ACLs
 from fencepost.metadata_service.tree import Node, Session, Tree
-from fencepost.store.disk import journal
+from fencepost.store.disk.journal import Damage
 
 FORMAT = 1
 _CHUNK = 400
@@ -58,43 +58,21 @@ def records(tree: Tree) -> Iterator[list[bytes]]:
     yield [_encode(Tail(len(sessions), len(nodes)))]
 
 
-def groups(tree: Tree, number: int) -> Iterator[bytes]:
-    """The bytes of a snapshot, a group at a time, as :func:`records`."""
-    writer = journal.Writer(number)
-    of_tree = records(tree)
-    yield writer.begin(0, next(of_tree))
-    for some in of_tree:
-        yield writer.group(some)
-
-
-def restored(data: bytes, number: int) -> Tree:
-    """The state of a snapshot; raises :class:`fencepost.store.disk.journal.Damage` for bytes that are no whole one."""
-    found = journal.scan(data, number)
-    try:
-        return read([record for _, record in found.records], f"snapshot {number}")
-    except Incomplete as error:
-        raise journal.Damage(f"snapshot {number} can not be read from byte {found.end:,} on") from error
-
-
-class Incomplete(journal.Damage):
-    """The first or the last record of a snapshot is missing."""
-
-
 def read(of_tree: Sequence[bytes], name: str) -> Tree:
     """The state of :func:`records`. Raises :class:`fencepost.store.disk.journal.Damage`, which names the snapshot, for others."""
     try:
         decoded = [_decoder.decode(record) for record in of_tree]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise journal.Damage(f"{name} has a record that is none: {error}") from error
+        raise Damage(f"{name} has a record that is none: {error}") from error
     if len(decoded) < 2 or not isinstance(decoded[0], Head) or not isinstance(decoded[-1], Tail):
-        raise Incomplete(f"{name} is not whole")
+        raise Damage(f"{name} is not whole")
     head, tail = decoded[0], decoded[-1]
     if head.format != FORMAT:
-        raise journal.Damage(f"{name} has the format {head.format}, and this version reads {FORMAT}")
+        raise Damage(f"{name} has the format {head.format}, and this version reads {FORMAT}")
     sessions = dict(each for record in decoded if isinstance(record, Sessions) for each in record.sessions)
     nodes = [each for record in decoded if isinstance(record, Nodes) for each in record.nodes]
     if (len(sessions), len(nodes)) != (tail.sessions, tail.nodes):
-        raise journal.Damage(f"{name} has {len(nodes):,} znodes of {tail.nodes:,}")
+        raise Damage(f"{name} has {len(nodes):,} znodes of {tail.nodes:,}")
     return Tree.restored(head.zxid, head.last_session, sessions, _shared(nodes))
 
 

@@ -159,17 +159,37 @@ class RemoveVoterResponse(Response, frozen=True, gc=False):
     voter: ReplicaKey | None = None
 
 
+class UpdateVoter(Request, frozen=True, gc=False):
+    """I am a voter, and reached at another endpoint than the voters say. ``epoch``: the one that I follow its leader
+    in."""
+
+    epoch: int
+    voter: Node
+
+
+class UpdateVoterResponse(Response, frozen=True, gc=False):
+    """The leader has written it down, or why not."""
+
+    voter: ReplicaKey | None = None
+
+
 class DescribeQuorum(Request, frozen=True, gc=False):
     """How does the quorum stand?"""
 
 
 class ReplicaProgress(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A replica as its leader sees it: where its log ends, -1 if it has not fetched in this epoch; ``endpoint`` is
-    empty for observers."""
+    empty for observers.
+
+    By the leader's clock, in milliseconds since 1970, and -1 if it has not in this epoch: ``fetched_at``, when it fetched
+    last; ``caught_up_at``, when it last had all that the leader had then. For the leader itself, both are now.
+    """
 
     key: ReplicaKey
     endpoint: str
     end_offset: int
+    fetched_at: int = -1
+    caught_up_at: int = -1
 
 
 class DescribeQuorumResponse(Response, frozen=True, gc=False):
@@ -180,7 +200,9 @@ class DescribeQuorumResponse(Response, frozen=True, gc=False):
     observers: tuple[ReplicaProgress, ...] = ()
 
 
-AnyRequest = Vote | BeginQuorum | EndQuorum | Fetch | FetchSnapshot | AddVoter | RemoveVoter | DescribeQuorum
+AnyRequest = (
+    Vote | BeginQuorum | EndQuorum | Fetch | FetchSnapshot | AddVoter | RemoveVoter | UpdateVoter | DescribeQuorum
+)
 AnyResponse = (
     VoteResponse
     | BeginQuorumResponse
@@ -189,6 +211,7 @@ AnyResponse = (
     | FetchSnapshotResponse
     | AddVoterResponse
     | RemoveVoterResponse
+    | UpdateVoterResponse
     | DescribeQuorumResponse
 )
 """For decoders: ``msgspec.msgpack.Decoder(AnyRequest)`` takes what ``msgspec.msgpack.encode`` makes of any of them."""

@@ -383,6 +383,23 @@ def refuses_to_remove(
     return refusal
 
 
+def refuses_to_update(
+    refusal: Error,
+    is_member: bool,
+    high_watermark: int,
+    epoch_start: int,
+    voters_offset: int,
+    protections: Protections = ALL,
+) -> Error:
+    """Why a leader does not write down that a voter is reached elsewhere. The voters stay the same; but configurations
+    follow one another one at a time, so it is refused when another change is. ``refusal``: why a fetch of it would be."""
+    if refusal is not Error.NONE:
+        return refusal
+    if not is_member:
+        return Error.NOT_MEMBER
+    return _refuses_change(high_watermark, epoch_start, voters_offset, protections)
+
+
 def has_caught_up(fetched: int, end: int, end_before: int | None) -> bool:
     """Whether a replica that fetches from an offset has caught up: with the end of the log, or (None: it has not
     fetched before) with that of its last fetch."""

@@ -18,6 +18,7 @@ from fencepost.quorum.messages import (
     FetchSnapshot,
     Request,
     Response,
+    UpdateVoter,
     Vote,
     VoteResponse,
 )
@@ -61,7 +62,7 @@ class Tracer:
             self._speaks(request.epoch, votes=not request.pre_vote)
         elif isinstance(request, BeginQuorum):
             self._speaks(request.epoch, leader=request.leader.key)
-        elif isinstance(request, EndQuorum | FetchSnapshot):
+        elif isinstance(request, EndQuorum | FetchSnapshot | UpdateVoter):
             self._speaks(request.epoch)
 
     def answers(self, response: Response) -> None:

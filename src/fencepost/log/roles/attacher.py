@@ -34,21 +34,28 @@ from fencepost.store.roles.interface import Effect, Event, Outcome, Trace
 
 
 class ReadPending(Effect, frozen=True, gc=False):
-    """Read whether these ledgers are noted for their batch, and not withdrawn; a :class:`PendingRead` comes back."""
+    """Read whether these ledgers are noted for their batch, and not withdrawn; a :class:`PendingRead` comes back.
+
+    ``may_be_trimmed``: read, too, whether they were in the log already, and trimmed: the log does not remember the batch, and an update that
+    attaches it was sent.
+    """
 
     txn: int
     ledgers: tuple[int, ...]
+    may_be_trimmed: bool = False
 
 
 class PendingRead(Event, frozen=True, gc=False):
     """Whether all those ledgers are noted and none of them is withdrawn; None: that can not be read now.
 
-    ``time``: of whoever attaches, in milliseconds since 1970, and not before that of the last entry of the log.
+    ``time``: of whoever attaches, in milliseconds since 1970, and not before that of the last entry of the log. ``are_trimmed``: they were in the log,
+    and were trimmed, or are about to be; only told when asked for.
     """
 
     txn: int
     are_pending: bool | None
     time: int = 0
+    are_trimmed: bool = False
 
 
 class Attacher:
@@ -71,6 +78,8 @@ class Attacher:
         """Whether these ledgers are in the log, once it is over: perhaps by an update that was not answered."""
         self.txn = 0
         """The number of what it waits for."""
+        self._was_sent = False
+        """Whether an update was sent that may have been done, refused or not: it is refused, too, if it is sent twice by a client that lost its connection."""
 
     def begin(self) -> list[Effect]:
         """It is elected: what is to be done first."""
@@ -149,16 +158,20 @@ class Attacher:
 
     def _look_up(self, effects: list[Effect]) -> None:
         self.status = after_closing()
-        effects.append(ReadPending(self._next(), self.ledgers))
+        may_be_trimmed = self._was_sent and self.batch is None and self.chain.index(self.ledgers[0]) is None
+        effects.append(ReadPending(self._next(), self.ledgers, may_be_trimmed))
 
     def _pending_read(self, event: PendingRead, effects: list[Effect]) -> None:
         if event.are_pending is None:
             self._look_up(effects)
             return
+        if event.are_trimmed:  # by the update that was not answered, they were in the log
+            self._end(effects, Attaching.THERE, is_in_log=True)
+            return
         found = before_attaching(self.chain, self.batch, self.ledgers, event.are_pending, self.protections)
         self._trace(effects, "look_up_batch", version=self.version, **self._about(), found=found.value)
         if found is not Attaching.ATTACH:
-            self._end(effects, found, is_in_log=self.chain.index(self.ledgers[0]) is not None)
+            self._end(effects, found, is_in_log=any(self.chain.index(ledger) is not None for ledger in self.ledgers))
             return
         self.status = Status.PENDING_APPEND_LEDGER
         updated = with_batch(self.chain, self.batch, self.ledgers, event.time, self.protections)
@@ -170,6 +183,7 @@ class Attacher:
             self._trace(effects, "attach_batch", version=event.version)
             self._end(effects, Attaching.ATTACH, is_in_log=True)
             return
+        self._was_sent = True
         what = "attach_batch_bad_version" if event.outcome is Outcome.BAD_VERSION else "attach_batch_unanswered"
         self._trace(effects, what)
         self._read(effects)

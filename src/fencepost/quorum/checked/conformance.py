@@ -48,12 +48,16 @@ class QuorumConformance(Conformance):
     def _starts(self, event: Event, parameters: Mapping[str, Any]) -> None:
         replica = parameters["replica"]
         self.by[event.node, event.incarnation] = replica
+        if any(name == replica and node != event.node for (node, _), name in self.by.items()):
+            self.moved = replica
         if replica not in self.replicas:
             self.replicas[replica] = len(self.replicas)
             self.first.add(_place(event))
             if parameters["end"] != parameters["snapshot"] or parameters["epoch"] != parameters["snapshot"][1]:
                 self.older = replica
 
+    moved = ""
+    """A replica of several nodes; empty if there is none."""
     older = ""
     """A replica that was there before the trace; empty if there is none."""
 
@@ -61,6 +65,8 @@ class QuorumConformance(Conformance):
         """See :class:`Conformance`."""
         if self.older:
             raise NotCovered(f"the replica {self.older} was there before the trace began: trace a quorum from its first start on")
+        if self.moved:
+            raise NotCovered(f"the replica {self.moved} was on several nodes, and nothing tells on which one first")
         if self.strangers:
             raise NotCovered(f"the replica {self.strangers[0]} takes part, and has written no trace")
         return {
@@ -260,4 +266,5 @@ _STEPS: Mapping[str, Callable[[QuorumConformance, Event], Iterable[Step]]] = {
     "snapshot_damaged": QuorumConformance._installed,
     "accept_add_voter_request": QuorumConformance._of_peer,
     "accept_remove_voter_request": QuorumConformance._of_peer,
+    "accept_update_voter_request": QuorumConformance._of_peer,
 }

@@ -850,6 +850,21 @@ class RunningQuorum(Protocol):
         require(refusal is Error.NONE)
         self._change_voters(s, me.voters - {peer})
 
+    @action(s=replicas, peer=replicas)
+    def accept_update_voter_request(self, s: ModelValue, peer: ModelValue) -> None:
+        """A leader writes down that a voter is reached elsewhere: a configuration of the same voters."""
+        me, log = self.member[s], self._leading(s)
+        refusal = rules.refuses_to_update(
+            Error.NONE,
+            peer in me.voters,
+            me.high_watermark,
+            log.start_of_epoch(me.epoch),
+            log.voters_offset,
+            self.protections,
+        )
+        require(refusal is Error.NONE)
+        self._change_voters(s, me.voters)
+
     def _change_voters(self, s: ModelValue, voters: Voters) -> None:
         require(self.is_traced or self.changes < self.max_changes)
         self._append(s, voters=voters)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from fencepost.quorum.driver.frames import Welcome
@@ -34,31 +34,23 @@ _REMINDER = 100
 """Rounds after which it is said who is waited for."""
 
 
-def prepare(files: Files, host_id: int) -> Meta:
-    """Whose folder it is; an empty one becomes a new replica's. Raises :class:`fencepost.store.disk.journal.Damage`,
-    and ``ValueError`` if it is another host's."""
+def prepare(files: Files, host_id: int | None) -> Meta:
+    """Whose folder it is; an empty one becomes a new replica's, of the host 1 if no other is given. Raises
+    :class:`fencepost.store.disk.journal.Damage`, and ``ValueError`` if it is another host's."""
     meta = read_meta(files)
     if meta is None:
-        meta = Meta(ReplicaKey(host_id, draw_id()))
+        meta = Meta(ReplicaKey(1 if host_id is None else host_id, draw_id()))
         write_meta(files, meta)
-    if meta.key.host_id != host_id:
+    if host_id is not None and meta.key.host_id != host_id:
         raise ValueError(f"the folder is that of the host {meta.key.host_id}, and not of {host_id}")
     return meta
 
 
-async def form(
-    files: Files,
-    meta: Meta,
-    me: Node,
-    hosts: Mapping[int, str],
-    links: Links,
-    first: tuple[OffsetAndEpoch, Iterable[Sequence[bytes]]] | None = None,
-) -> Meta:
+async def form(files: Files, meta: Meta, me: Node, hosts: Mapping[int, str], links: Links) -> Meta:
     """Wait until this replica belongs to a cluster, and make its files.
 
-    ``hosts``: the endpoints of all by their ids, of this one, too. ``first``: a place and a state to begin the cluster
-    with, if this host makes it; a host that has one does not join another cluster. Raises :class:`ValueError` if there
-    is one already.
+    ``hosts``: the endpoints of all by their ids, of this one, too. Raises :class:`ValueError` if one of them is of
+    another host.
     """
     others = {host: endpoint for host, endpoint in hosts.items() if host != me.key.host_id}
     rounds = 0
@@ -66,15 +58,13 @@ async def form(
         found = dict(zip(others, await asyncio.gather(*(_who(links, each) for each in others.values())), strict=True))
         cluster = next((each for each in found.values() if each is not None and each.cluster_id), None)
         if cluster is not None:
-            if first is not None:
-                raise ValueError(f"{cluster.node} belongs to a cluster, and this folder has a state of its own")
             return _join(files, meta, cluster)
         reached = [each for each in found.values() if each is not None]
         for host, each in found.items():
             if each is not None and each.node.key.host_id != host:
                 raise ValueError(f"{others[host]} is the host {each.node.key.host_id}, and not {host}")
         if len(reached) == len(others) and all(me.key.host_id < host for host in others):
-            return _make(files, meta, VoterSet.of([me, *(each.node for each in reached)]), first)
+            return _make(files, meta, VoterSet.of([me, *(each.node for each in reached)]))
         if rounds % _REMINDER == _REMINDER - 1:
             missing = [others[host] for host, each in found.items() if each is None]
             wanted = f"waits for {', '.join(missing)}" if missing else f"waits for host {min(hosts)} to make the cluster"
@@ -101,11 +91,9 @@ def _join(files: Files, meta: Meta, cluster: Welcome) -> Meta:
     return joined
 
 
-def _make(
-    files: Files, meta: Meta, voters: VoterSet, first: tuple[OffsetAndEpoch, Iterable[Sequence[bytes]]] | None
-) -> Meta:
+def _make(files: Files, meta: Meta, voters: VoterSet) -> Meta:
     made = replace(meta, cluster_id=draw_id())
-    end, state = first or (OffsetAndEpoch(0, 0), ())
-    join_cluster(files, made, Snapshot(end, voters), state)
-    _logger.warning("%s makes the cluster %s of %s", meta.key, made.cluster_id, ", ".join(map(str, voters.nodes)))
+    join_cluster(files, made, Snapshot(OffsetAndEpoch(0, 0), voters))
+    level = logging.WARNING if len(voters) > 1 else logging.INFO
+    _logger.log(level, "%s makes the cluster %s of %s", meta.key, made.cluster_id, ", ".join(map(str, voters.nodes)))
     return made

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fencepost.errors import SystemFailure
 from fencepost.quorum.driver.formation import form, prepare
 from fencepost.quorum.driver.frames import Welcome
-from fencepost.quorum.driver.links import Links, Respond, Return
+from fencepost.quorum.driver.links import LinkError, Links, Respond, Return
 from fencepost.quorum.driver.node import DEFAULT_LIMITS, Limits, QuorumNode, StateMachine
 from fencepost.quorum.files.directory import Contents, open_replica
 from fencepost.quorum.identity import Node, ReplicaKey
-from fencepost.quorum.log import OffsetAndEpoch
 from fencepost.quorum.messages import AnyRequest, AnyResponse
 from fencepost.quorum.roles.interface import Settings
 from fencepost.quorum.traces import SUBJECT, Tracer
@@ -29,7 +28,8 @@ TIMES = Settings(
 )
 """Times of a quorum on one machine or in one room: a leader that is gone is followed by another well within 2 seconds."""
 
-First = tuple[OffsetAndEpoch, Iterable[Sequence[bytes]]]
+ANY_PORT = "127.0.0.1:0"
+"""Where a host listens that is given no endpoint: at a port that it gets once, and keeps."""
 
 
 class QuorumHost:
@@ -38,20 +38,20 @@ class QuorumHost:
     def __init__(
         self,
         files: Files,
-        host_id: int,
+        host_id: int | None,
         hosts: Mapping[int, str],
         settings: Settings = TIMES,
         limits: Limits = DEFAULT_LIMITS,
         max_frame: int = 32 << 20,
         listen: str = "",
-        emit: Callable[[str, str, dict[str, Any]], None] | None = None,
     ) -> None:
-        """``hosts``: the endpoints of the hosts that are known, by their ids, with this one's. ``listen``: where this
-        one listens, if that is not its endpoint. ``emit`` takes the events of a trace: action, subject and parameters.
+        """``host_id``: None is that of the folder, or 1 if it is empty. ``hosts``: the endpoints of the hosts that are
+        known, by their ids, with this one's; an empty one is that of a host which knows of nobody but what its folder
+        says. ``listen``: where this one listens, if that is not its endpoint.
 
         Raises :class:`fencepost.errors.SystemFailure` if the folder can not be used.
         """
-        if host_id not in hosts:
+        if hosts and host_id not in hosts:
             raise SystemFailure(f"the host {host_id} is not among the controllers")
         self.files = files
         self.hosts = dict(hosts)
@@ -61,8 +61,8 @@ class QuorumHost:
         try:
             self.meta = prepare(files, host_id)
         except (Damage, ValueError, OSError) as error:
-            raise SystemFailure(f"the folder of the quorum can not be used: {error}") from error
-        self.me = Node(self.meta.key, hosts[host_id])
+            raise self._unusable(error) from error
+        self.me = Node(self.meta.key, hosts.get(self.meta.key.host_id, ANY_PORT))
         self.links = Links(
             self,
             self._hello,
@@ -72,21 +72,38 @@ class QuorumHost:
             user_timeout=max(1, 2 * settings.request_timeout // 1_000),
         )
         self._listen = listen
-        self._emit = emit
+        self.emit: Callable[[str, str, dict[str, Any]], None] | None = None
+        """Takes the events of a trace, action, subject and parameters; set before it takes part."""
 
-    async def open(self, first: Callable[[], First | None] = lambda: None) -> Contents:
-        """Listen, and wait until there is a cluster: what this replica has kept. ``first``: what it begins with if it
-        makes a cluster.
+    async def open(self) -> Contents:
+        """Listen, and wait until there is a cluster: what this replica has kept.
 
         Raises :class:`fencepost.errors.SystemFailure`.
         """
-        await self.links.listen(self._listen or self.me.endpoint)
         try:
-            if not self.meta.cluster_id:
-                self.meta = await form(self.files, self.meta, self.me, self.hosts, self.links, first())
-            return open_replica(self.files, self.meta)
+            contents = self._contents() if self.meta.cluster_id else None
+            await self._open_port(contents)
+            if contents is None:
+                self.meta = await form(self.files, self.meta, self.me, self.hosts, self.links)
+                contents = self._contents()
         except (Damage, ValueError, OSError) as error:
-            raise SystemFailure(f"the folder of the quorum can not be used: {error}") from error
+            raise self._unusable(error) from error
+        return contents
+
+    def _contents(self) -> Contents:
+        return open_replica(self.files, self.meta, self.limits.pre_allocation)
+
+    def _unusable(self, error: Exception) -> SystemFailure:
+        where = getattr(self.files, "path", "the folder of the quorum")
+        return SystemFailure(f"{where} {'is damaged' if isinstance(error, Damage) else 'can not be used'}: {error}")
+
+    async def _open_port(self, contents: Contents | None) -> None:
+        endpoint = self.me.endpoint
+        if endpoint == ANY_PORT and contents is not None:
+            kept = contents.index.voters.node(self.me.key)
+            endpoint = endpoint if kept is None else kept.endpoint
+        got = await self.links.listen(self._listen or endpoint)
+        self.me = Node(self.me.key, got if endpoint == ANY_PORT else endpoint)
 
     def begin(self, contents: Contents, machine: StateMachine) -> QuorumNode:
         """Take part, with a state machine that has the state of ``contents``."""
@@ -98,10 +115,23 @@ class QuorumHost:
         return self.node
 
     def _tracer(self) -> Tracer | None:
-        emit, subject = self._emit, f"{SUBJECT}{self.meta.cluster_id}"
+        emit, subject = self.emit, f"{SUBJECT}{self.meta.cluster_id}"
         if emit is None:
             return None
         return Tracer(self.me.key, lambda action, fields: emit(action, subject, fields))
+
+    async def ask_leader(self, request: AnyRequest) -> AnyResponse:
+        """Ask the leader, be it this replica. It may not lead any more, and say so.
+
+        Raises :class:`fencepost.quorum.driver.links.LinkError` if this replica knows of none, or the connection breaks.
+        """
+        node = self.node
+        if node is None or node.stopped:
+            raise LinkError("the replica takes no part")
+        leader = node.leader
+        if leader is None:
+            raise LinkError("no leader is known")
+        return await self.links.ask(leader.endpoint, request)
 
     async def close(self) -> None:
         """End."""

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from fencepost.quorum.driver.fetches import FetchTimes
 from fencepost.quorum.driver.frames import Welcome
 from fencepost.quorum.driver.links import Links, Respond, Return
 from fencepost.quorum.files.directory import Contents
@@ -27,7 +28,14 @@ from fencepost.quorum.files.election import store_election
 from fencepost.quorum.files.snapshots import Fetched, name_of, purge_snapshots, write_snapshot
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.log import Batch, OffsetAndEpoch, Snapshot
-from fencepost.quorum.messages import AnyRequest, AnyResponse, FetchResponse, FetchSnapshotResponse
+from fencepost.quorum.messages import (
+    AnyRequest,
+    AnyResponse,
+    DescribeQuorumResponse,
+    Fetch,
+    FetchResponse,
+    FetchSnapshotResponse,
+)
 from fencepost.quorum.roles.interface import (
     Accepted,
     Append,
@@ -127,7 +135,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     ``batch``: proposals that are appended together. ``fetch``: batches in one answer, at least one. ``piece``: of a
     snapshot. ``snapshot_records``, ``snapshot_bytes``: of the log since the last snapshot, from which on the next one is
-    taken. ``snapshots``: that are kept. ``files``: of the log, from which on a start takes a snapshot.
+    taken. ``snapshots``: that are kept. ``files``: of the log, from which on a start takes a snapshot. ``pre_allocation``:
+    that a file of the log takes on the disk at once.
     """
 
     batch: int = 1 << 20
@@ -137,6 +146,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_bytes: int = 64 << 20
     snapshots: int = 2
     files: int = 8
+    pre_allocation: int = 1 << 20
 
 
 DEFAULT_LIMITS = Limits()
@@ -188,6 +198,7 @@ class QuorumNode:
         self._known: tuple[int, Node | None, bool] = (-1, None, False)
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
         self._replies: dict[int, Respond] = {}
+        self._fetches = FetchTimes()
         self._numbers = itertools.count(1)
         self._pending: deque[tuple[Sequence[bytes], asyncio.Future[OffsetAndEpoch] | None]] = deque()
         self._proposing = False
@@ -280,6 +291,8 @@ class QuorumNode:
         """A request came."""
         number = next(self._numbers)
         self._replies[number] = respond
+        if type(request) is Fetch and self.replica.leads and request.epoch == self.replica.epoch:
+            self._fetches.note(request, self.replica.log.end_offset)
         self.deliver(RequestReceived(number, request))
 
     def answered(self, response: AnyResponse) -> None:
@@ -593,6 +606,8 @@ class QuorumNode:
     def _reply(self, connection: int, response: Any) -> None:
         if self._tracer is not None:
             self._tracer.answers(response)
+        if type(response) is DescribeQuorumResponse:
+            response = self._fetches.told(response)
         self._replies.pop(connection)(response)
 
     def _reply_with_batches(self, effect: ReplyWithBatches) -> None:

@@ -59,7 +59,7 @@ class Settings(msgspec.Struct, frozen=True, gc=False):
     how long a leader keeps a fetch for which it has nothing; well below ``fetch_timeout``. ``records_kept``: how many
     records ahead of a snapshot stay in the log. ``begin_quorum_needs_voter``: an observer does not follow a leader that
     presents itself; it finds it. ``auto_join``: an observer that has caught up asks to be made a voter, every
-    ``join_retry``.
+    ``join_retry``; as often, a voter that is reached elsewhere than the voters say tells where.
     """
 
     election_timeout: int = 1_000_000
@@ -202,7 +202,7 @@ class Timer(enum.Enum):
     WAITING_FETCHES = "waiting fetches"
     """A leader answers the fetches for which it has nothing new."""
     JOIN = "join"
-    """An observer asks to be made a voter."""
+    """An observer asks to be made a voter; a voter that is reached elsewhere than the voters say tells where."""
 
 
 class SetTimer(Effect, frozen=True, gc=False):

@@ -31,6 +31,8 @@ from fencepost.quorum.messages import (
     ReplicaProgress,
     Request,
     Response,
+    UpdateVoter,
+    UpdateVoterResponse,
     Vote,
     VoteResponse,
 )
@@ -166,7 +168,7 @@ class Replica:
         self._installing: OffsetAndEpoch | None = None
         # As leader
         self._leading: Leading | None = None
-        self._was_voter = False
+        self._entry: Node | None = None  # how it is among the voters that it has last looked at
         self._on_event: dict[type[Event], Callable[[Any], None]] = {
             Started: self._started,
             Resign: self._resign,
@@ -188,6 +190,7 @@ class Replica:
             FetchSnapshot: self._fetch_snapshot,
             AddVoter: self._add_voter,
             RemoveVoter: self._remove_voter,
+            UpdateVoter: self._update_voter,
             DescribeQuorum: self._describe,
         }
         self._on_response: dict[type[Response], Callable[[Any], None]] = {
@@ -270,7 +273,7 @@ class Replica:
         self._stored = election
         self.stored_end = self.log.end_offset
         self.high_watermark = self.log.snapshot.end.offset
-        self._was_voter = self.is_voter
+        self._entry = self.voters.node(self.key)
         self.epoch, self.voted, self.leader = election.epoch, election.voted, election.leader
         if self.log.last_epoch > self.epoch:
             self.epoch, self.voted, self.leader = self.log.last_epoch, None, None
@@ -425,8 +428,8 @@ class Replica:
         self._do(CancelTimer(Timer.ELECTION))
         self._set_fetch_timer()
         self._send_fetch()
-        if self.settings.auto_join and not self.is_voter:
-            self._do(SetTimer(Timer.JOIN, self.settings.join_retry, self.settings.join_retry))
+        if self._has_to_join:
+            self._join_later()
 
     def _become_resigned(self) -> None:
         """Lead no more, and say so, so that the others need not wait to find out."""
@@ -691,15 +694,16 @@ class Replica:
 
     def _voters_changed(self) -> None:
         """It goes by another configuration, or the same one at another place."""
-        is_voter = self.is_voter
-        if is_voter == self._was_voter:
+        entry = self.voters.node(self.key)
+        if entry == self._entry:
             return
-        self._was_voter = is_voter
-        self._do(VotersChanged(is_voter))
-        if is_voter:
+        before, self._entry = self._entry, entry
+        if (before is None) != (entry is None):
+            self._do(VotersChanged(entry is not None))
+        if not self._has_to_join:
             self._do(CancelTimer(Timer.JOIN))
-        elif self.settings.auto_join and self.state is State.FOLLOWER:
-            self._do(SetTimer(Timer.JOIN, self.settings.join_retry, self.settings.join_retry))
+        elif self.state is State.FOLLOWER:
+            self._join_later()
 
     def _restart_check(self) -> None:
         assert self._leading is not None
@@ -1093,6 +1097,23 @@ class Replica:
         )
         self._reconfigure(connection, request, error)
 
+    def _update_voter(self, connection: int, request: UpdateVoter) -> None:
+        key, led = request.voter.key, self._leading
+        entry = self.voters.node(key)
+        error = rules.refuses_to_update(
+            rules.refuses_fetch(self.leads, self.epoch, request.epoch, entry is not None, self.protections),
+            entry is not None,
+            self.high_watermark,
+            0 if led is None else led.epoch_start,
+            self.log.voters_offset,
+            self.protections,
+        )
+        if error is Error.NONE and entry != request.voter:
+            self._trace("accept_update_voter_request", peer=str(key))
+            self._append(control=VotersRecord(self.voters.without(key).having(request.voter)))
+            self._answer_waiting()
+        self._do(Reply(connection, UpdateVoterResponse(self.key, self.epoch, self.known_leader, error, key)))
+
     def _reconfigure(self, connection: int, request: AddVoter | RemoveVoter, error: Error) -> None:
         if error is not Error.NONE:
             self._answer_change(connection, request, error)
@@ -1122,22 +1143,33 @@ class Replica:
             answer = RemoveVoterResponse(self.key, self.epoch, self.known_leader, error, request.voter)
         self._do(Reply(connection, answer))
 
+    @property
+    def _has_to_join(self) -> bool:
+        """Whether it has something to ask of its leader: that it is made a voter, or that the voters say where it is
+        reached."""
+        return self.settings.auto_join if self._entry is None else self._entry != self.me
+
+    def _join_later(self) -> None:
+        self._do(SetTimer(Timer.JOIN, self.settings.join_retry, self.settings.join_retry))
+
     def _join(self) -> None:
         """An observer asks its leader to be made a voter, and its predecessor on this
-        host no more, again and again.
+        host no more, again and again. A voter that is reached elsewhere than the voters say tells it where.
 
         It learns the outcome from its log, not from the answer.
         """
-        if self.is_voter or self.state is not State.FOLLOWER or not self.settings.auto_join:
+        if self.state is not State.FOLLOWER or not self._has_to_join:
             return
         assert self.leader is not None
         if self._heard:
             predecessors = [key for key in self.voters.keys if key.host_id == self.key.host_id]
             request: Request = AddVoter(self.me, when_committed=False)
-            if predecessors:
+            if self._entry is not None:
+                request = UpdateVoter(self.epoch, self.me)
+            elif predecessors:
                 request = RemoveVoter(predecessors[0], when_committed=False)
             self._do(Send(self.leader.endpoint, request))
-        self._do(SetTimer(Timer.JOIN, self.settings.join_retry, self.settings.join_retry))
+        self._join_later()
 
     # -- administrators ------------------------------------------------------------------------------------------------
 

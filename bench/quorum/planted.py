@@ -1,0 +1,197 @@
+"""``python -m bench.quorum.planted FAULT metadata ...``: ``fencepost metadata`` with a fault planted in it, or with ``none``.
+
+A disk is as slow as the file says that ``FENCEPOST_BENCH_SLOW`` names: so many milliseconds more for each sync. The faults are those that a campaign
+of processes can see: what is written survives a process that is killed, so a sync that is left out is found by simulation and unit tests alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from fencepost.metadata_service import member, protocol
+from fencepost.metadata_service.expiry import Expiry
+from fencepost.quorum import rules
+from fencepost.quorum.driver import node
+from fencepost.quorum.roles import replica
+from fencepost.store.disk.files import OsFile
+
+
+def _slow_disks() -> None:
+    path, sync = os.environ.get("FENCEPOST_BENCH_SLOW", ""), OsFile.sync
+
+    def slowly(self: OsFile) -> None:
+        with contextlib.suppress(OSError, ValueError), open(path) as file:
+            time.sleep(int(file.read()) / 1_000)
+        sync(self)
+
+    OsFile.sync = slowly  # type: ignore[method-assign]
+
+
+def _none() -> None:
+    """Nothing is planted."""
+
+
+def _without(protection: str) -> Callable[[], None]:
+    def plant() -> None:
+        replica.Replica.__init__.__defaults__ = (  # type: ignore[misc]
+            *replica.Replica.__init__.__defaults__[:-1],  # type: ignore[index]
+            rules.ALL.replace(**{protection: False}),
+        )
+
+    return plant
+
+
+def _acknowledges_alone() -> None:
+    """A leader commits what it has stored itself, before a majority has it."""
+    whole = rules.high_watermark
+
+    def first(known: int, ends: Any, epoch_start: int, protections: Any = rules.ALL) -> int:
+        most = max(ends, default=known)
+        return max(known, most) if most > epoch_start else whole(known, ends, epoch_start, protections)
+
+    rules.high_watermark = first
+
+
+def _forgets_votes() -> None:
+    """What a replica has voted is not stored."""
+    stored = node.store_election
+
+    def forgotten(files: Any, election: Any) -> None:
+        if election.leader is not None:
+            stored(files, election)
+
+    node.store_election = forgotten  # type: ignore[attr-defined]
+
+
+def _syncs_at_once() -> None:
+    """A sync does not go through the log."""
+    of_service = member.Service.answer
+
+    def answer(self: Any, asker: Any, xid: int, request: Any, last: bool = False) -> None:
+        if isinstance(request, protocol.Sync) and not asker.watcher.waiting:
+            item = member.Item(asker, xid, answer=request, last=last, since=self.heard_at)
+            self._answer(asker, item, request)
+        else:
+            of_service(self, asker, xid, request, last)
+
+    member.Member.answer = answer  # type: ignore[method-assign]
+
+
+def _attaches_at_once() -> None:
+    """A client that comes with its session is answered before what the session has done elsewhere is applied."""
+    enqueue = member.Member._enqueue
+
+    def attached(self: Any, item: Any) -> None:
+        request, connection = item.answer, item.connection
+        enqueue(self, item)
+        opened = self.tree.sessions.get(request.session) if isinstance(request, protocol.Connect) else None
+        if opened is not None and self._last.get(connection) is item:
+            self._uncount(item)
+            del self._last[connection]
+            item.answer = item.connection = None
+            item.size = 0
+            self._count(item)
+            self._attach(connection, request.session, connection.timeout, opened.password)
+
+    member.Member._enqueue = attached  # type: ignore[method-assign]
+
+
+def _keeps_quiet() -> None:
+    """Members do not tell the leader whom they hear from."""
+
+    def tell(self: Any) -> None:
+        touched, self._touched = self._touched, set()
+        if touched and self._decides:
+            self._hear_all(touched)
+
+    member.Member._tell_heard = tell  # type: ignore[method-assign]
+
+
+def _expires_by_old_deadlines() -> None:
+    """A new leader takes every session for unheard of since it has last led, or since it started."""
+    became = member.Member.became_leader
+
+    def led(self: Any, epoch: int) -> None:
+        became(self, epoch)
+        self.expiry = Expiry(self.settings.tick_time, self.now())
+        for session in self.tree.sessions:
+            self.expiry.heard(session, 0, self.now())
+
+    member.Member.became_leader = led  # type: ignore[method-assign]
+
+
+def _asks_again() -> None:
+    """What was sent to a leader that is gone is sent to the next one, though it may have been done."""
+
+    def kept(self: Any) -> None:
+        for number, item in list(self._in_flight.items()):
+            asked = self._asked_of.get(number) if hasattr(self, "_asked_of") else None
+            if asked is not None:
+                self._unsent.append((item, asked))
+
+    put = member.Member._enqueue
+
+    def enqueue(self: Any, item: Any) -> None:
+        if not hasattr(self, "_asked_of"):
+            self._asked_of = {}
+        put(self, item)
+        for _, asked in self._unsent[-1:]:
+            self._asked_of[asked.number] = asked
+
+    member.Member._enqueue = enqueue  # type: ignore[method-assign]
+    member.Member._lose_in_flight = kept  # type: ignore[method-assign]
+
+
+def _anybody_may_finish() -> None:
+    """Changes of a connection that its session has left are done."""
+    read = member._read_entry
+
+    def read_entry(record: bytes) -> Any:
+        entry = read(record)
+        if isinstance(entry.asked.request, member.Attach | member.Mark | protocol.CreateSession):
+            return entry
+        return msgspec.structs.replace(entry, asked=msgspec.structs.replace(entry.asked, token=0))
+
+    member._read_entry = read_entry  # type: ignore[assignment]
+
+
+FAULTS: dict[str, Callable[[], None]] = {
+    "none": _none,
+    "acknowledges-alone": _acknowledges_alone,
+    "forgets-votes": _forgets_votes,
+    "votes-twice": _without("one_vote_an_epoch"),
+    "logs-not-compared": _without("logs_are_compared"),
+    "logs-not-matched": _without("logs_are_matched"),
+    "majority-not-heard": _without("majority_is_heard"),
+    "syncs-at-once": _syncs_at_once,
+    "attaches-at-once": _attaches_at_once,
+    "keeps-quiet": _keeps_quiet,
+    "expires-by-old-deadlines": _expires_by_old_deadlines,
+    "asks-again": _asks_again,
+    "anybody-may-finish": _anybody_may_finish,
+}
+
+
+def program(fault: str) -> tuple[str, ...]:
+    """How a member with a fault is started: the words behind the interpreter."""
+    return ("-m", "bench.quorum.planted", fault)
+
+
+def main() -> int:
+    """Be ``fencepost`` with a fault."""
+    from fencepost import cli
+
+    _slow_disks()
+    FAULTS[sys.argv[1]]()
+    return cli.main(sys.argv[2:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+"""What Kafka's tools ask a controller, asked of a quorum: its answers, in Kafka's words and with Kafka's errors.
+
+Every member answers for the whole quorum, as it hands on to the leader what only that can do. So it says of the cluster
+that it is the controller itself, as Kafka's brokers do: nobody has to know where others listen for Kafka's protocol. Who
+leads is told by DescribeQuorum.
+
+Whoever is answered NOT_LEADER_OR_FOLLOWER asks again; the answer to a change is that only if nothing of it was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from fencepost.quorum.driver.host import QuorumHost
+from fencepost.quorum.driver.links import LinkError
+from fencepost.quorum.identity import Node, ReplicaKey
+from fencepost.quorum.kafka.messages import (
+    ADD_RAFT_VOTER,
+    API_VERSIONS,
+    APIS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_QUORUM,
+    REMOVE_RAFT_VOTER,
+    Request,
+)
+from fencepost.quorum.kafka.schema import ZERO_UUID
+from fencepost.quorum.messages import (
+    AddVoter,
+    AnyRequest,
+    AnyResponse,
+    DescribeQuorum,
+    DescribeQuorumResponse,
+    RemoveVoter,
+    ReplicaProgress,
+)
+from fencepost.quorum.rules import Error
+
+LISTENER = "CONTROLLER"
+"""What the endpoint of a member is called among the listeners of a Kafka controller."""
+TOPIC = "__cluster_metadata"
+"""The log, which is the only partition of this topic."""
+
+PATIENCE = 10.0
+"""Seconds for the leader to make a change, or fewer if the request says so. Kafka's clients wait three times as long."""
+_DESCRIBED = 2.0
+"""Seconds for it to describe the quorum: one that takes longer leads no more, and another one will."""
+
+Body = dict[str, Any]
+
+
+class Code(enum.IntEnum):
+    """Kafka's error codes."""
+
+    NONE = 0
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    UNSUPPORTED_VERSION = 35
+    INVALID_REQUEST = 42
+    INCONSISTENT_CLUSTER_ID = 104
+    MISMATCHED_ENDPOINT_TYPE = 114
+    UNSUPPORTED_ENDPOINT_TYPE = 115
+    DUPLICATE_VOTER = 126
+    VOTER_NOT_FOUND = 127
+
+
+CODES: Mapping[Error, Code] = {
+    Error.NONE: Code.NONE,
+    Error.NOT_LEADER: Code.NOT_LEADER_OR_FOLLOWER,
+    Error.ALREADY_MEMBER: Code.DUPLICATE_VOTER,
+    Error.NOT_MEMBER: Code.VOTER_NOT_FOUND,
+    Error.LAST_VOTER: Code.INVALID_REQUEST,
+    Error.RECONFIG_IN_PROGRESS: Code.REQUEST_TIMED_OUT,
+    Error.LEADER_NOT_READY: Code.REQUEST_TIMED_OUT,
+    Error.NOT_CAUGHT_UP: Code.REQUEST_TIMED_OUT,
+    Error.TIMED_OUT: Code.REQUEST_TIMED_OUT,
+    Error.INVALID_REQUEST: Code.INVALID_REQUEST,
+}
+"""What a refusal of a leader is in Kafka's protocol."""
+
+
+class _Refused(Exception):
+    """A request is not done: the code of the error, and why."""
+
+    def __init__(self, code: Code, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class Answers:
+    """The answers of one member, which is reached by Kafka's protocol at ``address``, a host and a port."""
+
+    def __init__(self, host: QuorumHost, address: tuple[str, int], patience: float = PATIENCE) -> None:
+        self.host = host
+        self.address = address
+        self.patience = patience
+        self._by_key: dict[int, Callable[[Request], Awaitable[Body]]] = {
+            API_VERSIONS.key: self._api_versions,
+            DESCRIBE_CLUSTER.key: self._describe_cluster,
+            DESCRIBE_QUORUM.key: self._describe_quorum,
+            ADD_RAFT_VOTER.key: self._add_voter,
+            REMOVE_RAFT_VOTER.key: self._remove_voter,
+        }
+
+    async def to(self, request: Request) -> tuple[int, Body]:
+        """The version in which a request is answered, and the answer."""
+        if not request.is_known:
+            newest = {"ApiKey": API_VERSIONS.key, "MinVersion": API_VERSIONS.oldest, "MaxVersion": API_VERSIONS.newest}
+            return 0, {"ErrorCode": Code.UNSUPPORTED_VERSION, "ApiKeys": [newest]}
+        return request.version, await self._by_key[request.api.key](request)
+
+    # -- who is here ---------------------------------------------------------------------------------------------------
+
+    async def _api_versions(self, request: Request) -> Body:
+        # Members of a quorum have the ids of directories, and voters that come and go: that is version 1 of KRaft.
+        feature = {"Name": "kraft.version", "MinVersion": 1, "MaxVersion": 1}
+        return {
+            "ApiKeys": [{"ApiKey": api.key, "MinVersion": api.oldest, "MaxVersion": api.newest} for api in APIS.values()],
+            "SupportedFeatures": [feature],
+        }
+
+    async def _describe_cluster(self, request: Request) -> Body:
+        of = request.body["EndpointType"]
+        if of not in (1, 2):
+            return {"ErrorCode": Code.UNSUPPORTED_ENDPOINT_TYPE, "ErrorMessage": f"there are no endpoints of the type {of}"}
+        if of == 1:
+            reason = "brokers were asked for, and this is a controller: use --bootstrap-controller"
+            return {"ErrorCode": Code.MISMATCHED_ENDPOINT_TYPE, "ErrorMessage": reason}
+        (host, port), number = self.address, self.host.me.key.host_id
+        return {
+            "EndpointType": 2,
+            "ClusterId": self.host.meta.cluster_id,
+            "ControllerId": number,
+            "Brokers": [{"BrokerId": number, "Host": host, "Port": port}],
+        }
+
+    # -- how it stands -------------------------------------------------------------------------------------------------
+
+    async def _describe_quorum(self, request: Request) -> Body:
+        if request.body["Topics"] != [{"TopicName": TOPIC, "Partitions": [{"PartitionIndex": 0}]}]:
+            return {"Topics": [_unknown(topic) for topic in request.body["Topics"]]}
+        partition: Body = {"PartitionIndex": 0, "ErrorMessage": None}
+        answer: Body = {"ErrorMessage": None, "Topics": [{"TopicName": TOPIC, "Partitions": [partition]}]}
+        try:
+            found = await self._standing()
+        except _Refused as refused:
+            partition |= {"ErrorCode": refused.code, "ErrorMessage": str(refused), "LeaderId": -1, "LeaderEpoch": -1, "HighWatermark": -1}
+            return answer
+        partition |= {
+            "LeaderId": found.source.host_id,
+            "LeaderEpoch": found.epoch,
+            "HighWatermark": found.high_watermark,
+            "CurrentVoters": _states(found.voters),
+            "Observers": _states(found.observers),
+        }
+        answer["Nodes"] = [_node(each) for each in found.voters]
+        return answer
+
+    async def _standing(self) -> DescribeQuorumResponse:
+        """The quorum as its leader sees it."""
+        try:
+            async with asyncio.timeout(_DESCRIBED):
+                found = await self.host.ask_leader(DescribeQuorum())
+        except TimeoutError as error:
+            raise _Refused(Code.NOT_LEADER_OR_FOLLOWER, "the leader does not answer") from error
+        except LinkError as error:
+            raise _Refused(Code.NOT_LEADER_OR_FOLLOWER, f"the leader can not be asked: {error}") from error
+        if not isinstance(found, DescribeQuorumResponse) or found.error is not Error.NONE:
+            raise _Refused(Code.NOT_LEADER_OR_FOLLOWER, "the leader has just changed")
+        return found
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+
+    async def _add_voter(self, request: Request) -> Body:
+        body = request.body
+        return await self._answered(self._add(body), body)
+
+    async def _remove_voter(self, request: Request) -> Body:
+        body = request.body
+        return await self._answered(self._remove(body), body)
+
+    async def _answered(self, change: Awaitable[None], body: Body) -> Body:
+        patience = min(self.patience, max(0, body.get("TimeoutMs", 1 << 31)) / 1_000)
+        try:
+            async with asyncio.timeout(patience):
+                await change
+        except _Refused as refused:
+            return {"ErrorCode": refused.code, "ErrorMessage": str(refused)}
+        except TimeoutError:
+            reason = f"{patience:g} seconds were not enough: the change may yet be made"
+            return {"ErrorCode": Code.REQUEST_TIMED_OUT, "ErrorMessage": reason}
+        return {"ErrorMessage": None}
+
+    async def _add(self, body: Body) -> None:
+        key = self._voter(body)
+        endpoint = _endpoint(body["Listeners"])
+        found = await self._standing()
+        there = next((each.key for each in found.voters if each.key.host_id == key.host_id), None)
+        if there is not None:
+            raise _Refused(Code.DUPLICATE_VOTER, f"{there} is a voter already")
+        try:
+            who = (await self.host.links.identify(endpoint)).node.key
+        except LinkError as error:
+            raise _Refused(Code.REQUEST_TIMED_OUT, f"the new voter does not answer at its endpoint: {error}") from error
+        if who != key:
+            raise _Refused(Code.INVALID_REQUEST, f"at {endpoint} is {who}, and not {key}")
+        await self._change(AddVoter(Node(key, endpoint), body["AckWhenCommitted"]))
+
+    async def _remove(self, body: Body) -> None:
+        key = self._voter(body)
+        found = await self._standing()
+        if key not in [each.key for each in found.voters]:
+            voters = ", ".join(str(each.key) for each in found.voters)
+            raise _Refused(Code.VOTER_NOT_FOUND, f"{key} is none of the voters {voters}")
+        await self._change(RemoveVoter(key))
+
+    def _voter(self, body: Body) -> ReplicaKey:
+        """The replica that a change is about."""
+        mine = self.host.meta.cluster_id
+        if body["ClusterId"] not in (None, mine):
+            raise _Refused(Code.INCONSISTENT_CLUSTER_ID, f"this is the cluster {mine}, and not {body['ClusterId']}")
+        if body["VoterId"] < 0 or body["VoterDirectoryId"] == ZERO_UUID:
+            raise _Refused(Code.INVALID_REQUEST, "a voter has an id from 0 on, and the id of a directory")
+        return ReplicaKey(body["VoterId"], body["VoterDirectoryId"])
+
+    async def _change(self, request: AnyRequest) -> None:
+        try:
+            answer: AnyResponse = await self.host.ask_leader(request)
+        except LinkError as error:
+            raise _Refused(Code.REQUEST_TIMED_OUT, f"the leader is gone, and the change may yet be made: {error}") from error
+        if answer.error is not Error.NONE:
+            raise _Refused(CODES.get(answer.error, Code.INVALID_REQUEST), answer.error.value)
+
+
+def _unknown(topic: Body) -> Body:
+    reason = f"the only topic is {TOPIC}, with the partition 0, which is asked for alone"
+    failed = {"ErrorCode": Code.UNKNOWN_TOPIC_OR_PARTITION, "ErrorMessage": reason}
+    partitions = [failed | {"PartitionIndex": each["PartitionIndex"]} for each in topic["Partitions"]]
+    return {"TopicName": topic["TopicName"], "Partitions": partitions}
+
+
+def _states(replicas: Sequence[ReplicaProgress]) -> list[Body]:
+    return [
+        {
+            "ReplicaId": each.key.host_id,
+            "ReplicaDirectoryId": each.key.directory_id,
+            "LogEndOffset": each.end_offset,
+            "LastFetchTimestamp": each.fetched_at,
+            "LastCaughtUpTimestamp": each.caught_up_at,
+        }
+        for each in replicas
+    ]
+
+
+def _node(replica: ReplicaProgress) -> Body:
+    host, _, port = replica.endpoint.rpartition(":")
+    return {"NodeId": replica.key.host_id, "Listeners": [{"Name": LISTENER, "Host": host.strip("[]"), "Port": int(port)}]}
+
+
+def _endpoint(listeners: Sequence[Body]) -> str:
+    """Where a new voter listens to members."""
+    for each in listeners:
+        if each["Name"] == LISTENER and each["Host"] and each["Port"]:
+            host = each["Host"]
+            return f"[{host}]:{each['Port']}" if ":" in host else f"{host}:{each['Port']}"
+    raise _Refused(Code.INVALID_REQUEST, f"the new voter has no listener of the name {LISTENER}")

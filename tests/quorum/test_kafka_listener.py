@@ -1,0 +1,488 @@
+"""Members that are asked by Kafka's protocol: how the quorum stands, changes of its voters, Kafka's errors, and bad frames."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import re
+import struct
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import patience
+import pytest
+from hosts import TestCluster, TestHost, free_ports, until
+
+from fencepost.errors import SystemFailure
+from fencepost.quorum.driver.host import QuorumHost
+from fencepost.quorum.files.directory import Meta, draw_id
+from fencepost.quorum.identity import Node
+from fencepost.quorum.kafka.answers import CODES, Answers, Code
+from fencepost.quorum.kafka.listener import KafkaListener
+from fencepost.quorum.kafka.messages import (
+    ADD_RAFT_VOTER,
+    API_VERSIONS,
+    APIS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_QUORUM,
+    REMOVE_RAFT_VOTER,
+    Api,
+    decode_response,
+    encode_request,
+)
+from fencepost.quorum.kafka.schema import ZERO_UUID
+from fencepost.quorum.messages import AddVoter, DescribeQuorum, RemoveVoter, RemoveVoterResponse
+from fencepost.quorum.rules import Error
+from fencepost.store.disk.files import OsFiles
+
+Test = Callable[[TestCluster, "Clients"], Coroutine[Any, Any, None]]
+
+QUORUM = {"Topics": [{"TopicName": "__cluster_metadata", "Partitions": [{"PartitionIndex": 0}]}]}
+
+
+class Client:
+    """A connection by Kafka's protocol."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self._numbers = itertools.count(1)
+
+    async def ask(self, api: Api, version: int, body: dict[str, Any], answered_in: int | None = None) -> dict[str, Any]:
+        number = next(self._numbers)
+        self.send(encode_request(api, version, number, "test", body))
+        return await self.answer(api, version if answered_in is None else answered_in, number)
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(struct.pack(">i", len(data)) + data)
+
+    async def answer(self, api: Api, version: int, number: int) -> dict[str, Any]:
+        async with asyncio.timeout(patience.PATIENCE):
+            (length,) = struct.unpack(">i", await self.reader.readexactly(4))
+            found, body = decode_response(api, version, await self.reader.readexactly(length))
+        assert found == number
+        return body
+
+    async def is_closed(self) -> bool:
+        async with asyncio.timeout(patience.PATIENCE):
+            try:
+                return await self.reader.read(1) == b""
+            except ConnectionError:
+                return True
+
+
+class Clients:
+    """Listeners of hosts, and connections with them."""
+
+    def __init__(self) -> None:
+        self.listeners: list[KafkaListener] = []
+        self.opened: list[Client] = []
+
+    async def listen(self, host: TestHost, **limits: Any) -> tuple[str, int]:
+        self.listeners.append(KafkaListener(host.host, **limits))
+        return await self.listeners[-1].listen(0)
+
+    async def open(self, address: tuple[str, int]) -> Client:
+        self.opened.append(Client(*await asyncio.open_connection(*address)))
+        return self.opened[-1]
+
+    async def of(self, host: TestHost, **limits: Any) -> Client:
+        return await self.open(await self.listen(host, **limits))
+
+    async def close(self) -> None:
+        for each in self.opened:
+            each.writer.close()
+        for listener in self.listeners:
+            await listener.close()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., None]:
+    """Runs a test on a cluster."""
+
+    def started(test: Test, count: int = 3) -> None:
+        async def whole() -> None:
+            cluster, clients = TestCluster(tmp_path, count), Clients()
+            try:
+                await cluster.start()
+                await cluster.leader()
+                await test(cluster, clients)
+            finally:
+                await clients.close()
+                await cluster.close()
+
+        asyncio.run(whole())
+
+    return started
+
+
+def listener(name: str, endpoint: str) -> dict[str, Any]:
+    host, _, port = endpoint.rpartition(":")
+    return {"Name": name, "Host": host, "Port": int(port)}
+
+
+def adding(node: Node, **changes: Any) -> dict[str, Any]:
+    return {
+        "ClusterId": None,
+        "TimeoutMs": 30_000,
+        "VoterId": node.key.host_id,
+        "VoterDirectoryId": node.key.directory_id,
+        "Listeners": [listener("OTHER", "127.0.0.1:1"), listener("CONTROLLER", node.endpoint)],
+    } | changes
+
+
+def removing(node: Node, **changes: Any) -> dict[str, Any]:
+    return {"ClusterId": None, "VoterId": node.key.host_id, "VoterDirectoryId": node.key.directory_id} | changes
+
+
+async def observer(cluster: TestCluster, host_id: int) -> TestHost:
+    """A host that joins as an observer."""
+    cluster.hosts.setdefault(host_id, TestHost(cluster, host_id))
+    cluster.endpoints.setdefault(host_id, f"127.0.0.1:{free_ports(1)[0]}")
+    await cluster.start(host_id)
+    return cluster[host_id]
+
+
+# -- how it stands -----------------------------------------------------------------------------------------------------
+
+
+def test_any_member_describes_the_quorum_in_each_version(run):
+    async def test(cluster, clients):
+        await cluster.propose(b"a", b"b")
+        leader, watching = await cluster.leader(), await observer(cluster, 4)
+        await cluster.have([b"a", b"b"])
+        end = leader.node.replica.log.end_offset
+
+        async def ends() -> set[int]:
+            status = await leader.host.ask_leader(DescribeQuorum())
+            return {each.end_offset for each in (*status.voters, *status.observers)}
+
+        while await ends() != {end}:
+            await asyncio.sleep(0.01)
+        keys = {each.host_id: each.host.me.key for each in cluster.running}
+        for host, version in itertools.product((leader, cluster[1], cluster[2], watching), (0, 1, 2)):
+            client = await clients.of(host)
+            found = await client.ask(DESCRIBE_QUORUM, version, QUORUM)
+            assert (found["ErrorCode"], found["ErrorMessage"] or None) == (0, None)
+            ((name, (partition,)),) = [(each["TopicName"], each["Partitions"]) for each in found["Topics"]]
+            assert (name, partition["PartitionIndex"], partition["ErrorCode"]) == ("__cluster_metadata", 0, 0)
+            status = await host.host.ask_leader(DescribeQuorum())
+            assert (partition["LeaderId"], partition["LeaderEpoch"]) == (leader.host_id, status.epoch)
+            assert partition["HighWatermark"] == status.high_watermark == leader.node.replica.log.end_offset
+            for name, replicas in (("CurrentVoters", status.voters), ("Observers", status.observers)):
+                assert [(each["ReplicaId"], each["LogEndOffset"]) for each in partition[name]] == [
+                    (each.key.host_id, each.end_offset) for each in replicas
+                ]
+                for each in partition[name]:
+                    assert each["ReplicaDirectoryId"] == (keys[each["ReplicaId"]].directory_id if version == 2 else ZERO_UUID)
+                    assert (each["LastFetchTimestamp"] > 0) == (version > 0)
+            nodes = {each["NodeId"]: each["Listeners"] for each in found["Nodes"]}
+            voters = {number: [listener("CONTROLLER", cluster.endpoints[number])] for number in (1, 2, 3)}
+            assert nodes == (voters if version == 2 else {})
+
+    run(test)
+
+
+def test_a_cluster_is_the_member_that_is_asked(run):
+    async def test(cluster, clients):
+        address = await clients.listen(cluster[2])
+        client = await clients.open(address)
+        for version in (1, 2):
+            found = await client.ask(DESCRIBE_CLUSTER, version, {"EndpointType": 2})
+            assert (found["ErrorCode"], found["EndpointType"], found["ClusterId"]) == (0, 2, cluster[1].host.meta.cluster_id)
+            assert found["ControllerId"] == 2
+            assert [(each["BrokerId"], each["Host"], each["Port"]) for each in found["Brokers"]] == [(2, *address)]
+        for version, of, code in ((0, 1, 114), (1, 1, 114), (2, 1, 114), (1, 3, 115)):
+            body = {"EndpointType": of} if version else {}
+            found = await client.ask(DESCRIBE_CLUSTER, version, body)
+            assert found["ErrorCode"] == code and found["ErrorMessage"]
+
+    run(test, count=2)
+
+
+def test_versions_are_told_in_each_version_and_in_one_that_is_to_come(run):
+    async def test(cluster, clients):
+        client = await clients.of(cluster[1])
+        every = [{"ApiKey": api.key, "MinVersion": api.oldest, "MaxVersion": api.newest} for api in APIS.values()]
+        for version in range(5):
+            found = await client.ask(API_VERSIONS, version, {"ClientSoftwareName": "x", "ClientSoftwareVersion": "1"} if version >= 3 else {})
+            assert (found["ErrorCode"], found["ApiKeys"]) == (0, every)
+            features = [{"Name": "kraft.version", "MinVersion": 1, "MaxVersion": 1}] if version >= 3 else []
+            assert found["SupportedFeatures"] == features
+        found = await client.ask(API_VERSIONS, 9, {"ClientSoftwareName": "x", "ClientSoftwareVersion": "1"}, answered_in=0)
+        assert (found["ErrorCode"], found["ApiKeys"]) == (35, [{"ApiKey": 18, "MinVersion": 0, "MaxVersion": 4}])
+        assert (await client.ask(DESCRIBE_QUORUM, 2, QUORUM))["ErrorCode"] == 0
+
+    run(test, count=1)
+
+
+@pytest.mark.parametrize(
+    "asked", [[("other", [0])], [("__cluster_metadata", [1])], [("__cluster_metadata", [0, 1])], [("__cluster_metadata", [0]), ("x", [])]]
+)
+def test_there_is_one_partition(run, asked):
+    async def test(cluster, clients):
+        client = await clients.of(cluster[1])
+        body = {"Topics": [{"TopicName": name, "Partitions": [{"PartitionIndex": each} for each in numbers]} for name, numbers in asked]}
+        for version in (0, 2):
+            found = await client.ask(DESCRIBE_QUORUM, version, body)
+            partitions = [(topic["TopicName"], each) for topic in found["Topics"] for each in topic["Partitions"]]
+            assert [(name, each["PartitionIndex"]) for name, each in partitions] == [(name, each) for name, numbers in asked for each in numbers]
+            assert {each["ErrorCode"] for _, each in partitions} == {3}
+
+    run(test, count=1)
+
+
+# -- changes -----------------------------------------------------------------------------------------------------------
+
+
+def test_voters_are_added_and_removed_by_whichever_member_is_asked(run):
+    async def test(cluster, clients):
+        new = (await observer(cluster, 4)).host.me
+        leader = await cluster.leader()
+        asked = [await clients.of(each) for each in (*cluster.running,)]
+        for number, client in enumerate(asked):
+            while (found := await client.ask(ADD_RAFT_VOTER, number % 2, adding(new)))["ErrorCode"] != 0:
+                assert found["ErrorCode"] == Code.REQUEST_TIMED_OUT, found
+            assert found["ErrorMessage"] is None and new in leader.node.replica.voters.nodes
+            found = await client.ask(ADD_RAFT_VOTER, 1, adding(new))
+            assert (found["ErrorCode"], found["ErrorMessage"]) == (Code.DUPLICATE_VOTER, f"{new.key} is a voter already")
+            other = msgspec.structs.replace(new, key=msgspec.structs.replace(new.key, directory_id=draw_id()))
+            assert (await client.ask(ADD_RAFT_VOTER, 0, adding(other)))["ErrorCode"] == Code.DUPLICATE_VOTER
+            found = await client.ask(REMOVE_RAFT_VOTER, 0, removing(other))
+            assert found["ErrorCode"] == Code.VOTER_NOT_FOUND and str(new.key) in found["ErrorMessage"]
+            cluster_id = cluster[1].host.meta.cluster_id
+            found = await client.ask(REMOVE_RAFT_VOTER, 0, removing(new, ClusterId=cluster_id))
+            assert found == {"ThrottleTimeMs": 0, "ErrorCode": 0, "ErrorMessage": None}
+            assert new.key not in leader.node.replica.voters
+            assert (await client.ask(REMOVE_RAFT_VOTER, 0, removing(new)))["ErrorCode"] == Code.VOTER_NOT_FOUND
+
+    run(test)
+
+
+def test_who_adds_a_voter_need_not_wait_until_that_is_committed(run, monkeypatch):
+    async def test(cluster, clients):
+        new = await observer(cluster, 2)
+        client = await clients.of(cluster[1])
+        asked = []
+        of_node = cluster[1].node.asked
+
+        def notes(request: Any, respond: Any) -> None:
+            asked.append(request)
+            of_node(request, respond)
+
+        monkeypatch.setattr(cluster[1].node, "asked", notes)
+        for version, body, waits in ((0, {}, True), (1, {}, True), (1, {"AckWhenCommitted": False}, False)):
+            while (await client.ask(ADD_RAFT_VOTER, version, adding(new.host.me, **body)))["ErrorCode"] != 0:
+                await asyncio.sleep(0.01)
+            assert [each.when_committed for each in asked if isinstance(each, AddVoter)][-1] == waits
+            while (await client.ask(REMOVE_RAFT_VOTER, 0, removing(new.host.me)))["ErrorCode"] != 0:
+                await asyncio.sleep(0.01)
+
+    run(test, count=1)
+
+
+def test_changes_that_are_refused(run, tmp_path):
+    async def test(cluster, clients):
+        new = (await observer(cluster, 2)).host.me
+        client = await clients.of(cluster[2])
+        mine = cluster[1].host.meta.cluster_id
+        for changes, code, reason in (
+            ({"ClusterId": "another"}, Code.INCONSISTENT_CLUSTER_ID, f"this is the cluster {mine}, and not another"),
+            ({"VoterId": -1}, Code.INVALID_REQUEST, "a voter has an id from 0 on"),
+            ({"VoterDirectoryId": ZERO_UUID}, Code.INVALID_REQUEST, "the id of a directory"),
+        ):
+            for api, body in ((ADD_RAFT_VOTER, adding(new, **changes)), (REMOVE_RAFT_VOTER, removing(new, **changes))):
+                found = await client.ask(api, 0, body)
+                assert found["ErrorCode"] == code and reason in found["ErrorMessage"]
+        nobody, one = f"127.0.0.1:{free_ports(1)[0]}", cluster.endpoints[1]
+        for listeners, code, reason in (
+            ([], Code.INVALID_REQUEST, "no listener of the name CONTROLLER"),
+            ([listener("PLAINTEXT", new.endpoint)], Code.INVALID_REQUEST, "no listener of the name CONTROLLER"),
+            ([listener("CONTROLLER", "127.0.0.1:0")], Code.INVALID_REQUEST, "no listener of the name CONTROLLER"),
+            ([listener("CONTROLLER", nobody)], Code.REQUEST_TIMED_OUT, f"does not answer at its endpoint: {nobody}"),
+            ([listener("CONTROLLER", one)], Code.INVALID_REQUEST, f"at {one} is {cluster[1].host.me.key}, and not {new.key}"),
+        ):
+            found = await client.ask(ADD_RAFT_VOTER, 1, adding(new, Listeners=listeners))
+            assert found["ErrorCode"] == code and reason in found["ErrorMessage"]
+        found = await client.ask(REMOVE_RAFT_VOTER, 0, removing(cluster[1].host.me))
+        assert (found["ErrorCode"], found["ErrorMessage"]) == (Code.INVALID_REQUEST, "the last voter can not be removed")
+        # It belongs to the cluster, and never fetches.
+        late = QuorumHost(OsFiles(str(tmp_path / "late")), 7, {1: cluster.endpoints[1], 7: f"127.0.0.1:{free_ports(1)[0]}"}, cluster.settings)
+        await late.open()
+        found = await client.ask(ADD_RAFT_VOTER, 1, adding(late.me))
+        assert (found["ErrorCode"], found["ErrorMessage"]) == (Code.REQUEST_TIMED_OUT, Error.NOT_CAUGHT_UP.value)
+        await late.close()
+        found = await client.ask(ADD_RAFT_VOTER, 1, adding(new, TimeoutMs=0))
+        assert found["ErrorCode"] == Code.REQUEST_TIMED_OUT and "0 seconds were not enough" in found["ErrorMessage"]
+        assert [each.key.host_id for each in cluster[1].node.replica.voters.nodes] == [1]
+
+    run(test, count=1)
+
+
+
+
+def test_a_change_that_is_not_committed_is_not_acknowledged(run):
+    async def test(cluster, clients):
+        leader = await cluster.leader()
+        others = [each for each in cluster.running if each is not leader]
+        client = await clients.of(leader)
+        clients.listeners[-1]._answers = Answers(leader.host, ("127.0.0.1", 1), patience=0.05)
+        for each in others:
+            await each.kill()
+        gone = leader.host.meta.key
+        found = await client.ask(REMOVE_RAFT_VOTER, 0, {"ClusterId": None, "VoterId": gone.host_id, "VoterDirectoryId": gone.directory_id})
+        assert (found["ErrorCode"], "may yet be made" in found["ErrorMessage"]) == (Code.REQUEST_TIMED_OUT, True)
+
+    run(test)
+
+
+def test_without_a_leader_whoever_asks_is_to_ask_again(run):
+    async def test(cluster, clients):
+        leader = await cluster.leader()
+        left, killed = [each for each in cluster.running if each is not leader]
+        client = await clients.of(left)
+        await killed.kill()
+        await leader.kill()
+        await until(lambda: left.node.leader is None, "nobody to lead")
+        for version in (0, 2):
+            found = await client.ask(DESCRIBE_QUORUM, version, QUORUM)
+            (partition,) = found["Topics"][0]["Partitions"]
+            assert (partition["ErrorCode"], partition["LeaderId"], found["ErrorCode"]) == (Code.NOT_LEADER_OR_FOLLOWER, -1, 0)
+        for api, body in ((ADD_RAFT_VOTER, adding(left.host.me)), (REMOVE_RAFT_VOTER, removing(left.host.me))):
+            assert (await client.ask(api, 0, body))["ErrorCode"] == Code.NOT_LEADER_OR_FOLLOWER
+
+    run(test)
+
+
+def test_a_leader_that_goes_while_it_makes_a_change_leaves_that_open(run, monkeypatch):
+    async def test(cluster, clients):
+        leader = await cluster.leader()
+        asked = next(each for each in cluster.running if each is not leader)
+        client = await clients.of(asked)
+        voter = asked.host.me
+
+        def goes(request: Any, respond: Any) -> None:
+            if isinstance(request, RemoveVoter):
+                for each in list(asked.host.links.outgoing.values()):
+                    each.close()
+            else:
+                of_node(request, respond)
+
+        of_node = leader.node.asked
+        monkeypatch.setattr(leader.node, "asked", goes)
+        found = await client.ask(REMOVE_RAFT_VOTER, 0, removing(voter))
+        assert found["ErrorCode"] == Code.REQUEST_TIMED_OUT and "the leader is gone, and the change may yet be made" in found["ErrorMessage"]
+
+        def hands_over(request: Any, respond: Any) -> None:
+            if isinstance(request, RemoveVoter):
+                respond(RemoveVoterResponse(leader.host.me.key, leader.node.replica.epoch, None, Error.NOT_LEADER))
+            else:
+                of_node(request, respond)
+
+        monkeypatch.setattr(leader.node, "asked", hands_over)
+        assert (await client.ask(REMOVE_RAFT_VOTER, 0, removing(voter)))["ErrorCode"] == Code.NOT_LEADER_OR_FOLLOWER
+
+    run(test)
+
+
+def test_what_a_leader_may_refuse_has_a_code() -> None:
+    replicas = {Error.INVALID_VOTER_KEY, Error.NOT_VOTER, Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH}
+    snapshots = {Error.SNAPSHOT_NOT_FOUND, Error.POSITION_OUT_OF_RANGE}
+    assert set(CODES) == set(Error) - replicas - snapshots
+
+
+# -- frames ------------------------------------------------------------------------------------------------------------
+
+
+def framed(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00", "announced a frame of 369,295,618 bytes, and the limit is 65,536"),
+        (b"\xff\xff\xff\xff", "announced a frame of -1 bytes"),
+        (struct.pack(">i", 65_537), "announced a frame of 65,537 bytes"),
+        (framed(b"\0\x12"), "2 bytes, which is less than a header"),
+        (framed(b"\0\x03\0\x0c" + bytes(9)), "sent a request of the number 3"),
+        (framed(b"\0\x37\0\x07" + bytes(9)), "sent DescribeQuorum 7"),
+        (framed(encode_request(DESCRIBE_QUORUM, 2, 1, "x", QUORUM)[:-1]), "sent DescribeQuorum 2, which ends 1 bytes too early"),
+        (framed(encode_request(API_VERSIONS, 0, 1, "x", {}) + b"x"), "sent ApiVersions 0, which has 1 bytes too many"),
+    ],
+)
+def test_a_connection_with_a_bad_frame_is_closed_and_said_in_one_line(run, caplog, data, reason):
+    async def test(cluster, clients):
+        address = await clients.listen(cluster[1])
+        client, other = await clients.open(address), await clients.open(address)
+        client.writer.write(framed(encode_request(API_VERSIONS, 0, 1, "x", {})) + data)
+        assert (await client.answer(API_VERSIONS, 0, 1))["ErrorCode"] == 0
+        assert await client.is_closed()
+        assert (await other.ask(DESCRIBE_QUORUM, 2, QUORUM))["ErrorCode"] == 0
+
+    with caplog.at_level(logging.WARNING):
+        run(test, count=1)
+    said = [each.getMessage() for each in caplog.records if "Kafka" in each.getMessage()]
+    assert len(said) == 1 and reason in said[0] and re.match(r"a connection of Kafka's protocol from 127.0.0.1:\d+ is closed: it ", said[0])
+
+
+def test_requests_of_one_connection_are_answered_in_turn_however_they_are_cut(run):
+    async def test(cluster, clients):
+        client = await clients.of(cluster[1])
+        asked = [(DESCRIBE_QUORUM, 2, QUORUM), (API_VERSIONS, 4, {}), (DESCRIBE_CLUSTER, 1, {"EndpointType": 2})] * 3
+        stream = b"".join(framed(encode_request(api, version, number, "x", body)) for number, (api, version, body) in enumerate(asked))
+        for at in range(0, len(stream), 7):
+            client.writer.write(stream[at : at + 7])
+            await asyncio.sleep(0)
+        for number, (api, version, _) in enumerate(asked):
+            assert (await client.answer(api, version, number))["ErrorCode"] == 0
+
+    run(test, count=1)
+
+
+def test_connections_and_their_patience_are_limited(run, caplog):
+    async def test(cluster, clients):
+        address = await clients.listen(cluster[1], max_connections=2, max_frame=200, idle=0.2)
+        first, second = [await clients.open(address) for _ in range(2)]
+        for each in (first, second):
+            assert (await each.ask(API_VERSIONS, 0, {}))["ErrorCode"] == 0
+        assert await (await clients.open(address)).is_closed()
+        first.writer.write(struct.pack(">i", 20))
+        assert await first.is_closed() and await second.is_closed()
+        third = await clients.open(address)
+        assert (await third.ask(API_VERSIONS, 0, {}))["ErrorCode"] == 0
+        third.writer.write(struct.pack(">i", 201))
+        assert await third.is_closed()
+
+    with caplog.at_level(logging.WARNING):
+        run(test, count=1)
+    said = [each.getMessage().partition(" is closed: it ")[2] for each in caplog.records if "Kafka" in each.getMessage()]
+    assert said == ["is one more than 2, which is the limit", "announced a frame of 201 bytes, and the limit is 200"]
+
+
+def test_a_port_that_is_taken_is_said_and_connections_end_with_the_listener(run):
+    async def test(cluster, clients):
+        _, port = await clients.listen(cluster[1])
+        with pytest.raises(SystemFailure, match=f"can not listen for Kafka's protocol on 127.0.0.1:{port}: .*in use"):
+            await KafkaListener(cluster[1].host).listen(port)
+        client = await clients.open(("127.0.0.1", port))
+        assert (await client.ask(API_VERSIONS, 0, {}))["ErrorCode"] == 0
+        await clients.listeners.pop(0).close()
+        assert await client.is_closed()
+        with pytest.raises(ConnectionError):
+            await asyncio.open_connection("127.0.0.1", port)
+
+    run(test, count=1)
+
+
+def test_a_member_of_no_cluster_yet_has_no_leader(tmp_path: Path) -> None:
+    async def test() -> None:
+        host = QuorumHost(OsFiles(str(tmp_path)), 1, {1: "127.0.0.1:1", 2: "127.0.0.1:2"})
+        assert isinstance(host.meta, Meta)
+        with pytest.raises(Exception, match="the replica takes no part"):
+            await host.ask_leader(AddVoter(host.me))
+        await host.close()
+
+    asyncio.run(test())
