@@ -26,7 +26,7 @@ from fencepost.quorum.sim.run import simulate
 from fencepost.store.sim.trace import SimTrace
 
 VALIDATOR = Validator(QuorumConformance, keep_path=False)
-SEEDS = range(1, 25)
+SEEDS = (*range(1, 9), 20)
 
 PROTECTIONS: list[tuple[str, int, str, str]] = [
     ("one_vote_an_epoch", 2, "handle_vote_request", "require(granted == rules.grants_vote("),
@@ -193,7 +193,10 @@ def test_what_the_trace_does_not_tell_is_not_covered() -> None:
     events = next(traced(seed) for seed in SEEDS if len({event.node for event in traced(seed)}) > 3)
     without_one = validated([event for event in events if event.node != events[-1].node])
     assert not without_one.covered and "has written no trace" in without_one.problem
-    older = validated([event for event in events if event.node != "h1:1" or event.incarnation > 1])
+    later = next(
+        event for event in events if event.action == "restart_with_state" and event.node == "h1:1" and event.parameters["epoch"]
+    )
+    older = validated([event for event in events if event.node != "h1:1" or event.incarnation >= later.incarnation])
     assert not older.covered and "was there before the trace began" in older.problem
 
 

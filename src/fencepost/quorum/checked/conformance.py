@@ -53,7 +53,7 @@ class QuorumConformance(Conformance):
         if replica not in self.replicas:
             self.replicas[replica] = len(self.replicas)
             self.first.add(_place(event))
-            if parameters["end"] != parameters["snapshot"] or parameters["epoch"] != parameters["snapshot"][1]:
+            if parameters["epoch"] or any(parameters["end"]):
                 self.older = replica
 
     moved = ""
@@ -133,10 +133,8 @@ class QuorumConformance(Conformance):
         told = event.parameters
         after = self._is(event, state=State(told["state"])) + self._voters(event)
         if _place(event) in self.first:
-            offset, epoch = told["snapshot"]
-            about = (("host", told["host"]), ("offset", offset), ("epoch", epoch))
             voters = frozenset([self.r[voter] for voter in told["voters"]])
-            yield Step("start", (self._who(event), *about), (voters,), after=after)
+            yield Step("start", (self._who(event), ("host", told["host"])), (voters,), after=after)
             return
         stored = Stored(told["epoch"], self._replica(told["voted"]), self._replica(told["leader"]))
         yield Step(event.action, (self._who(event),), (stored, told["snapshot"][0], *told["end"]), after=after)

@@ -282,7 +282,7 @@ class RunningQuorum(Protocol):
             return
         voters = frozenset(self.replicas[: self.first_voters])
         for number, s in enumerate(self.replicas):
-            self._begin(s, number, voters if s in voters else NOBODY, Log())
+            self._begin(s, number, voters if s in voters else NOBODY)
 
     # -- what it knows -------------------------------------------------------------------------------------------------
 
@@ -375,27 +375,23 @@ class RunningQuorum(Protocol):
 
     # -- beginning -----------------------------------------------------------------------------------------------------
 
-    def _begin(self, s: ModelValue, host: int, voters: Voters, log: Log) -> None:
+    def _begin(self, s: ModelValue, host: int, voters: Voters) -> None:
         me = self.member[s]
-        me.host, me.first_voters, me.voters = host, voters, voters
-        me.epoch, me.stored = log.last_epoch, Stored(log.last_epoch)
-        me.log, me.left = log, (Left(log, log.end),)
-        me.stored_end = me.high_watermark = me.snapshot = log.end
+        me.host, me.first_voters, me.voters, me.stored = host, voters, voters, Stored()
+        me.log, me.left = Log(), (Left(Log(), 0),)
         if voters:
             self.configurations_of |= {voters}
 
-    @action(s=replicas, host=(0,), offset=(0,), epoch=(0,))
-    def start(self, s: ModelValue, host: int, offset: int, epoch: int) -> None:
+    @action(s=replicas, host=(0,))
+    def start(self, s: ModelValue, host: int) -> None:
         """A replica starts for the first time, with an empty disk: as a voter of the first configuration, or of one
-        that came of it, or as an observer. The first one of all may begin with a state, which was not in any log."""
+        that came of it, or as an observer."""
         require(self.is_traced)
         voters = one_of(_any_of(self.replicas))
         require(self.member[s].log is None)
         require(not voters or s in voters)
         require(not voters or not self.configurations_of or voters in self.configurations_of)
-        require(not offset or not self.configurations_of)
-        begins_with = Log(((0, epoch),), ((0, voters),), offset) if offset else Log()
-        self._begin(s, host, voters, begins_with)
+        self._begin(s, host, voters)
 
     @action(s=replicas)
     def restart_with_state(self, s: ModelValue) -> None:
