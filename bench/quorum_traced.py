@@ -30,7 +30,7 @@ def cpu_of(pid: int) -> float:
 
 
 def turn(path: Path, operations: int, in_flight: int, is_traced: bool) -> tuple[float, float]:
-    """Operations a second, and CPU microseconds of all members for each, the end of the processes included."""
+    """Operations a second, and CPU microseconds of all members for each, without what they do when they end."""
     members = Processes(path, 3, ["--trace", str(path / "traces")] if is_traced else ())
     members.start()
     client = members.client()
