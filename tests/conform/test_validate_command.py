@@ -143,7 +143,7 @@ def test_a_conformance_that_fails_at_one_trace_does_not_end_the_others(said: Cal
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        ((), 151, "--protocol with one of store, bookkeeper, running-store, log, recorded-store, or --conformance FILE.py"),
+        ((), 151, "--protocol with one of store, bookkeeper, running-store, log, quorum, recorded-store, or --conformance FILE.py"),
         (("--protocol", "stor"), 150, "did you mean store?"),
         (("--protocol", "store", "--conformance", CONFORMANCE), 151, "leave one out"),
         (("--conformance", "nowhere.py"), 150, "there is no file nowhere.py"),

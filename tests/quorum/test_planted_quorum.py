@@ -131,6 +131,7 @@ PLANTED: list[Planted | Unprotected] = [
     Planted("the end of an epoch is the end of the log", LogIndex, "end_of_epoch", lambda f, self, epoch: OffsetAndEpoch(self.end_offset, f(self, epoch).epoch), seed=20),
     # -- what a driver must do
     Planted("appends are stored later than is said", SimHost, "_append", lambda f, self, effect: (f(self, effect), self.later(1, self.deliver, _all_stored(self))), seed=8),
+    Planted("the election state is stored later", SimHost, "_store_state", lambda f, self, effect: self.later(self._sync_time(), setattr, self.disk, "election", effect.election)),
     Planted("truncations are never stored", SimHost, "_write", lambda f, self, effect: self.disk.reading.apply(effect), seed=2),
 ]
 
@@ -151,10 +152,9 @@ UNSEEN: list[Planted | Unprotected] = [
     Planted("a removed leader resigns at once", rules, "resigns_when_committed", lambda f, is_voter, *r: not is_voter),
     Planted("what was cut off is still the configuration", LogIndex, "truncate", _keeps_configurations),
     Planted("a snapshot leaves no configuration", Replica, "_snapshot_installed", _forgets_configuration),
-    Planted("the election state is stored later", SimHost, "_store_state", lambda f, self, effect: self.later(self._sync_time(), setattr, self.disk, "election", effect.election)),
 ]
-"""Faults that take more than some hundred seeds to show. The tests of a replica and of the rules tell each of them but the one of the driver, the
-election state that is stored later."""
+"""Faults that take more than some hundred seeds to show. The tests of a replica and of the rules tell each of them, and the traces of few seeds most of them
+(test_quorum_traces.py)."""
 
 
 def _all_stored(host: SimHost) -> Any:

@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from fencepost import arguments, errors, output
@@ -20,6 +21,7 @@ from fencepost.quorum.sim import campaign
 from fencepost.quorum.sim.cluster import Outcome
 from fencepost.quorum.sim.run import simulate
 from fencepost.report import numbers
+from fencepost.tracing import RunsFile
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +52,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         const="-",
         help="the result as JSON; by default to standard output, which then has nothing else on it",
     )
+    results.add_argument(
+        "--trace", metavar="DIR", type=Path, help="write traces of all runs to a folder of traces (docs/traces.md)"
+    )
 
 
 def run(given: argparse.Namespace) -> int:
@@ -59,7 +64,7 @@ def run(given: argparse.Namespace) -> int:
         output.must_be_writable("json", given.json)
     if given.replay is not None:
         return _replay(given, protections)
-    asked = campaign.Campaign(given.seeds, protections, given.jobs or cores())
+    asked = campaign.Campaign(given.seeds, protections, given.jobs or cores(), given.trace)
     with _progress() as report:
         tally = campaign.run(asked, lambda so_far: report(so_far.seeds, so_far.committed, len(given.seeds)))
     _tell(given, _story(tally), _data(tally))
@@ -94,6 +99,10 @@ def _replay(given: argparse.Namespace, protections: Protections) -> int:
         lines.append(f"{now / 1000:>10.3f} ms  {where:<9} {what}")
 
     outcome = simulate(given.replay, protections, tell)
+    if given.trace is not None:
+        name = f"{campaign.run_name(protections, given.replay)}-replayed"
+        with RunsFile(given.trace / f"{name}.parquet") as file:
+            simulate(given.replay, protections, trace=campaign.traced(file, name))
     verdict = (
         [f"VIOLATED  {outcome.promise}", _details(outcome)] if outcome.promise else ["HELD  no promise was broken"]
     )

@@ -15,10 +15,11 @@ SHIPPED = {
     "bookkeeper": "fencepost.store.checked.recorded_conformance:AnyStoreConformance",
     "running-store": "fencepost.store.checked.conformance:StoreConformance",
     "log": "fencepost.log.checked.conformance:LogConformance",
+    "quorum": "fencepost.quorum.checked.conformance:QuorumConformance",
     "recorded-store": "fencepost.store.checked.recorded_conformance:RecordedConformance",
 }
 """By the name of a protocol, where its conformance is. `store` refines `bookkeeper`: a trace of the one is a behaviour of the other. Both are held to
-`running-store` or `recorded-store`, by who has written them; traces of logs are held to `running-log`."""
+`running-store` or `recorded-store`, by who has written them; traces of logs are held to `running-log`, those of quorums to `running-quorum`."""
 
 
 def found(given: str) -> type[Conformance]:

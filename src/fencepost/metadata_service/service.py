@@ -52,7 +52,8 @@ def run(
     trace: Path | None = None,
     quorum: Quorum = ALONE,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; ``serving`` is called as soon as clients can connect. ``trace``: a folder for a trace of what is written.
+    """Serve until SIGTERM or SIGINT; ``serving`` is called as soon as clients can connect. ``trace``: a folder for a trace of what is
+    written, and of what the quorum decides.
 
     Raises :class:`fencepost.errors.SystemFailure` if the directory is damaged or in use, a port can not be had, or the disk fails.
     """
@@ -103,6 +104,10 @@ async def _serve(
         listen=quorum.listen,
     )
     member = Member(settings, host, end)
+    tracing = None
+    if trace is not None:
+        tracing = TraceWriter(trace, node=f"metadata-{host.me.key.host_id}", started={"kind": "metadata"})
+        host.emit = tracing.emit
     taking_part = asyncio.ensure_future(member.take_part())
     either: list[asyncio.Future[Any]] = [taking_part, ended]
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -110,11 +115,10 @@ async def _serve(
         taking_part.cancel()
         await asyncio.gather(taking_part, return_exceptions=True)
         await member.stop()
+        await _end_trace(tracing)
         return
     await taking_part
-    if trace is not None:
-        name = f"metadata-{host.me.key.host_id}" if quorum.hosts else "metadata"
-        member.trace = TraceWriter(trace, node=name, started={"kind": "metadata", "zxid": member.tree.zxid})
+    member.trace = tracing
     server = await member.serve()
     kafka = KafkaListener(host)
     if quorum.kafka_port is not None:
@@ -127,10 +131,14 @@ async def _serve(
         await member.stop()
     except OSError as error:
         reason = reason or error
-    if member.trace is not None:
-        await asyncio.to_thread(member.trace.close, {} if reason is None else {"error": str(reason)})
+    await _end_trace(tracing, reason)
     if reason is not None:
         raise SystemFailure(f"the metadata service ended: {reason}") from reason
+
+
+async def _end_trace(tracing: TraceWriter | None, reason: BaseException | None = None) -> None:
+    if tracing is not None:
+        await asyncio.to_thread(tracing.close, {} if reason is None else {"error": str(reason)})
 
 
 def _runner() -> asyncio.Runner:

@@ -84,11 +84,11 @@ def test_what_both_ends_say_fits_together(tmp_path: Path) -> None:
     actions = [event.action for event in of_nodes[client] if event.subject == str(number)]
     assert actions[0] == "client_creates_ledger" and "client_changes_ensemble" in actions and "client_closes_ledger" in actions
     offered = [e for e in of_nodes[client] if e.action in ("client_creates_ledger", "client_changes_ensemble", "client_closes_ledger")]
-    written = [e for e in of_nodes["metadata"] if e.action == "metadata_written" and e.subject == str(number)]
+    written = [e for e in of_nodes["metadata-1"] if e.action == "metadata_written" and e.subject == str(number)]
     assert [e.parameter_values()["version"] for e in written] == [
         e.parameter_values()["version"] + 1 for e in offered if e.subject == str(number)
     ]
-    zxids = [e.parameter_values()["zxid"] for e in of_nodes["metadata"] if e.action == "metadata_written"]
+    zxids = [e.parameter_values()["zxid"] for e in of_nodes["metadata-1"] if e.action == "metadata_written"]
     assert zxids == sorted(zxids)
     recovered = {event.action for event in events if event.actor.startswith("recoverer ")}
     assert {"client_starts_recovery", "client_receives_fencing_read_lac_response", "recovery_client_closes_ledger", "client_ends"} <= recovered

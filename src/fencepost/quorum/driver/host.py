@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from fencepost.errors import SystemFailure
 from fencepost.quorum.driver.formation import form, prepare
@@ -13,6 +14,7 @@ from fencepost.quorum.files.directory import Contents, open_replica
 from fencepost.quorum.identity import Node, ReplicaKey
 from fencepost.quorum.messages import AnyRequest, AnyResponse
 from fencepost.quorum.roles.interface import Settings
+from fencepost.quorum.traces import SUBJECT, Tracer
 from fencepost.store.disk.files import Files
 from fencepost.store.disk.journal import Damage
 
@@ -70,6 +72,8 @@ class QuorumHost:
             user_timeout=max(1, 2 * settings.request_timeout // 1_000),
         )
         self._listen = listen
+        self.emit: Callable[[str, str, dict[str, Any]], None] | None = None
+        """Takes the events of a trace, action, subject and parameters; set before it takes part."""
 
     async def open(self) -> Contents:
         """Listen, and wait until there is a cluster: what this replica has kept.
@@ -105,10 +109,16 @@ class QuorumHost:
         """Take part, with a state machine that has the state of ``contents``."""
         bootstrap = [endpoint for host, endpoint in self.hosts.items() if host != self.me.key.host_id]
         self.node = QuorumNode(
-            self.files, contents, self.me, self.links, machine, self.settings, self.limits, bootstrap
+            self.files, contents, self.me, self.links, machine, self.settings, self.limits, bootstrap, tracer=self._tracer()
         )
         self.node.start()
         return self.node
+
+    def _tracer(self) -> Tracer | None:
+        emit, subject = self.emit, f"{SUBJECT}{self.meta.cluster_id}"
+        if emit is None:
+            return None
+        return Tracer(self.me.key, lambda action, fields: emit(action, subject, fields))
 
     async def ask_leader(self, request: AnyRequest) -> AnyResponse:
         """Ask the leader, be it this replica. It may not lead any more, and say so.

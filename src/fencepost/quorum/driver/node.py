@@ -68,12 +68,14 @@ from fencepost.quorum.roles.interface import (
     StoreState,
     Timer,
     TimerFired,
+    Trace,
     Truncate,
     VotersChanged,
     WriteSnapshot,
 )
 from fencepost.quorum.roles.replica import QuorumError, Replica
 from fencepost.quorum.rules import Error
+from fencepost.quorum.traces import Tracer
 from fencepost.quorum.transitions import IllegalTransition
 from fencepost.store.disk.files import Files
 from fencepost.store.disk.journal import Damage
@@ -171,9 +173,10 @@ class QuorumNode:
         limits: Limits = DEFAULT_LIMITS,
         bootstrap: Sequence[str] = (),
         draw: Callable[[float, float], float] = random.uniform,
+        tracer: Tracer | None = None,
     ) -> None:
         """``contents``: what the files hold, whose state the machine has already. ``bootstrap``: endpoints to ask for a
-        leader."""
+        leader. ``tracer`` is told what the replica does."""
         self.files = files
         self.meta = contents.meta
         self.me = me
@@ -181,10 +184,11 @@ class QuorumNode:
         self.machine = machine
         self.limits = limits
         self.log = contents.log
-        self.replica = Replica(me, settings, bootstrap)
+        self.replica = Replica(me, settings, bootstrap, traces=tracer is not None)
         self.applied = contents.snapshot.end.offset
         """The state machine has all records ahead of this offset."""
         self.stopped = False
+        self._tracer = tracer
         self._contents: Contents | None = contents
         self._draw = draw
         self._events: deque[Event] = deque()
@@ -213,13 +217,13 @@ class QuorumNode:
         self._disk = Worker("quorum log")
         self._snapshots = Worker("quorum snapshot")
         self._carry_out: dict[type[Effect], Callable[[Any], None]] = {
-            StoreState: lambda effect: store_election(self.files, effect.election),
+            StoreState: self._store_election,
             Append: self._append,
             Truncate: self._truncate,
             DeleteBefore: self._delete_before,
             WriteSnapshot: self._write_fetched,
             InstallSnapshot: self._install,
-            Send: lambda effect: self.links.send(effect.endpoint, effect.request),
+            Send: self._send,
             Reply: lambda effect: self._reply(effect.connection, effect.response),
             ReplyWithBatches: self._reply_with_batches,
             ReplyWithSnapshot: self._reply_with_snapshot,
@@ -233,6 +237,8 @@ class QuorumNode:
             LeaderChanged: lambda effect: None,  # see _look_at_leader: epochs count, too
             VotersChanged: lambda effect: None,
         }
+        if tracer is not None:
+            self._carry_out[Trace] = tracer.did
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -438,6 +444,11 @@ class QuorumNode:
 
     # -- the log -------------------------------------------------------------------------------------------------------
 
+    def _store_election(self, effect: StoreState) -> None:
+        store_election(self.files, effect.election)
+        if self._tracer is not None:
+            self._tracer.stored(effect.election)
+
     def _append(self, effect: Append) -> None:
         self.log.append(effect.batches)
         self._sync()
@@ -585,9 +596,16 @@ class QuorumNode:
         self._sync()
         self._events.append(SnapshotInstalled(snapshot))
 
-    # -- answers -------------------------------------------------------------------------------------------------------
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _send(self, effect: Send) -> None:
+        if self._tracer is not None:
+            self._tracer.sends(effect.request)
+        self.links.send(effect.endpoint, effect.request)  # type: ignore[arg-type]
 
     def _reply(self, connection: int, response: Any) -> None:
+        if self._tracer is not None:
+            self._tracer.answers(response)
         if type(response) is DescribeQuorumResponse:
             response = self._fetches.told(response)
         self._replies.pop(connection)(response)

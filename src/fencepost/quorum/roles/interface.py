@@ -25,6 +25,7 @@ with what may never become durable.
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 import msgspec
 
@@ -80,6 +81,17 @@ class ElectionState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     epoch: int = 0
     voted: ReplicaKey | None = None
     leader: Node | None = None
+
+
+class Trace(Effect, frozen=True, gc=False):
+    """Write to the trace that the role has done something, at the place among its effects where it has.
+
+    ``action`` is the name of the step in the protocol `running-quorum`; see docs/traces.md for the fields. Roles have
+    this effect only if they are made with ``traces``.
+    """
+
+    action: str
+    fields: dict[str, Any]
 
 
 # -- beginning and ending ---------------------------------------------------------------------------------------------

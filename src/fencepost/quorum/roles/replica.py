@@ -69,6 +69,7 @@ from fencepost.quorum.roles.interface import (
     StoreState,
     Timer,
     TimerFired,
+    Trace,
     Truncate,
     VotersChanged,
     WriteSnapshot,
@@ -126,7 +127,7 @@ class Replica:
     """One replica of the log, on the host and with the directory of ``me``.
 
     ``bootstrap`` are endpoints to ask for the leader where no configuration helps. ``protections`` are for the
-    simulator, which plants faults by them.
+    simulator, which plants faults by them. ``traces``: it says what it does, by :class:`.Trace`.
     """
 
     def __init__(
@@ -135,12 +136,14 @@ class Replica:
         settings: Settings = DEFAULTS,
         bootstrap: Sequence[str] = (),
         protections: Protections = ALL,
+        traces: bool = False,
     ) -> None:
         self.me = me
         self.key = me.key
         self.settings = settings
         self.bootstrap = tuple(bootstrap)
         self.protections = protections
+        self.traces = traces
         self.state = State.UNATTACHED
         self.epoch = 0
         self.voted: ReplicaKey | None = None
@@ -248,8 +251,20 @@ class Replica:
         """The leader of its epoch, unless it has given it up."""
         return None if self.state is State.PROSPECTIVE else self.leader
 
+    @property
+    def _durable_end(self) -> OffsetAndEpoch:
+        """The end of what is durable, of the log or in the snapshot. The leader may count it."""
+        snapshot = self.log.snapshot.end
+        if self.stored_end <= snapshot.offset:
+            return snapshot
+        return OffsetAndEpoch(self.stored_end, self.log.epoch_ahead_of(self.stored_end))
+
     def _do(self, *effects: Effect) -> None:
         self._effects += effects
+
+    def _trace(self, action: str, **fields: Any) -> None:
+        if self.traces:
+            self._do(Trace(action, fields))
 
     # -- beginning and ending ------------------------------------------------------------------------------------------
 
@@ -266,6 +281,7 @@ class Replica:
         self.state = rules.restarts_as(has_led, self.voted is not None, self.leader is not None)
         if self.state is not State.FOLLOWER:
             self.leader = None
+        self._trace_start()
         self._do(VotersChanged(self.is_voter), LeaderChanged(self.epoch, self.leader))
         if self.state is State.FOLLOWER:
             self._follow()
@@ -276,6 +292,22 @@ class Replica:
             self._tell_end_of_quorum(())
         else:
             self._wait_for_leader()
+
+    def _trace_start(self) -> None:
+        if self.traces:
+            stored, log = self._stored, self.log
+            self._trace(
+                "restart_with_state",
+                replica=str(self.key),
+                host=self.key.host_id,
+                epoch=stored.epoch,
+                voted=None if stored.voted is None else str(stored.voted),
+                leader=None if stored.leader is None else str(stored.leader.key),
+                snapshot=_pair(log.snapshot.end),
+                end=_pair(log.end),
+                voters=_names(self.voters),
+                state=self.state.value,
+            )
 
     def _resign(self, event: Resign) -> None:
         if self.leads:
@@ -337,6 +369,7 @@ class Replica:
         """There is a later epoch, in which it has not voted. Its election timer goes on, so that elections do not put
         each other off."""
         was_waiting = self.state in _WITH_ELECTION_TIMER and self.may_campaign
+        self._trace("learn_epoch", epoch=epoch)
         self._change(Cause.LATER_EPOCH, epoch, None, None)
         if not was_waiting:
             self._wait_for_leader()
@@ -347,6 +380,7 @@ class Replica:
 
     def _become_prospective(self) -> None:
         """Ask the other voters whether they would vote for it."""
+        self._trace("ask_for_pre_votes")
         self._change(Cause.TIMED_OUT, self.epoch, self.voted, self.leader)
         self._rounds += 1
         self._granted, self._refused = {self.key}, set()
@@ -355,6 +389,7 @@ class Replica:
 
     def _become_candidate(self) -> None:
         """Go to the next epoch, vote for itself, and ask the others for their votes."""
+        self._trace("send_request_vote", epoch=self.epoch + 1)
         self._change(Cause.PRE_VOTES_WON, self.epoch + 1, self.key, None)
         self._granted, self._refused = {self.key}, set()
         self._set_election_timer()
@@ -362,16 +397,18 @@ class Replica:
 
     def _become_leader(self) -> None:
         """Begin the epoch with a record of its own, by which all before it is committed, and tell the voters."""
-        self._change(Cause.VOTES_WON, self.epoch, self.voted, self.me)
-        self._rounds = 0
-        led = self._leading = Leading(self.log.end_offset)
         voters = self.voters
-        change = LeaderChange(self.key, tuple(sorted(voters.keys)), tuple(sorted(self._granted & voters.keys)))
-        self._append(control=change)
         # Whoever begins with an empty log finds the configuration in it, and where this replica is reached.
         mine = voters.node(self.key)
         is_first = self.log.voters_offset < 0 and self.log.snapshot.end.offset == 0
-        if mine is not None and (is_first or mine != self.me):
+        has_moved = mine is not None and (is_first or mine != self.me)
+        self._trace("become_leader", epoch=self.epoch, renews=has_moved)
+        self._change(Cause.VOTES_WON, self.epoch, self.voted, self.me)
+        self._rounds = 0
+        led = self._leading = Leading(self.log.end_offset)
+        change = LeaderChange(self.key, tuple(sorted(voters.keys)), tuple(sorted(self._granted & voters.keys)))
+        self._append(control=change)
+        if has_moved:
             self._append(control=VotersRecord(voters.without(self.key).having(self.me)))
         self._do(CancelTimer(Timer.ELECTION))
         self._restart_check()
@@ -379,7 +416,8 @@ class Replica:
             led.progress[key] = Progress()
         self._tell_voters()
 
-    def _become_follower(self, leader: Node, epoch: int) -> None:
+    def _become_follower(self, leader: Node, epoch: int, asked: ReplicaKey | None = None) -> None:
+        self._trace("follow", leader=str(leader.key), epoch=epoch, asked=None if asked is None else str(asked))
         self._change(Cause.LEADER_FOUND, epoch, self.voted if epoch == self.epoch else None, leader)
         self._follow()
 
@@ -398,6 +436,7 @@ class Replica:
         led = self._leading
         assert led is not None
         ends = {key: led.progress[key].end if key in led.progress else -1 for key in self.voters.keys - {self.key}}
+        self._trace("check_quorum_resign", epoch=self.epoch)
         self._change(Cause.RESIGNS, self.epoch, self.voted, None)
         self._tell_end_of_quorum(tuple(sorted(ends, key=lambda key: (-ends[key], key))))
 
@@ -409,7 +448,9 @@ class Replica:
     def _lose_leader(self) -> None:
         """An observer, or a leader that was removed, looks for another leader; it stays in its epoch and keeps its
         vote."""
-        self._change(Cause.LEADER_LOST, self.epoch, self.voted if self.protections.votes_are_kept else None, None)
+        voted = self.voted if self.protections.votes_are_kept else None
+        self._trace("lose_leader", epoch=self.epoch, voted=None if voted is None else str(voted))
+        self._change(Cause.LEADER_LOST, self.epoch, voted, None)
         self._wait_for_leader()
 
     # -- timers --------------------------------------------------------------------------------------------------------
@@ -424,6 +465,7 @@ class Replica:
             if self.state is State.RESIGNED:
                 self._lose_leader()
             else:
+                self._trace("look_for_leader")
                 self._ask_for_leader()
         elif self._installing is not None:
             self._set_election_timer()  # it has no log to lead with
@@ -509,6 +551,7 @@ class Replica:
 
     def _return_to_leader(self) -> None:
         """The others hear from the leader, or so it seems: go on fetching from it."""
+        self._trace("return_to_leader")
         self._change(Cause.PRE_VOTES_LOST, self.epoch, self.voted, self.leader)
         self._follow()
 
@@ -530,8 +573,17 @@ class Replica:
             granted = rules.grants_vote(
                 self.state, self.voted, self.leader, request.candidate, up_to_date, self.protections
             )
-            if granted and self.state is not State.VOTED:
-                self._become_voted(request.candidate)
+        self._trace(
+            "handle_vote_request",
+            candidate=str(request.candidate),
+            asked=str(request.voter),
+            epoch=epoch,
+            end=_pair(request.log_end),
+            pre_vote=request.pre_vote,
+            granted=granted,
+        )
+        if granted and not request.pre_vote and self.state is not State.VOTED:
+            self._become_voted(request.candidate)
         return self._answer_vote(connection, request, Error.NONE, granted)
 
     def _answer_vote(self, connection: int, request: Vote, error: Error, granted: bool = False) -> None:
@@ -548,6 +600,7 @@ class Replica:
             return  # it waits to try again
         if response.error is Error.NONE and response.granted:
             self._granted.add(response.source)
+            self._trace("get_pre_vote" if asks_first else "get_vote", peer=str(response.source), epoch=self.epoch)
         else:
             self._refused.add(response.source)
         self._count_votes()
@@ -563,7 +616,7 @@ class Replica:
         elif not rules.accepts_begin_quorum(self.is_voter, self.settings.begin_quorum_needs_voter):
             error = Error.NOT_VOTER
         else:
-            self._learn(request.epoch, request.leader)
+            self._learn(request.epoch, request.leader, request.voter)
         self._do(Reply(connection, BeginQuorumResponse(self.key, self.epoch, self.known_leader, error)))
 
     def _end_quorum(self, connection: int, request: EndQuorum) -> None:
@@ -573,6 +626,8 @@ class Replica:
         if error is Error.NONE:
             self._learn(request.epoch, None)
             if self.state is State.FOLLOWER and self.leader is not None and self.leader.key == request.leader:
+                if self._heard:
+                    self._trace("hear_end_of_epoch")
                 self._heard = False
                 wait = self._turn_after(request.successors)
                 self._do(SetTimer(Timer.FETCH, wait, wait))
@@ -591,8 +646,9 @@ class Replica:
         if self.state is State.RESIGNED and response.epoch == self.epoch:
             self._end_acknowledged.add(response.source)
 
-    def _learn(self, epoch: int, leader: Node | None) -> None:
-        """Another replica has told its epoch, and the leader if it knows it."""
+    def _learn(self, epoch: int, leader: Node | None, asked: ReplicaKey | None = None) -> None:
+        """Another replica has told its epoch, and the leader if it knows it. ``asked``: whom it has told that it
+        leads."""
         mine = None if self.leader is None else self.leader.key
         if self.leads:
             mine = self.key
@@ -603,7 +659,7 @@ class Replica:
             self._become_unattached(epoch)
         elif learnt is Learnt.FOLLOW:
             assert leader is not None
-            self._become_follower(leader, epoch)
+            self._become_follower(leader, epoch, asked)
         elif self.state is State.FOLLOWER and epoch == self.epoch and leader is not None and leader != self.leader:
             self._leader_has_moved(leader)
 
@@ -663,6 +719,8 @@ class Replica:
         if rules.has_lost_majority(led.fetched, self.voters.keys, self.key, self.protections):
             self._become_resigned()
         else:
+            if self.traces:
+                self._trace("keep_leading", fetched=sorted(map(str, led.fetched)))
             self._restart_check()
 
     def _tell_voters(self) -> None:
@@ -691,6 +749,8 @@ class Replica:
         if not self.leads or not self.is_voter:
             self._do(Refused(event.token, Error.NOT_LEADER))
             return
+        if self.traces:
+            self._trace("client_request", offset=self.log.end_offset, count=len(event.records))
         batch = self._append(event.records)
         self._do(Accepted(event.token, batch.end_offset, self.epoch))
         self._answer_waiting()
@@ -702,6 +762,8 @@ class Replica:
         if self.log.epoch_ahead_of(end.offset) != end.epoch:
             return  # what was stored has been cut off since
         self.stored_end = end.offset
+        if self.traces:
+            self._trace("sync", end=_pair(end))
         if self.leads:
             self._advance()
         elif self.state is State.FOLLOWER:
@@ -721,6 +783,8 @@ class Replica:
         agreed = rules.high_watermark(self.high_watermark, ends, led.epoch_start, self.protections)
         if agreed <= self.high_watermark:
             return
+        if self.traces:
+            self._trace("commit", offset=agreed)
         self._commit(agreed)
         if not led.is_up and rules.is_ready(agreed, led.epoch_start):
             led.is_up = True
@@ -750,6 +814,8 @@ class Replica:
         if error is Error.NONE and (end.epoch > request.epoch or end.offset < 0 or request.replica == self.key):
             error = Error.INVALID_REQUEST
         if error is not Error.NONE:
+            if self.traces and self.leads:
+                self._trace("refuse_fetch", peer=str(request.replica), epoch=request.epoch, error=error.name)
             self._answer_fetch(connection, request, error)
             return
         led = self._leading
@@ -772,8 +838,11 @@ class Replica:
         if position is Position.SNAPSHOT:
             self._answer_fetch(connection, request, snapshot=snapshot)
             return
-        progress.caught_up = rules.has_caught_up(end.offset, self.log.end_offset, progress.end_before)
-        progress.end, progress.end_before = end.offset, self.log.end_offset
+        caught_up = rules.has_caught_up(end.offset, self.log.end_offset, progress.end_before)
+        known = end.offset, self.log.end_offset, caught_up
+        if self.traces and known != (progress.end, progress.end_before, progress.caught_up):
+            self._trace("accept_fetch_request", peer=str(request.replica), end=_pair(end))
+        progress.end, progress.end_before, progress.caught_up = known
         if not led.waiting:
             self._do(SetTimer(Timer.WAITING_FETCHES, self.settings.fetch_max_wait, self.settings.fetch_max_wait))
         led.waiting[request.replica] = connection, request
@@ -881,7 +950,7 @@ class Replica:
         endpoint = endpoints[self._asked % len(endpoints)]
         self._asked += 1
         timeout = max(self.settings.retry_backoff, self.settings.request_timeout // 4)
-        self._do(Send(endpoint, Fetch(self.epoch, self.key, self.log.end, self.high_watermark)))
+        self._do(Send(endpoint, Fetch(self.epoch, self.key, self._durable_end, self.high_watermark)))
         self._do(SetTimer(Timer.RETRY, timeout, timeout))
 
     def _from_leader(self, response: Response) -> bool:
@@ -901,7 +970,7 @@ class Replica:
         if response.error is not Error.NONE:
             self._retry_soon()
             return
-        self._heard = True
+        self._hear_leader()
         self._rounds = 0
         self._set_fetch_timer()
         if response.diverging is not None:
@@ -911,14 +980,26 @@ class Replica:
         else:
             self._append_fetched(response.batches)
             told = response.high_watermark
-            self._commit(rules.follower_high_watermark(self.high_watermark, told, self.log.end_offset))
+            offset = rules.follower_high_watermark(self.high_watermark, told, self.log.end_offset)
+            if self.traces and offset > self.high_watermark:
+                self._trace("learn_commit", offset=offset)
+            self._commit(offset)
         self._send_fetch()
+
+    def _hear_leader(self) -> None:
+        if not self._heard:
+            self._trace("hear_leader")
+        self._heard = True
 
     def _append_fetched(self, batches: tuple[Batch, ...]) -> None:
         if not batches:
             return
         for batch in batches:
             self.log.append(batch)
+        if self.traces:
+            has_voters = any(isinstance(batch.control, VotersRecord) for batch in batches)
+            voters = {"voters": _names(self.voters)} if has_voters else {}
+            self._trace("append_fetched", end=_pair(self.log.end), **voters)
         self._do(Append(batches))
         self._voters_changed()
 
@@ -933,6 +1014,8 @@ class Replica:
         if offset < self.log.end_offset:
             self.log.truncate(offset)
             self.stored_end = min(self.stored_end, offset)
+            if self.traces:
+                self._trace("truncate", end=_pair(self.log.end), voters=_names(self.voters))
             self._do(Truncate(offset))
             self._voters_changed()
 
@@ -943,7 +1026,7 @@ class Replica:
             self._snapshot = None  # the leader has another by now: fetch, and it will tell
             self._retry_soon()
             return
-        self._heard = True
+        self._hear_leader()
         self._set_fetch_timer()
         end = response.position + len(response.data)
         self._do(WriteSnapshot(response.snapshot, response.position, response.data))
@@ -953,6 +1036,7 @@ class Replica:
             return
         self._snapshot = None
         self._installing = response.snapshot
+        self._trace("install_snapshot", snapshot=_pair(response.snapshot))
         self._do(CancelTimer(Timer.RETRY), InstallSnapshot(response.snapshot))
 
     def _snapshot_installed(self, event: SnapshotInstalled) -> None:
@@ -960,6 +1044,7 @@ class Replica:
         snapshot = event.snapshot
         self.log.reset(snapshot)
         self.stored_end = snapshot.end.offset
+        self._trace("snapshot_installed", snapshot=_pair(snapshot.end), voters=_names(self.voters))
         self.high_watermark = max(self.high_watermark, snapshot.end.offset)
         self._voters_changed()
         if self.state is State.FOLLOWER:
@@ -968,12 +1053,14 @@ class Replica:
 
     def _snapshot_damaged(self, event: SnapshotDamaged) -> None:
         self._installing = None
+        self._trace("snapshot_damaged", snapshot=_pair(event.snapshot))
         self._send_fetch()
 
     def _snapshot_taken(self, event: SnapshotTaken) -> None:
         end = event.snapshot.end
         if not self.log.snapshot.end.offset < end.offset <= min(self.high_watermark, self.log.end_offset):
             return
+        self._trace("take_snapshot", snapshot=_pair(end))
         self.log.take_snapshot(event.snapshot)
         start = end.offset - self.settings.records_kept
         if start > self.log.start_offset:
@@ -1022,6 +1109,7 @@ class Replica:
             self.protections,
         )
         if error is Error.NONE and entry != request.voter:
+            self._trace("accept_update_voter_request", peer=str(key))
             self._append(control=VotersRecord(self.voters.without(key).having(request.voter)))
             self._answer_waiting()
         self._do(Reply(connection, UpdateVoterResponse(self.key, self.epoch, self.known_leader, error, key)))
@@ -1034,8 +1122,10 @@ class Replica:
         assert led is not None
         if isinstance(request, AddVoter):
             voters = self.voters.having(request.voter)
+            self._trace("accept_add_voter_request", peer=str(request.voter.key))
         else:
             voters = self.voters.without(request.voter)
+            self._trace("accept_remove_voter_request", peer=str(request.voter))
         self._append(control=VotersRecord(voters))
         if request.when_committed:
             led.change = connection, request
@@ -1104,3 +1194,13 @@ class Replica:
 
     def _request(self, event: RequestReceived) -> None:
         self._on_request[type(event.request)](event.connection, event.request)
+
+
+def _pair(end: OffsetAndEpoch) -> list[int]:
+    """A place in the log, for a trace."""
+    return [end.offset, end.epoch]
+
+
+def _names(voters: VoterSet) -> list[str]:
+    """The voters of a configuration, for a trace."""
+    return [str(node.key) for node in voters.nodes]

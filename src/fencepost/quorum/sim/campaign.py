@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from fencepost.quorum.rules import ALL, Protections
 from fencepost.quorum.sim.cluster import Outcome
 from fencepost.quorum.sim.run import simulate
 from fencepost.store.sim.campaign import in_processes
+from fencepost.store.sim.trace import SimTrace
+from fencepost.tracing import RunsFile
 
 CHUNK = 50
 """Seeds that a process takes at a time."""
 
+TRACED_CHUNK = 200
+"""The same where they are traced: those are in one file."""
+
 
 @dataclass(frozen=True)
 class Campaign:
-    """The seeds, the protections that are on, and how many processes there are."""
+    """The seeds, the protections that are on, and how many processes there are. ``traces``: a folder for traces of all
+    runs, ``quorums-seed-N``."""
 
     seeds: range
     protections: Protections = ALL
     jobs: int = 1
+    traces: Path | None = None
 
 
 @dataclass
@@ -48,7 +57,7 @@ def run(campaign: Campaign, report: Callable[[Tally], None] = lambda tally: None
     tally = Tally(campaign)
     whole = hashlib.blake2b(digest_size=8)
     started = time.monotonic()
-    starts = [*campaign.seeds[::CHUNK]]
+    starts = [*campaign.seeds[:: CHUNK if campaign.traces is None else TRACED_CHUNK]]
     tasks = [(campaign, start, stop) for start, stop in zip(starts, [*starts[1:], campaign.seeds.stop], strict=True)]
     try:
         with in_processes(_run_chunk, tasks, campaign.jobs) as chunks:
@@ -79,9 +88,34 @@ def hash_of(outcome: Outcome) -> str:
 
 def _run_chunk(campaign: Campaign, start: int, stop: int) -> list[Outcome]:
     """The outcomes of some seeds, up to the first that breaks a promise."""
+    if campaign.traces is None:
+        return _run_seeds(campaign, start, stop, None)
+    with RunsFile(campaign.traces / f"{run_name(campaign.protections, start)}-to-{stop - 1}.parquet") as file:
+        return _run_seeds(campaign, start, stop, file)
+
+
+def _run_seeds(campaign: Campaign, start: int, stop: int, file: RunsFile | None) -> list[Outcome]:
     outcomes = []
     for seed in range(start, stop):
-        outcomes.append(simulate(seed, campaign.protections))
+        trace = None if file is None else traced(file, run_name(campaign.protections, seed))
+        outcomes.append(simulate(seed, campaign.protections, trace=trace))
         if outcomes[-1].promise:
             break
     return outcomes
+
+
+def run_name(protections: Protections, seed: int) -> str:
+    """The name of the run of a seed in traces."""
+    without = "".join(f"-without-{name}" for name in ALL._fields if not getattr(protections, name))
+    return f"quorums{without}-seed-{seed}"
+
+
+def traced(file: RunsFile, run: str) -> SimTrace:
+    """What a run is to be given to be traced in a file of many."""
+
+    def emit(
+        node: str, incarnation: int, seq: int, action: str, subject: str | None, parameters: Mapping[str, Any]
+    ) -> None:
+        file.emit(run, node, incarnation, seq, action, subject, parameters)
+
+    return SimTrace(emit)

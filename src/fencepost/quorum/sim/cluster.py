@@ -18,6 +18,7 @@ from fencepost.quorum.sim.judge import Judge, Violation
 from fencepost.quorum.sim.network import SimNetwork
 from fencepost.quorum.sim.story import Tell
 from fencepost.schedule import Schedule
+from fencepost.store.sim.trace import SimTrace
 
 SECOND = 1_000_000
 
@@ -43,11 +44,15 @@ class Outcome:
 
 
 class Cluster:
-    """One run. ``protections`` are left out in the roles, to see that the judge notices. ``tell`` hears every step."""
+    """One run. ``protections`` are left out in the roles, to see that the judge notices. ``tell`` hears every step, and
+    ``trace`` what the hosts write into a trace."""
 
-    def __init__(self, case: Case, protections: Protections = ALL, tell: Tell | None = None) -> None:
+    def __init__(
+        self, case: Case, protections: Protections = ALL, tell: Tell | None = None, trace: SimTrace | None = None
+    ) -> None:
         self.case = case
         self.tell = tell
+        self.trace = trace
         self.protections = protections
         self.schedule = Schedule()
         self.judge = Judge()

@@ -11,7 +11,7 @@ import msgspec
 
 from fencepost.quorum.identity import Node, ReplicaKey, VoterSet
 from fencepost.quorum.log import LeaderChange, OffsetAndEpoch, Snapshot
-from fencepost.quorum.messages import AnyRequest, Response
+from fencepost.quorum.messages import AnyRequest, Response, Vote, VoteResponse
 from fencepost.quorum.roles.interface import (
     Accepted,
     Append,
@@ -39,6 +39,7 @@ from fencepost.quorum.roles.interface import (
     StoreState,
     Timer,
     TimerFired,
+    Trace,
     Truncate,
     VotersChanged,
     WriteSnapshot,
@@ -48,10 +49,15 @@ from fencepost.quorum.rules import Error
 from fencepost.quorum.sim.disk import SimDisk
 from fencepost.quorum.sim.judge import Violation
 from fencepost.quorum.sim.story import step_of
+from fencepost.quorum.traces import SUBJECT, Tracer
 from fencepost.quorum.transitions import IllegalTransition
 
 if TYPE_CHECKING:
     from fencepost.quorum.sim.cluster import Cluster
+
+
+TRACED_AS = f"{SUBJECT}simulated"
+"""What traces call the quorum."""
 
 
 class SnapshotFile(msgspec.Struct, frozen=True, array_like=True):
@@ -77,6 +83,7 @@ class SimHost:
         self.rate = rate
         self.random = Random(f"{cluster.case.seed} host {host_id}").random
         self.alive = False
+        self.tracer: Tracer | None = None
         self.starts = 0
         self.replica = self._new_replica()
         self._carry_out: dict[type[Effect], Callable[[Any], None]] = {
@@ -86,7 +93,7 @@ class SimHost:
             DeleteBefore: self._write,
             WriteSnapshot: self._write_snapshot,
             InstallSnapshot: self._install_snapshot,
-            Send: lambda effect: self.cluster.send(self, effect.endpoint, effect.request),
+            Send: self._send,
             Reply: lambda effect: self._reply(effect.connection, effect.response),
             ReplyWithBatches: self._reply_with_batches,
             ReplyWithSnapshot: self._reply_with_snapshot,
@@ -99,6 +106,7 @@ class SimHost:
             LostLeadership: lambda effect: self.accepted.clear(),
             LeaderChanged: lambda effect: None,
             VotersChanged: lambda effect: None,
+            Trace: self._trace,
         }
 
     # -- the process ---------------------------------------------------------------------------------------------------
@@ -110,12 +118,22 @@ class SimHost:
 
     def _new_replica(self) -> Replica:
         case = self.cluster.case
-        return Replica(Node(self.key, self.endpoint), case.settings, self.cluster.endpoints, self.cluster.protections)
+        is_traced = self.cluster.trace is not None
+        me = Node(self.key, self.endpoint)
+        return Replica(me, case.settings, self.cluster.endpoints, self.cluster.protections, is_traced)
+
+    def _new_tracer(self) -> Tracer | None:
+        trace, node = self.cluster.trace, self.endpoint
+        if trace is None:
+            return None
+        trace.started(node, "replica")
+        return Tracer(self.key, lambda action, fields: trace.node_did(node, action, fields, TRACED_AS))
 
     def start(self) -> None:
         """Begin the process with what is on the disk."""
         self.alive = True
         self.starts += 1
+        self.tracer = self._new_tracer()
         self.cluster.happened(self.endpoint, f"starts as {self.key}")
         self.queue: deque[Effect] = deque()
         self.blocked = self.syncing = False
@@ -123,6 +141,7 @@ class SimHost:
         self.timers: dict[Timer, int] = {}
         self.count = 0  # of timers
         self.replies: dict[int, Callable[[Response], None]] = {}
+        self.candidates: dict[int, ReplicaKey] = {}  # who asks for a vote, by the number of the request
         self.accepted: dict[int, bytes] = {}  # records that are not committed yet, by the end offset
         self.proposed: dict[int, bytes] = {}  # by token
         self.partial: tuple[OffsetAndEpoch, bytes] | None = None
@@ -188,6 +207,8 @@ class SimHost:
 
     def _state_stored(self, effect: StoreState) -> None:
         self.disk.election = effect.election
+        if self.tracer is not None:
+            self.tracer.stored(effect.election)
         self.blocked, self.storing = False, None
         self._drain()
 
@@ -252,6 +273,12 @@ class SimHost:
             self.disk.keep_snapshot(snapshot, data)
             self.deliver(SnapshotTaken(snapshot))
 
+    # -- traces --------------------------------------------------------------------------------------------------------
+
+    def _trace(self, effect: Trace) -> None:
+        assert self.tracer is not None
+        self.tracer.did(effect)
+
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def asked(self, request: AnyRequest, reply: Callable[[Response], None]) -> None:
@@ -259,7 +286,17 @@ class SimHost:
         self.cluster.requests += 1
         number = self.cluster.requests
         self.replies[number] = reply
+        if isinstance(request, Vote):
+            self.candidates[number] = request.candidate
         self.deliver(RequestReceived(number, request))
+
+    def _send(self, effect: Send) -> None:
+        request = effect.request
+        if self.tracer is not None:
+            self.tracer.sends(request)
+        if isinstance(request, Vote) and not request.pre_vote:
+            self.cluster.judge.votes_for(self.key, request.epoch, self.key, self.disk.election)
+        self.cluster.send(self, effect.endpoint, effect.request)
 
     def unreachable(self, endpoint: str) -> None:
         """Nobody is there."""
@@ -269,6 +306,12 @@ class SimHost:
         reply = self.replies.pop(connection, None)
         if reply is None:
             raise Violation("requests are answered once", f"{self.key}: {response}")
+        if self.tracer is not None:
+            self.tracer.answers(response)
+        candidate = self.candidates.pop(connection, None)
+        if isinstance(response, VoteResponse) and response.granted and not response.pre_vote:
+            assert candidate is not None
+            self.cluster.judge.votes_for(self.key, response.epoch, candidate, self.disk.election)
         reply(response)
 
     def _reply_with_batches(self, effect: ReplyWithBatches) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from fencepost.quorum.identity import ReplicaKey
 from fencepost.quorum.log import Batch, OffsetAndEpoch
+from fencepost.quorum.roles.interface import ElectionState
 from fencepost.quorum.sim.disk import SimLog
 
 
@@ -27,6 +28,7 @@ class Judge:
     """
 
     leaders: dict[int, ReplicaKey] = field(default_factory=dict)
+    votes: dict[tuple[ReplicaKey, int], ReplicaKey] = field(default_factory=dict)
     appended: dict[tuple[int, int], tuple[Batch, int]] = field(default_factory=dict)
     committed: list[Batch] = field(default_factory=list)
     ends: dict[int, int] = field(default_factory=dict)
@@ -42,6 +44,15 @@ class Judge:
             if self.committed
             else OffsetAndEpoch(0, 0)
         )
+
+    def votes_for(self, key: ReplicaKey, epoch: int, candidate: ReplicaKey, stored: ElectionState) -> None:
+        """A replica says that it votes for somebody, perhaps itself: for nobody else in that epoch, and it has stored
+        that."""
+        first = self.votes.setdefault((key, epoch), candidate)
+        if first != candidate:
+            raise Violation("one vote an epoch", f"{key} votes for {first} and {candidate} in epoch {epoch}")
+        if (stored.epoch, stored.voted) != (epoch, candidate):
+            raise Violation("votes are stored first", f"{key} votes for {candidate} in epoch {epoch}, with {stored}")
 
     def leads(self, key: ReplicaKey, epoch: int, log: SimLog) -> None:
         """A replica begins an epoch as its leader: nobody else does, and its log has all that was committed before."""

@@ -1,0 +1,77 @@
+"""What a replica's host writes into a trace: what its role says, what has become durable, and what has left it.
+
+The role says what it decides (:class:`fencepost.quorum.roles.interface.Trace`). When that takes effect is for the host
+to say: it calls a :class:`Tracer` when an election state is durable, and ahead of each message that leaves. Of messages
+only that is told which nobody has heard before: an epoch, a vote, a leader, and from where a replica fetches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.quorum.identity import ReplicaKey
+from fencepost.quorum.messages import (
+    BeginQuorum,
+    EndQuorum,
+    Fetch,
+    FetchSnapshot,
+    Request,
+    Response,
+    UpdateVoter,
+    Vote,
+    VoteResponse,
+)
+from fencepost.quorum.roles.interface import ElectionState, Trace
+
+SUBJECT = "quorum/"
+"""What the subjects of traces begin with that are quorums. The id of the cluster follows."""
+
+Emit = Callable[[str, dict[str, Any]], None]
+"""Takes an event: the action and the parameters."""
+
+
+class Tracer:
+    """Tells of one replica, from one start to its end."""
+
+    def __init__(self, me: ReplicaKey, emit: Emit) -> None:
+        self.me = me
+        self._emit = emit
+        self._told: set[tuple[int, bool, ReplicaKey | None]] = set()
+        self._fetched: tuple[int, int, int] | None = None
+
+    def did(self, effect: Trace) -> None:
+        """The role says what it has done."""
+        self._emit(effect.action, effect.fields)
+
+    def stored(self, election: ElectionState) -> None:
+        """An election state is durable."""
+        voted = None if election.voted is None else str(election.voted)
+        leader = None if election.leader is None else str(election.leader.key)
+        self._emit("store_election", {"epoch": election.epoch, "voted": voted, "leader": leader})
+
+    def sends(self, request: Request) -> None:
+        """A request is about to leave."""
+        if isinstance(request, Fetch):
+            self._speaks(request.epoch)
+            end = request.epoch, request.log_end.offset, request.log_end.epoch
+            if end != self._fetched:
+                self._fetched = end
+                self._emit("send_fetch_request", {"epoch": request.epoch, "end": list(end[1:])})
+        elif isinstance(request, Vote):
+            self._speaks(request.epoch, votes=not request.pre_vote)
+        elif isinstance(request, BeginQuorum):
+            self._speaks(request.epoch, leader=request.leader.key)
+        elif isinstance(request, EndQuorum | FetchSnapshot | UpdateVoter):
+            self._speaks(request.epoch)
+
+    def answers(self, response: Response) -> None:
+        """An answer is about to leave."""
+        votes = isinstance(response, VoteResponse) and response.granted and not response.pre_vote
+        self._speaks(response.epoch, votes, None if response.leader is None else response.leader.key)
+
+    def _speaks(self, epoch: int, votes: bool = False, leader: ReplicaKey | None = None) -> None:
+        told = epoch, votes, leader
+        if told not in self._told:
+            self._told.add(told)
+            self._emit("speak", {"epoch": epoch, "votes": votes, "leader": None if leader is None else str(leader)})

@@ -1,0 +1,98 @@
+"""What real drivers write into traces, in this process: what the role decides, when it is durable, and when it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hosts import TestCluster, free_ports, until
+
+from fencepost.conform.conformance import Event
+from fencepost.conform.validate import Validator, Verdict
+from fencepost.quorum.checked.conformance import QuorumConformance
+from fencepost.quorum.driver.host import QuorumHost
+from fencepost.quorum.driver.node import QuorumNode
+
+
+@pytest.fixture
+def traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Event]]:
+    """Runs something on three hosts; their events."""
+    events: list[Event] = []
+    starts: dict[str, int] = {}
+    begin = QuorumHost.begin
+
+    def begun(self: QuorumHost, *arguments: Any) -> QuorumNode:
+        node = f"metadata-{self.me.key.host_id}"
+        incarnation = starts[node] = starts.get(node, 0) + 1
+
+        def emit(action: str, subject: str, fields: dict[str, Any]) -> None:
+            told = msgspec.json.decode(msgspec.json.encode(fields))
+            events.append(Event(node, incarnation, len(events), action, subject, told))
+
+        self.emit = emit
+        return begin(self, *arguments)
+
+    def ran(test: Callable[[TestCluster], Coroutine[Any, Any, None]]) -> list[Event]:
+        async def whole() -> None:
+            cluster = TestCluster(tmp_path, 3)
+            try:
+                await cluster.start()
+                await test(cluster)
+            finally:
+                await cluster.close()
+
+        asyncio.run(whole())
+        return sorted(events, key=lambda event: (event.node, event.incarnation, event.seq))
+
+    monkeypatch.setattr(QuorumHost, "begin", begun)
+    return ran
+
+
+def validated(events: list[Event]) -> Verdict:
+    assert events[0].subject is not None
+    return Validator(QuorumConformance).validate(events[0].subject, events)
+
+
+async def _propose(cluster: TestCluster) -> None:
+    await cluster.propose(b"record")
+
+
+def test_a_driver_that_stores_what_it_decides_before_it_answers_is_accepted(traced):
+    verdict = validated(traced(_propose))
+    assert verdict.accepted, [(each.event, str(each.why)) for each in verdict.refusals]
+
+
+def test_a_driver_that_stores_its_election_state_later_than_it_answers_is_told(traced, monkeypatch):
+    original = QuorumNode._store_election
+    monkeypatch.setattr(
+        QuorumNode, "_store_election", lambda self, effect: self._loop.call_later(0.02, original, self, effect) and None
+    )
+    verdict = validated(traced(_propose))
+    assert not verdict.accepted
+    assert any(
+        each.event.action == "speak" and "self.stores_before_speaking" in str(each.why) for each in verdict.refusals
+    ), [(each.event, str(each.why)) for each in verdict.refusals]
+
+
+def test_a_voter_that_has_moved_is_accepted(traced):
+    async def test(cluster: TestCluster) -> None:
+        leader = await cluster.leader()
+        moved = next(each for each in cluster.running if each is not leader)
+        await moved.kill()
+        cluster.endpoints[moved.host_id] = f"127.0.0.1:{free_ports(1)[0]}"
+        await moved.start()
+
+        def is_known() -> bool:
+            return any(node.endpoint == cluster.endpoints[moved.host_id] for node in leader.node.replica.voters.nodes)
+
+        await until(is_known, "the new endpoint")
+        await cluster.propose(b"record")
+
+    events = traced(test)
+    verdict = validated(events)
+    assert verdict.accepted, [(each.event, str(each.why)) for each in verdict.refusals]
+    assert "accept_update_voter_request" in {event.action for event in events}
