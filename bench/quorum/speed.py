@@ -1,7 +1,7 @@
 """Changes and reads a second of our quorum, of a ZooKeeper ensemble and of etcd, three members each, turn by turn in one run.
 
 All wait for the disk. Ours and ZooKeeper get the same frames from the same client, with so many requests under way over up to eight connections, spread
-over the members; etcd those of its own client, in a program that is built from its published modules, with as many connections and requests.
+over the members, the leader first; etcd those of its own client, in a program that is built from its published modules, with as many connections and requests.
 """
 
 from __future__ import annotations
@@ -178,6 +178,10 @@ def drive(ports: Sequence[int], load: Load, seconds: float, turn: int) -> tuple[
     return len(took), passed, 1e3 * took[len(took) // 2], 1e3 * took[int(0.99 * (len(took) - 1))], cpu
 
 
+def _leader_first(ports: Sequence[int]) -> list[int]:
+    return sorted(ports, key=lambda port: mode(port) not in ("leader", "standalone"))
+
+
 def _changes(port: int, number: int) -> bool:
     """Whether a server of ZooKeeper's protocol acknowledges a change of a new session."""
     try:
@@ -209,7 +213,7 @@ class Ours:
 
     def do(self, load: Load, seconds: float) -> tuple[int, float, float, float, float]:
         self.turn += 1
-        return drive([*self.members.ports.values()], load, seconds, self.turn)
+        return drive(_leader_first([*self.members.ports.values()]), load, seconds, self.turn)
 
     def kill_leader(self) -> Callable[[], None]:
         leader = next(number for number, port in self.members.ports.items() if mode(port) == "leader")
@@ -241,7 +245,7 @@ class ZooKeeper:
 
     def do(self, load: Load, seconds: float) -> tuple[int, float, float, float, float]:
         self.turn += 1
-        return drive([*self.ensemble.ports.values()], load, seconds, self.turn)
+        return drive(_leader_first([*self.ensemble.ports.values()]), load, seconds, self.turn)
 
     def kill_leader(self) -> Callable[[], None]:
         server = self.ensemble.servers[self.ensemble.leader]
@@ -301,8 +305,10 @@ class Etcd:
         return [each.pid for each in self.running.values()]
 
     def do(self, load: Load, seconds: float) -> tuple[int, float, float, float, float]:
+        leader = self._leader()
+        endpoints = sorted(range(MEMBERS), key=lambda number: number != leader)
         command = [
-            str(self.program), "load", "--endpoints", ",".join(f"127.0.0.1:{each}" for each in self.clients), "--connections", str(load.connections),
+            str(self.program), "load", "--endpoints", ",".join(f"127.0.0.1:{self.clients[each]}" for each in endpoints), "--connections", str(load.connections),
             "--in-flight", str(load.in_flight), "--size", str(load.size), "--seconds", str(seconds), *(["--reads"] if load.reads else []),
         ]  # fmt: skip
         before = os.times()
@@ -328,15 +334,19 @@ class Etcd:
         top, _, found = said.partition(b"\r\n\r\n")
         return json.loads(found) if b" 200 " in top.split(b"\r\n")[0] else None
 
-    def kill_leader(self) -> Callable[[], None]:
-        for number, process in self.running.items():
+    def _leader(self) -> int:
+        for number in self.running:
             status = self._ask(number, "maintenance/status", {})
             if status is not None and status["leader"] == status["header"]["member_id"]:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-                del self.running[number]
-                return lambda: self._start(number)
+                return number
         raise RuntimeError("etcd has no leader")
+
+    def kill_leader(self) -> Callable[[], None]:
+        leader = self._leader()
+        process = self.running.pop(leader)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        return lambda: self._start(leader)
 
     def change(self) -> bool:
         return any(self._ask(number, "kv/put", {"key": "aw==", "value": "dg=="}) for number in self.running)
