@@ -329,23 +329,22 @@ class QuorumNode:
         """Append records: a future with the end offset of the last one and its epoch, when they are committed and
         applied here; or :class:`NotLeader`, or :class:`OutcomeUnknown`."""
         future: asyncio.Future[OffsetAndEpoch] = self._loop.create_future()
-        self._add(records, future)
-        return future
-
-    def append(self, records: Sequence[bytes]) -> None:
-        """As :meth:`propose`, for a state machine that sees by the records themselves whether they are committed. If
-        this replica does not lead, nothing happens."""
-        self._add(records, None)
-
-    def _add(self, records: Sequence[bytes], future: asyncio.Future[OffsetAndEpoch] | None) -> None:
         if self.stopped:
-            if future is not None:
-                future.set_exception(NotLeader())
-            return
+            future.set_exception(NotLeader())
+            return future
         self._pending.append((records, future))
         if not self._proposing and not self._syncing:
             self._proposing = True
             self._loop.call_soon(self._propose)
+        return future
+
+    def append(self, records: Sequence[bytes]) -> None:
+        """As :meth:`propose`, for a state machine that sees by the records themselves whether they are committed, and
+        has gathered them. If this replica does not lead, nothing happens."""
+        if not self.stopped:
+            self._pending.append((records, None))
+            if not self._proposing and not self._syncing:
+                self._propose()
 
     def _propose(self) -> None:
         """Give the role what has gathered, as few batches."""
