@@ -24,9 +24,12 @@ def mode(port: int) -> str:
 
 
 class Ensemble:
-    """Some ZooKeeper servers that make an ensemble, by their ids, from 1. They do not wait for the disk: processes are killed, the machine is not."""
+    """Some ZooKeeper servers that make an ensemble, by their ids, from 1.
 
-    def __init__(self, folder: Path, count: int, settings: dict[str, object], heap: int = 128) -> None:
+    Unless ``force_sync``, they do not wait for the disk: processes are killed, the machine is not.
+    """
+
+    def __init__(self, folder: Path, count: int, settings: dict[str, object], heap: int = 128, force_sync: bool = False) -> None:
         jars.fetch()
         numbers = range(1, 1 + count)
         peers = {number: (free_port(), free_port()) for number in numbers}
@@ -43,7 +46,7 @@ class Ensemble:
             }  # fmt: skip
             (home / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
             command = jars.java(
-                "-Dzookeeper.forceSync=no", "-Dznode.container.checkIntervalMs=100000000", "-Dinterop.log=WARN", "-cp", jars.class_path(),
+                f"-Dzookeeper.forceSync={'yes' if force_sync else 'no'}", "-Dznode.container.checkIntervalMs=100000000", "-Dinterop.log=WARN", "-cp", jars.class_path(),
                 "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(home / "zoo.cfg"), heap=heap,
             )  # fmt: skip
             port = self.ports[number]

@@ -3,6 +3,10 @@
     python -m bench.quorum campaign --seconds 60 --seed 1
     python -m bench.quorum compare --operations 100000 --seed 1
     python -m bench.quorum bookkeeper --seconds 600 --seed 1
+
+or how fast it is, beside ZooKeeper and etcd:
+
+    python -m bench.quorum speed
 """
 
 from __future__ import annotations
@@ -41,7 +45,15 @@ def main() -> int:
     bookkeeper = verbs.add_parser("bookkeeper", help="Java bookies, auto-recovery, a client and a shell on our quorum while that is hurt (needs a JDK and Maven)")
     bookkeeper.add_argument("--seconds", type=float, default=600.0)
     bookkeeper.set_defaults(run=_bookkeeper)
-    for verb in (campaign, compare, bookkeeper):
+    speed = verbs.add_parser("speed", help="changes and reads a second, beside ZooKeeper and etcd (needs a JDK and Maven, and Go for etcd)")
+    speed.add_argument("--seconds", type=float, default=2.0, help="of one turn of one store")
+    speed.add_argument("--turns", type=int, default=3)
+    speed.add_argument("--kills", type=int, default=5, help="of the leader, to see how long a change takes then")
+    speed.add_argument("--size", type=int, help="bytes of a value: these loads alone")
+    speed.add_argument("--in-flight", type=int, help="these loads alone")
+    speed.add_argument("--etcd", type=Path, metavar="FILE", help="what bench/quorum/etcd was built to; by default it is built once")
+    speed.set_defaults(run=_speed)
+    for verb in (campaign, compare, bookkeeper, speed):
         verb.add_argument("--seed", type=int, help="by default any")
         verb.add_argument("--keep", type=Path, metavar="DIR", help="a new directory for all that is written, which is then not removed")
         verb.add_argument("--json", action="store_true", help="the outcome as JSON")
@@ -109,6 +121,17 @@ def _bookkeeper(given: argparse.Namespace, path: Path) -> int:
         if name != "wrong":
             print(f"{name:<44}{value:,}" if isinstance(value, int) else f"{name:<44}{value}")
     return int(bool(outcome.wrong))
+
+
+def _speed(given: argparse.Namespace, path: Path) -> int:
+    from bench.quorum.speed import LOADS, run
+
+    out = sys.stderr if given.json else sys.stdout
+    loads = [each for each in LOADS if given.size in (None, each.size) and given.in_flight in (None, each.in_flight)]
+    found = run(path, loads, given.seconds, given.turns, given.kills, given.etcd, lambda line: print(line, file=out, flush=True))
+    if given.json:
+        print(json.dumps(found))
+    return 0
 
 
 def _campaign(given: argparse.Namespace, path: Path) -> int:

@@ -57,8 +57,7 @@ class Server:
             node = self.service.node
             assert node is not None
             node.stopped = True
-            for timer in node._timers.values():
-                timer.cancel()
+            node._cancel_timers()
             self._end()
 
         with suppress(RuntimeError):

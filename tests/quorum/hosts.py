@@ -106,8 +106,7 @@ class TestHost:
         host, self.host = self.host, None
         node = host.node
         node.stopped = True
-        for timer in node._timers.values():
-            timer.cancel()
+        node._cancel_timers()
         await host.close()
 
     async def stop(self) -> None:

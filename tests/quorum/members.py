@@ -73,8 +73,7 @@ class Members:
             self._servers.pop(member).close()
             node = service.node
             node.stopped = True
-            for timer in node._timers.values():
-                timer.cancel()
+            node._cancel_timers()
             await service.stop()
 
         self.do(killed())

@@ -48,6 +48,7 @@ from fencepost.quorum.roles.interface import (
     SnapshotTaken,
     Stored,
     StoreState,
+    TellHighWatermark,
     Timer,
     Truncate,
     VotersChanged,
@@ -397,6 +398,54 @@ def test_a_fetch_waits_for_something_new_and_is_answered_once() -> None:
     assert fetch(driven, 2, end + 1, hwm=end + 1) is None
     driven.fires(Timer.WAITING_FETCHES)
     assert len(driven.all(Reply)) == 1
+
+
+def test_a_high_watermark_that_nobody_waits_for_is_told_a_little_later_or_with_the_next_records() -> None:
+    driven = leading(1, high_watermark_wait=1_000)
+    end = driven.replica.log.end_offset
+    driven(Proposed(1, (b"a",)))
+    driven.stores()
+    driven.clear()
+    assert fetch(driven, 2, end + 1, hwm=end) is None  # this commits it
+    assert driven.all(Commit) == [Commit(end + 1)]
+    assert driven.all(SetTimer)[-1] == SetTimer(Timer.HIGH_WATERMARK, 1_000, 1_000)
+    assert fetch(driven, 3, end + 1, hwm=end) is None
+    assert len([each for each in driven.all(SetTimer) if each.timer is Timer.HIGH_WATERMARK]) == 1
+    driven.clear()
+    driven.fires(Timer.HIGH_WATERMARK)
+    assert [effect.response.high_watermark for effect in driven.all(Reply)] == [end + 1, end + 1]
+    answer = fetch(driven, 2, end + 1, hwm=end)
+    assert isinstance(answer, FetchResponse) and answer.high_watermark == end + 1  # it was told already, and is told again
+    assert fetch(driven, 2, end + 1, hwm=end + 1) is None
+    driven(Proposed(2, (b"b",)))
+    driven.stores()
+    fetch(driven, 2, end + 2, hwm=end + 1)
+    driven.clear()
+    driven(Proposed(3, (b"c",)))
+    (told,) = driven.all(ReplyWithBatches)
+    assert told.response.high_watermark == end + 2
+
+
+@pytest.mark.parametrize("asks_before", [True, False])
+def test_a_replica_with_clients_that_wait_is_told_at_once(asks_before: bool) -> None:
+    driven = leading(1, high_watermark_wait=1_000)
+    end = driven.replica.log.end_offset
+    for number in (2, 3):
+        fetch(driven, number, end, hwm=end)
+    driven(Proposed(1, (b"a",)))
+    driven.stores()
+    assert fetch(driven, 2, end + 1, hwm=end) is None
+    if asks_before:
+        assert fetch(driven, 3, end + 1, hwm=end) is None
+    driven.clear()
+    driven(TellHighWatermark(key(3)))
+    driven(TellHighWatermark(key(9)))  # nobody knows it
+    if asks_before:
+        assert [effect.response.high_watermark for effect in driven.all(Reply)] == [end + 1]
+    else:
+        assert not driven.all(Reply)
+        answer = fetch(driven, 3, end + 1, hwm=end)
+        assert isinstance(answer, FetchResponse) and answer.high_watermark == end + 1
 
 
 def test_whoever_waits_is_told_when_its_leader_leads_no_more() -> None:

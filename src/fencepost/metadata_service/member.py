@@ -141,6 +141,7 @@ class Member(Service):
         self._last: dict[Connection, Item] = {}  # the last request of a connection that is in flight, or unsent
         self._scheduled = False
         self._touched: set[int] = set()
+        self._askers: dict[int, ReplicaKey] = {}  # the replicas of the processes that have wanted something of this leader
         self._stamp = 0
 
     async def take_part(self) -> None:
@@ -296,15 +297,20 @@ class Member(Service):
     # -- what the quorum says -----------------------------------------------------------------------------------------
 
     def apply(self, batch: Batch) -> None:
-        """Records are committed."""
+        """Records are committed. Those who have clients that wait for them are told at once."""
+        askers: set[int] = set()
         for record in batch.records:
             try:
                 entry = _read_entry(record)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise Damage(f"the log has an entry that is none: {error}") from error
             self._apply_entry(entry)
+            askers.add(entry.process)
         if batch.records:
             self._flush_group()
+        if self._decides and self.node is not None:
+            for process in askers & self._askers.keys():
+                self.node.tell_high_watermark(self._askers[process])
 
     def _apply_entry(self, entry: Entry) -> None:
         asked = entry.asked
@@ -383,6 +389,7 @@ class Member(Service):
         if epoch != self._epoch or leader != self._leader:
             self._lose_in_flight()
             self._decides = False
+            self._askers.clear()
             self.expiry = Expiry(self.settings.tick_time, self.now())
         self._epoch, self._leader = epoch, leader
         if leader is None:

@@ -25,6 +25,7 @@ TIMES = Settings(
     request_timeout=800_000,
     retry_backoff=10_000,
     fetch_max_wait=250_000,
+    high_watermark_wait=5_000,
 )
 """Times of a quorum on one machine or in one room: a leader that is gone is followed by another well within 2 seconds."""
 

@@ -66,6 +66,7 @@ from fencepost.quorum.roles.interface import (
     Started,
     Stored,
     StoreState,
+    TellHighWatermark,
     Timer,
     TimerFired,
     Trace,
@@ -196,7 +197,8 @@ class QuorumNode:
         self._running = False
         self._blocked = False
         self._known: tuple[int, Node | None, bool] = (-1, None, False)
-        self._timers: dict[Timer, asyncio.TimerHandle] = {}
+        self._fires_at: dict[Timer, float] = {}
+        self._timers: dict[Timer, tuple[float, asyncio.TimerHandle]] = {}  # not later than they are to fire
         self._replies: dict[int, Respond] = {}
         self._fetches = FetchTimes()
         self._numbers = itertools.count(1)
@@ -255,8 +257,9 @@ class QuorumNode:
             self.deliver(Resign())
             await asyncio.sleep(0)
         failed, self.stopped = self.stopped, True
-        for timer in (*self._timers.values(), *filter(None, [self._rest])):
-            timer.cancel()
+        self._cancel_timers()
+        if self._rest is not None:
+            self._rest.cancel()
         self._fail_proposals()
         await self._snapshots.finish(lambda: None)
         await self._disk.finish(lambda: None if failed else self.log.rest())
@@ -266,8 +269,7 @@ class QuorumNode:
             return
         self.stopped = True
         _logger.error("the replica %s ends: %s", self.me, error)
-        for timer in self._timers.values():
-            timer.cancel()
+        self._cancel_timers()
         self._fail_proposals()
         self.machine.failed(error)
 
@@ -333,23 +335,22 @@ class QuorumNode:
         """Append records: a future with the end offset of the last one and its epoch, when they are committed and
         applied here; or :class:`NotLeader`, or :class:`OutcomeUnknown`."""
         future: asyncio.Future[OffsetAndEpoch] = self._loop.create_future()
-        self._add(records, future)
-        return future
-
-    def append(self, records: Sequence[bytes]) -> None:
-        """As :meth:`propose`, for a state machine that sees by the records themselves whether they are committed. If
-        this replica does not lead, nothing happens."""
-        self._add(records, None)
-
-    def _add(self, records: Sequence[bytes], future: asyncio.Future[OffsetAndEpoch] | None) -> None:
         if self.stopped:
-            if future is not None:
-                future.set_exception(NotLeader())
-            return
+            future.set_exception(NotLeader())
+            return future
         self._pending.append((records, future))
         if not self._proposing and not self._syncing:
             self._proposing = True
             self._loop.call_soon(self._propose)
+        return future
+
+    def append(self, records: Sequence[bytes]) -> None:
+        """As :meth:`propose`, for a state machine that sees by the records themselves whether they are committed, and
+        has gathered them. If this replica does not lead, nothing happens."""
+        if not self.stopped:
+            self._pending.append((records, None))
+            if not self._proposing and not self._syncing:
+                self._propose()
 
     def _propose(self) -> None:
         """Give the role what has gathered, as few batches."""
@@ -383,6 +384,10 @@ class QuorumNode:
         for _, _, future in accepted:
             if not future.done():
                 future.set_exception(OutcomeUnknown())
+
+    def tell_high_watermark(self, replica: ReplicaKey) -> None:
+        """A replica waits for what is committed by now: it is told at once, if this one leads."""
+        self.deliver(TellHighWatermark(replica))
 
     # -- events and effects --------------------------------------------------------------------------------------------
 
@@ -427,20 +432,33 @@ class QuorumNode:
     # -- timers --------------------------------------------------------------------------------------------------------
 
     def _set_timer(self, effect: SetTimer) -> None:
+        """Timers are set again and again, and seldom fire: one that is set to a later time stays, and looks again when it fires."""
         timer = effect.timer
-        if timer in self._timers:
-            self._timers[timer].cancel()
-        delay = self._draw(effect.at_least, effect.at_most) / 1_000_000
-        self._timers[timer] = self._loop.call_later(delay, self._timer_fired, timer)
+        at = self._loop.time() + self._draw(effect.at_least, effect.at_most) / 1_000_000
+        self._fires_at[timer] = at
+        there = self._timers.get(timer)
+        if there is None or there[0] > at:
+            if there is not None:
+                there[1].cancel()
+            self._timers[timer] = at, self._loop.call_at(at, self._timer_fired, timer)
 
     def _cancel_timer(self, effect: CancelTimer) -> None:
-        handle = self._timers.pop(effect.timer, None)
-        if handle is not None:
-            handle.cancel()
+        self._fires_at.pop(effect.timer, None)
 
     def _timer_fired(self, timer: Timer) -> None:
-        self._timers.pop(timer, None)
+        del self._timers[timer]
+        at = self._fires_at.get(timer)
+        if at is None:
+            return
+        if at > self._loop.time():
+            self._timers[timer] = at, self._loop.call_at(at, self._timer_fired, timer)
+            return
+        del self._fires_at[timer]
         self.deliver(TimerFired(timer))
+
+    def _cancel_timers(self) -> None:
+        for _, handle in self._timers.values():
+            handle.cancel()
 
     # -- the log -------------------------------------------------------------------------------------------------------
 

@@ -56,8 +56,9 @@ class Settings(msgspec.Struct, frozen=True, gc=False):
     long a follower goes without an answer of its leader; a leader resigns when 1.5 times that has passed without
     fetches by a majority. ``election_backoff``: the longest wait after a lost election. ``request_timeout``: how long
     an answer is waited for. ``retry_backoff``: how long after a request failed it is sent again. ``fetch_max_wait``:
-    how long a leader keeps a fetch for which it has nothing; well below ``fetch_timeout``. ``records_kept``: how many
-    records ahead of a snapshot stay in the log. ``begin_quorum_needs_voter``: an observer does not follow a leader that
+    how long a leader keeps a fetch for which it has nothing; well below ``fetch_timeout``. ``high_watermark_wait``: how
+    long it keeps a fetch for which it has nothing but another high watermark, unless that is wanted, see
+    :class:`TellHighWatermark`; the next records bring it, too. ``records_kept``: how many records ahead of a snapshot stay in the log. ``begin_quorum_needs_voter``: an observer does not follow a leader that
     presents itself; it finds it. ``auto_join``: an observer that has caught up asks to be made a voter, every
     ``join_retry``; as often, a voter that is reached elsewhere than the voters say tells where.
     """
@@ -68,6 +69,7 @@ class Settings(msgspec.Struct, frozen=True, gc=False):
     request_timeout: int = 2_000_000
     retry_backoff: int = 20_000
     fetch_max_wait: int = 500_000
+    high_watermark_wait: int = 0
     records_kept: int = 10_000
     begin_quorum_needs_voter: bool = True
     auto_join: bool = False
@@ -201,6 +203,8 @@ class Timer(enum.Enum):
     """A leader tells those voters that it leads which do not fetch."""
     WAITING_FETCHES = "waiting fetches"
     """A leader answers the fetches for which it has nothing new."""
+    HIGH_WATERMARK = "high watermark"
+    """A leader answers those for which it has nothing new but its high watermark."""
     JOIN = "join"
     """An observer asks to be made a voter; a voter that is reached elsewhere than the voters say tells where."""
 
@@ -319,6 +323,12 @@ class Proposed(Event, frozen=True, gc=False):
 
     token: int
     records: tuple[bytes, ...]
+
+
+class TellHighWatermark(Event, frozen=True, gc=False):
+    """A replica waits for what is committed by now: it has clients that do."""
+
+    replica: ReplicaKey
 
 
 class Accepted(Effect, frozen=True, gc=False):

@@ -67,6 +67,7 @@ from fencepost.quorum.roles.interface import (
     Started,
     Stored,
     StoreState,
+    TellHighWatermark,
     Timer,
     TimerFired,
     Trace,
@@ -93,7 +94,7 @@ class QuorumError(Exception):
 class Progress:
     """How far the log of another replica goes, as its leader knows it."""
 
-    __slots__ = ("caught_up", "end", "end_before", "idle")
+    __slots__ = ("caught_up", "end", "end_before", "idle", "wanted")
 
     def __init__(self) -> None:
         self.end = -1
@@ -101,6 +102,8 @@ class Progress:
         self.end_before: int | None = None
         """The end of the leader's log when it fetched."""
         self.caught_up = False
+        self.wanted = -1
+        """The high watermark that it is told as soon as it asks, and no later one."""
         self.idle = 0
         """How often the leader has looked since it fetched, or since the leader was elected."""
 
@@ -108,7 +111,7 @@ class Progress:
 class Leading:
     """What a leader keeps while it leads."""
 
-    __slots__ = ("change", "epoch_start", "fetched", "is_up", "progress", "waiting")
+    __slots__ = ("change", "epoch_start", "fetched", "is_up", "progress", "tells_later", "waiting")
 
     def __init__(self, epoch_start: int) -> None:
         self.epoch_start = epoch_start
@@ -117,6 +120,8 @@ class Leading:
         """Who has fetched since a majority last had."""
         self.waiting: dict[ReplicaKey, tuple[int, Fetch]] = {}
         """The fetches that there is nothing new for: connection and request."""
+        self.tells_later = False
+        """Whether some of these wait for nothing but the high watermark, and are answered soon."""
         self.is_up = False
         """Whether it has committed a record of its epoch."""
         self.change: tuple[int, AddVoter | RemoveVoter] | None = None
@@ -181,6 +186,7 @@ class Replica:
             SnapshotTaken: self._snapshot_taken,
             SnapshotInstalled: self._snapshot_installed,
             SnapshotDamaged: self._snapshot_damaged,
+            TellHighWatermark: self._tell_high_watermark,
         }
         self._on_request: dict[type[Request], Callable[[int, Any], None]] = {
             Vote: self._vote,
@@ -207,6 +213,7 @@ class Replica:
             Timer.CHECK_QUORUM: self._check_quorum,
             Timer.BEGIN_QUORUM: self._look_after_voters,
             Timer.WAITING_FETCHES: self._answer_all_waiting,
+            Timer.HIGH_WATERMARK: self._tell_all_high_watermark,
             Timer.JOIN: self._join,
         }
 
@@ -358,7 +365,8 @@ class Replica:
     def _leave(self, led: Leading, epoch: int) -> None:
         """It leads no more: whoever waits for it is told."""
         self._leading = None
-        self._do(CancelTimer(Timer.CHECK_QUORUM), CancelTimer(Timer.BEGIN_QUORUM), CancelTimer(Timer.WAITING_FETCHES))
+        for timer in (Timer.CHECK_QUORUM, Timer.BEGIN_QUORUM, Timer.WAITING_FETCHES, Timer.HIGH_WATERMARK):
+            self._do(CancelTimer(timer))
         for connection, fetch in led.waiting.values():
             self._answer_fetch(connection, fetch, Error.NOT_LEADER)
         if led.change is not None:
@@ -862,9 +870,6 @@ class Replica:
             self._restart_check()
         return progress
 
-    def _has_news(self, request: Fetch) -> bool:
-        return request.log_end.offset < self.log.end_offset or request.high_watermark < self._known_high_watermark()
-
     def _answer_fetch(
         self,
         connection: int,
@@ -893,14 +898,34 @@ class Replica:
             self._do(Reply(connection, response))
 
     def _answer_waiting(self) -> None:
-        """Answer those for whom there is something new by now."""
+        """Answer those for whom there is something new by now; those for whom that is a high watermark which nobody waits for, a little later."""
         led = self._leading
         if led is None:
             return
+        end, known, wait = self.log.end_offset, self._known_high_watermark(), self.settings.high_watermark_wait
         for key, (connection, request) in list(led.waiting.items()):
-            if self._has_news(request):
+            wanted = known if not wait else min(known, led.progress[key].wanted)
+            if request.log_end.offset < end or request.high_watermark < wanted:
                 del led.waiting[key]
                 self._answer_fetch(connection, request)
+            elif request.high_watermark < known and not led.tells_later:
+                led.tells_later = True
+                self._do(SetTimer(Timer.HIGH_WATERMARK, wait, wait))
+
+    def _tell_high_watermark(self, event: TellHighWatermark) -> None:
+        led = self._leading
+        if led is not None and event.replica in led.progress:
+            led.progress[event.replica].wanted = self.high_watermark
+            self._answer_waiting()
+
+    def _tell_all_high_watermark(self) -> None:
+        led = self._leading
+        if led is None:
+            return
+        led.tells_later = False
+        for progress in led.progress.values():
+            progress.wanted = self.high_watermark
+        self._answer_waiting()
 
     def _answer_all_waiting(self) -> None:
         led = self._leading
