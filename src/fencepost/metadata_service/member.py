@@ -204,6 +204,12 @@ class Member(Service):
             self._scheduled = True
             self._loop.call_soon(self._send)
 
+    def flush(self) -> None:
+        """Write what is to be written, and begin at once with what has come if the log waits for something to do."""
+        super().flush()
+        if self._scheduled and self.node is not None and self.node.leads and not self.node.is_writing:
+            self._send()
+
     def _send(self) -> None:
         """Give the leader what has gathered."""
         self._scheduled = False

@@ -320,6 +320,11 @@ class QuorumNode:
         return self.replica.leads
 
     @property
+    def is_writing(self) -> bool:
+        """Whether the log is written now, so that what is proposed waits."""
+        return self._syncing
+
+    @property
     def leader(self) -> Node | None:
         """Who leads, as far as this replica knows."""
         return self.me if self.replica.leads else self.replica.known_leader
