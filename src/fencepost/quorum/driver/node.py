@@ -158,6 +158,8 @@ _SLICE = 1 << 20
 """Bytes of records that are applied before the loop goes on with something else."""
 _BETWEEN_GROUPS = 0.001
 """Seconds between two groups of a snapshot."""
+_RESOLUTION = 0.002
+"""Seconds by which a loop may be early with a timer."""
 
 
 class QuorumNode:
@@ -455,7 +457,7 @@ class QuorumNode:
         at = self._fires_at.get(timer)
         if at is None:
             return
-        if at > self._loop.time():
+        if at > self._loop.time() + _RESOLUTION:
             self._timers[timer] = at, self._loop.call_at(at, self._timer_fired, timer)
             return
         del self._fires_at[timer]
