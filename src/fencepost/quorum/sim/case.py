@@ -67,7 +67,7 @@ def drawn(seed: int) -> Case:
         "records_kept": (0, 3, 50)[int(random() * 3)],
         "auto_join": random() < 0.25,
         "begin_quorum_needs_voter": random() < 0.7,
-        "high_watermark_wait": 20_000 if seed % 3 == 0 else 0,
+        "high_watermark_wait": 20_000 if seed % 10 == 7 else 0,
     }
     return Case(
         seed=seed,

@@ -361,9 +361,10 @@ class SimHost:
                 raise Violation("commits end where batches end", f"{self.key}: {effect}")
             self.state = self.cluster.judge.applies(self.key, self.applied, batches, self.state)
             self.applied = effect.offset
-            for number, each in enumerate(self.replica.voters.nodes):
-                if (self.applied + number) % 3 == 0:  # as if it had clients that wait for this
-                    self.deliver(TellHighWatermark(each.key))
+            if self.replica.settings.high_watermark_wait:
+                for number, each in enumerate(self.replica.voters.nodes):
+                    if (self.applied + number) % 3 == 0:  # as if it had clients that wait for this
+                        self.later(0, self.deliver, TellHighWatermark(each.key))
         for end_offset in [end for end in self.accepted if end <= effect.offset]:
             self.cluster.acknowledged(self.accepted.pop(end_offset), end_offset)
         if self.applied - self.disk.snapshot.end.offset >= self.cluster.case.snapshot_every:
