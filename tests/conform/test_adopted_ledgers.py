@@ -16,7 +16,7 @@ OPEN: dict[str, Any] = {
     "write_quorum": 1,
     "ack_quorum": 1,
 }
-KINDS = {"metadata": "metadata", "b1": "bookie"}
+KINDS = {"metadata": "metadata", "metadata-1": "metadata", "metadata-2": "metadata", "metadata-3": "metadata", "b1": "bookie"}
 
 
 def told(*events: tuple[str, str, dict[str, Any]]) -> list[Event]:
@@ -65,6 +65,23 @@ def written_by(client: str) -> tuple[tuple[str, str, dict[str, Any]], ...]:
 def test_whoever_adopts_a_ledger_writes_it() -> None:
     verdict = validate(told(*CREATED, *ADOPTED, *written_by("c2")))
     assert verdict.accepted, said(verdict)
+
+
+def test_a_quorum_of_metadata_services_tells_each_change_several_times() -> None:
+    """Every member does, and once more after a start, and a member may lack some."""
+    zxids = {0: 7, 1: 9}
+    events = []
+    for node, action, parameters in (*CREATED, *ADOPTED, *written_by("c2")):
+        if node != "metadata":
+            events.append((node, action, parameters))
+            continue
+        change = {**parameters, "zxid": zxids[parameters["version"]], "path": "/ledgers/00/0000/L0007"}
+        members = ("metadata-1", "metadata-3", "metadata-3") if parameters["version"] else ("metadata-2", "metadata-3")
+        events += [(member, action, change) for member in members]
+    verdict = validate(told(*events))
+    assert verdict.accepted, said(verdict)
+    other = [(node, action, {**parameters, "path": f"/{place}"}) for place, (node, action, parameters) in enumerate(events)]
+    assert not validate(told(*other)).accepted, "another path is another change"
 
 
 def test_whoever_has_created_it_for_another_does_not_write_it() -> None:

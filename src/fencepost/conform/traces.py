@@ -54,6 +54,9 @@ class Traces:
         return in_order([*map(decoded, of.get(None, ())), *map(decoded, of.get(subject, ()))])
 
 
+_CHANGES = ("metadata_written", "metadata_deleted")
+
+
 def decoded(event: row.TraceEvent) -> Event:
     """An event with its parameters as Python values. Raises :class:`fencepost.tracing.TraceError` if they are no JSON object."""
     return Event(
@@ -64,6 +67,22 @@ def decoded(event: row.TraceEvent) -> Event:
 def in_order(events: Iterable[Event]) -> list[Event]:
     """Events node by node, each node's in their order."""
     return sorted(events, key=lambda event: (event.node, event.incarnation, event.seq))
+
+
+def each_change_once(events: Iterable[Event]) -> list[Event]:
+    """The events without those of changes of metadata that are there already. Every member of a quorum of metadata services traces each change, and
+    once more when it applies its log anew after a start; zxid and path say which one it is.
+    """
+    seen: set[tuple[int, str]] = set()
+    once = []
+    for event in events:
+        if event.action in _CHANGES and "zxid" in event.parameters:
+            change = event.parameters["zxid"], event.parameters["path"]
+            if change in seen:
+                continue
+            seen.add(change)
+        once.append(event)
+    return once
 
 
 def must_be_there(what: str, wanted: Collection[str], there: Collection[str]) -> None:

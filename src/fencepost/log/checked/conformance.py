@@ -19,6 +19,7 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 
 from fencepost.conform.conformance import Conformance, Event, NotCovered, Step
+from fencepost.conform.traces import each_change_once
 from fencepost.log.checked.log import Becomes
 from fencepost.log.checked.running import RunningLog
 from fencepost.log.rules import Attaching, Status, Update
@@ -96,7 +97,7 @@ class LogConformance(Conformance):
     subjects: ClassVar[str] = f"{SUBJECT}.+"
 
     def __init__(self, subject: str, events: Sequence[Event]) -> None:
-        super().__init__(subject, events)
+        super().__init__(subject, events := each_change_once(events))
         self.writers: dict[Writer, int] = {}
         self.numbers: dict[int, int] = {}
         """The numbers that ledgers have in the protocol."""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from fencepost.conform.conformance import Conformance, Event, NotCovered, Step
 from fencepost.conform.follow import Has, Like, like
+from fencepost.conform.traces import each_change_once
 from fencepost.spec.protocol import Protocol
 from fencepost.spec.values import ModelValue, Value
 from fencepost.store.checked.running import Force, MetadataWrite, RunningStore
@@ -60,7 +61,7 @@ class StoreConformance(Conformance):
     subjects: ClassVar[str] = r"\d+"
 
     def __init__(self, subject: str, events: Sequence[Event]) -> None:
-        super().__init__(subject, events)
+        super().__init__(subject, events := each_change_once(events))
         self.kinds = {event.node: event.parameters["kind"] for event in events if event.action == "started"}
         self.bookies: dict[str, int] = {}
         self.clients: dict[Client, int] = {}
