@@ -138,7 +138,7 @@ def test_members_join_by_themselves_if_they_are_to(tmp_path):
         (["metadata", "x", "--controllers", "1@h:1", "--id", "2"], "the id 2 is that of none"),
         (["metadata", "x", "--id", "-2"], "an id is a number from 0 on"),
         (["metadata", "x", "--kafka-port", "0"], "0 is too small"),
-        (["metadata", "x", "--listen", "h:1"], "no controllers are given"),
+        (["metadata", "x", "--listen", "h:1"], "give the controllers"),
         (["metadata", "x", "--controllers", "1@h:1", "--listen", "here"], "here is no endpoint"),
         (["quorum", "status", "--controllers", "here"], "here is no endpoint"),
         (["quorum", "remove", "x", "--controllers", "h:1"], "x is no replica"),

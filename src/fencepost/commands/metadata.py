@@ -110,7 +110,7 @@ def controllers(text: str) -> dict[int, str]:
 def _quorum(given: argparse.Namespace) -> service.Quorum:
     hosts: dict[int, str] = given.controllers or {}
     if given.listen is not None and not hosts:
-        raise errors.OptionError("it can listen elsewhere than where others reach it only if that is said, and no controllers are given")
+        raise errors.OptionError("to listen elsewhere than where others reach this one, give the controllers, which say where that is")
     host_id = given.id
     if host_id is not None and host_id < 0:
         raise errors.OptionError("an id is a number from 0 on")
